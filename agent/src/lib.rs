@@ -1,0 +1,1 @@
+//! The agent: the kubelet of a small host.

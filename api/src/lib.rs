@@ -1,0 +1,14 @@
+//! The words both programs speak. v1 is the hub: objects are stored, planned and watched as v1 documents; other
+//! versions are decoded and encoded at the edge. Values only: no IO, no clock, no logging.
+
+pub mod kinds;
+pub mod meta;
+pub mod node;
+pub mod pod;
+pub mod selector;
+pub mod service;
+pub mod status;
+pub mod strategy;
+pub mod v1beta1;
+pub mod watch;
+pub mod workload;

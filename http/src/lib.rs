@@ -1,0 +1,1 @@
+//! Carrying requests, for both programs; the only crate with server sockets.

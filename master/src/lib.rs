@@ -1,0 +1,3 @@
+//! The master: API server, scheduler and controllers over one store of JSON files.
+
+pub mod store;

@@ -1,0 +1,131 @@
+//! What is wrong with a document, and where.
+
+use std::fmt;
+
+/// Where in a document: `spec.containers[0].name`, `metadata.labels[app]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Path(String);
+
+impl Path {
+    pub fn root() -> Path {
+        Path::default()
+    }
+
+    pub fn new(text: &str) -> Path {
+        Path(text.to_owned())
+    }
+
+    pub fn field(&self, name: &str) -> Path {
+        if self.0.is_empty() { Path(name.to_owned()) } else { Path(format!("{}.{name}", self.0)) }
+    }
+
+    pub fn index(&self, at: usize) -> Path {
+        Path(format!("{}[{at}]", self.0))
+    }
+
+    pub fn key(&self, key: &str) -> Path {
+        Path(format!("{}[{key}]", self.0))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The causes of an Invalid status, by their names on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    Required,
+    Invalid,
+    Duplicate,
+    NotFound,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+}
+
+impl Reason {
+    /// `details.causes[].reason`.
+    pub fn wire(self) -> &'static str {
+        match self {
+            Reason::Required => "FieldValueRequired",
+            Reason::Invalid => "FieldValueInvalid",
+            Reason::Duplicate => "FieldValueDuplicate",
+            Reason::NotFound => "FieldValueNotFound",
+            Reason::NotSupported => "FieldValueNotSupported",
+            Reason::Forbidden => "FieldValueForbidden",
+            Reason::TooLong => "FieldValueTooLong",
+            Reason::TooMany => "FieldValueTooMany",
+            Reason::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Reason::Required => "Required value",
+            Reason::Invalid => "Invalid value",
+            Reason::Duplicate => "Duplicate value",
+            Reason::NotFound => "Not found",
+            Reason::NotSupported => "Unsupported value",
+            Reason::Forbidden => "Forbidden",
+            Reason::TooLong => "Too long",
+            Reason::TooMany => "Too many",
+            Reason::TypeInvalid => "Invalid value",
+        }
+    }
+}
+
+/// One thing wrong at one place. `Display` is one cause as kubectl prints it: `spec.x: Invalid value: 3: must be ...`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    pub path: Path,
+    pub reason: Reason,
+    /// The offending value, where the reason has one to show.
+    pub value: Option<serde_json::Value>,
+    /// What would be right.
+    pub detail: String,
+}
+
+impl Problem {
+    pub fn new(path: &Path, reason: Reason, value: Option<serde_json::Value>, detail: impl Into<String>) -> Problem {
+        Problem { path: path.clone(), reason, value, detail: detail.into() }
+    }
+
+    pub fn required(path: &Path, detail: impl Into<String>) -> Problem {
+        Problem::new(path, Reason::Required, None, detail)
+    }
+
+    pub fn invalid(path: &Path, value: impl Into<serde_json::Value>, detail: impl Into<String>) -> Problem {
+        Problem::new(path, Reason::Invalid, Some(value.into()), detail)
+    }
+
+    pub fn forbidden(path: &Path, detail: impl Into<String>) -> Problem {
+        Problem::new(path, Reason::Forbidden, None, detail)
+    }
+
+    /// Without the path: what stands as `message` of a cause.
+    pub fn message(&self) -> String {
+        let mut text = self.reason.words().to_owned();
+        if let Some(value) = &self.value {
+            text = format!("{text}: {value}");
+        }
+        if !self.detail.is_empty() {
+            text = format!("{text}: {}", self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message())
+    }
+}

@@ -1,0 +1,1 @@
+//! In process: API transcripts, flows, simulation, tidy.
