@@ -1,0 +1,32 @@
+//! Endpoints: the addresses behind a service.
+
+use super::{Making, Rules, Strategy, meta, no_claims, whole};
+use coracle_schema::Problem;
+use serde_json::Value;
+
+pub static ENDPOINTS: Strategy = Strategy {
+    create,
+    update,
+    status_update: meta::status_update,
+    validate,
+    validate_update,
+    claims: no_claims,
+    durable: whole,
+    delete: meta::delete,
+};
+
+fn create(object: &mut Value, making: &mut Making<'_>) {
+    meta::create(object, making, false);
+}
+
+fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
+    meta::update(new, old, false && new["spec"] != old["spec"]);
+}
+
+fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
+    meta::validate(object, rules)
+}
+
+fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
+    validate(new, rules)
+}

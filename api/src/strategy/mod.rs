@@ -1,0 +1,143 @@
+//! What is particular to a kind and no schema can say: what a create or an update sets, keeps or refuses, which
+//! names and addresses the object claims, how much of it is worth flash, how it is deleted.
+//!
+//!     create:  schema defaults -> Strategy::create -> Strategy::validate -> claims -> Store::write
+//!     update:  schema defaults -> Strategy::update -> Strategy::validate_update -> claims -> Store::write
+//!     status:  schema defaults -> Strategy::status_update -> Strategy::validate_update -> ...
+//!
+//! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
+//! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
+
+mod binding;
+mod doc;
+mod endpoints;
+mod event;
+pub mod meta;
+pub mod namespace;
+mod network;
+mod node;
+pub mod pod;
+mod replicationcontroller;
+mod service;
+
+pub use network::Cidr;
+
+use crate::meta::{Claim, Durable, Time};
+use coracle_schema::{Path, Problem};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::net::Ipv4Addr;
+
+pub use binding::BINDING;
+pub use endpoints::ENDPOINTS;
+pub use event::EVENT;
+pub use namespace::NAMESPACE;
+pub use node::NODE;
+pub use pod::POD;
+pub use replicationcontroller::REPLICATION_CONTROLLER;
+pub use service::SERVICE;
+
+/// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.
+pub struct Strategy {
+    /// What a create sets or wipes: name from generateName, uid, times, generation, the kind's first status, defaults
+    /// that depend on other fields, addresses. After the schema's own defaults.
+    pub create: fn(&mut Value, &mut Making<'_>),
+    /// What an update puts back: what clients may not say (uid, status, generation, deletion) and what they may leave
+    /// out (a service's address). After the schema's own defaults.
+    pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
+    /// An update of the status subresource: all but status (and the metadata that Kubernetes lets through) stays as it was.
+    pub status_update: fn(new: &mut Value, old: &Value),
+    /// Every problem of an object on its own, metadata included.
+    pub validate: fn(&Value, Rules) -> Vec<Problem>,
+    /// Every problem of an object that replaces another: those of `validate`, and what may not change.
+    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+    /// What the object owns alone while it lives. The creation token is not among them: see `creation_token`.
+    pub claims: fn(&Value) -> Vec<Claim>,
+    /// How much of the object goes to disk.
+    pub durable: fn(&Value) -> Durable,
+    /// What a DELETE of the object does.
+    pub delete: fn(&Value, Deleting) -> Deletion,
+}
+
+/// Which rules an object is held to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Ids, label keys and values and container names as 2014 allowed them: creates through v1beta1, and pods that a
+    /// controller makes of a template that was taken so. Updates need it only through v1beta1: a name that stands in the
+    /// old object already is never a problem of the new one.
+    pub old_names: bool,
+    /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
+    pub service_cidr: Option<Cidr>,
+}
+
+/// What purity forbids to invent.
+pub struct Making<'a> {
+    pub now: Time,
+    /// The uid of an object that is made now.
+    pub uid: String,
+    /// Five characters for a generated name, others each time.
+    pub suffix: &'a mut dyn FnMut() -> String,
+    /// A free address of the service range; None when all are taken.
+    pub service_address: &'a mut dyn FnMut() -> Option<Ipv4Addr>,
+    /// A free port of 30000-32767; None when all are taken.
+    pub node_port: &'a mut dyn FnMut() -> Option<u16>,
+}
+
+/// What a DELETE asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Deleting {
+    /// `gracePeriodSeconds` of the DeleteOptions or the query.
+    pub grace_s: Option<i64>,
+    pub now: Time,
+}
+
+/// What a DELETE does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deletion {
+    /// The object goes at once.
+    Remove,
+    /// The object stays, written like this: with its deletion's time and grace. Equal to what stands there when the
+    /// deletion was asked for before and nothing is shortened: then the write changes nothing.
+    Mark(Value),
+}
+
+/// Where a create says its token in v1.
+pub const CREATION_TOKEN: &str = "coracle.dev/creation-token";
+/// Longest creation token, in bytes: as long as a name may be.
+pub const CREATION_TOKEN_BYTES_MAX: usize = 253;
+
+/// The claim that an object's creation token makes; None without one. Unique per kind and namespace.
+pub fn creation_token(plural: &str, object: &Value) -> Option<Claim> {
+    let token = object["metadata"]["annotations"][CREATION_TOKEN].as_str().filter(|token| !token.is_empty())?;
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    Some(Claim { space: Cow::Owned(format!("creationToken/{plural}/{namespace}")), value: token.to_owned() })
+}
+
+/// What is wrong with an object's creation token. Part of every kind's `validate`.
+fn creation_token_problem(object: &Value) -> Option<Problem> {
+    let token = object["metadata"]["annotations"][CREATION_TOKEN].as_str()?;
+    let good = !token.is_empty() && token.len() <= CREATION_TOKEN_BYTES_MAX && token.bytes().all(|byte| byte.is_ascii_graphic());
+    let path = Path::new("metadata.annotations").key(CREATION_TOKEN);
+    let detail = format!("must be 1 to {CREATION_TOKEN_BYTES_MAX} printable ASCII characters without blanks");
+    (!good).then(|| Problem::invalid(&path, token, detail))
+}
+
+/// For kinds that claim nothing.
+fn no_claims(_: &Value) -> Vec<Claim> {
+    Vec::new()
+}
+
+/// For kinds whose document goes to disk as it is.
+fn whole(_: &Value) -> Durable {
+    Durable::Whole
+}
+
+/// For kinds whose status can be observed again.
+fn without_status(_: &Value) -> Durable {
+    Durable::WithoutStatus
+}
+
+/// For kinds that live in memory only.
+fn nothing(_: &Value) -> Durable {
+    Durable::Nothing
+}

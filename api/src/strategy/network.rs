@@ -1,0 +1,86 @@
+//! Address ranges of services.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// A range of IPv4 addresses: `10.96.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    base: Ipv4Addr,
+    bits: u8,
+}
+
+impl Cidr {
+    /// None unless it is an address, a slash and a prefix length up to 32, written as Kubernetes writes them. Bits after
+    /// the prefix are dropped.
+    pub fn parse(text: &str) -> Option<Cidr> {
+        let (address, bits) = text.split_once('/')?;
+        let address: Ipv4Addr = address.parse().ok()?;
+        let plain = bits == "0" || (!bits.is_empty() && !bits.starts_with('0') && bits.bytes().all(|byte| byte.is_ascii_digit()));
+        let bits = bits.parse().ok().filter(|bits| plain && *bits <= 32)?;
+        Some(Cidr { base: Ipv4Addr::from(u32::from(address) & mask(bits)), bits })
+    }
+
+    pub fn contains(self, address: Ipv4Addr) -> bool {
+        u32::from(address) & mask(self.bits) == u32::from(self.base)
+    }
+
+    /// How many addresses can be given to services: all but the range's own address and its broadcast.
+    pub fn usable(self) -> u32 {
+        (!mask(self.bits)).saturating_sub(1)
+    }
+
+    /// The n-th of the addresses that can be given, from 0. None past the last.
+    pub fn nth(self, n: u32) -> Option<Ipv4Addr> {
+        (n < self.usable()).then(|| Ipv4Addr::from(u32::from(self.base) + 1 + n))
+    }
+
+    /// Whether an address can be given to a service.
+    pub fn can_give(self, address: Ipv4Addr) -> bool {
+        self.contains(address) && (u32::from(address) - u32::from(self.base)).wrapping_sub(1) < self.usable()
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.base, self.bits)
+    }
+}
+
+fn mask(bits: u8) -> u32 {
+    if bits == 0 { 0 } else { u32::MAX << (32 - bits) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges() {
+        fn check(text: &str, expected: Option<(&str, u32)>) {
+            let found = Cidr::parse(text).map(|cidr| (cidr.to_string(), cidr.usable()));
+            assert_eq!(found, expected.map(|(text, usable)| (text.to_owned(), usable)), "{text}");
+        }
+        check("10.96.0.0/16", Some(("10.96.0.0/16", 65534)));
+        check("10.96.3.4/16", Some(("10.96.0.0/16", 65534)));
+        check("10.96.0.0/30", Some(("10.96.0.0/30", 2)));
+        check("10.96.0.0/31", Some(("10.96.0.0/31", 0)));
+        check("10.96.0.1/32", Some(("10.96.0.1/32", 0)));
+        check("0.0.0.0/0", Some(("0.0.0.0/0", u32::MAX - 1)));
+        for bad in ["", "10.96.0.0", "10.96.0.0/", "10.96.0.0/33", "10.96.0.0/016", "10.96.0.0/+8", "10.96.0/16", "fd00::/64"] {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        let cidr = Cidr::parse("10.96.0.0/30").expect("a range");
+        let given: Vec<_> = (0..4).map(|n| cidr.nth(n).map(|address| address.to_string())).collect();
+        assert_eq!(given, [Some("10.96.0.1".to_owned()), Some("10.96.0.2".to_owned()), None, None]);
+        for (address, expected) in
+            [("10.96.0.0", false), ("10.96.0.1", true), ("10.96.0.2", true), ("10.96.0.3", false), ("10.97.0.1", false)]
+        {
+            assert_eq!(cidr.can_give(address.parse().expect("an address")), expected, "{address}");
+        }
+    }
+}
