@@ -1,1 +1,11 @@
 //! The agent: the kubelet of a small host.
+
+pub mod container;
+pub mod desired;
+pub mod fields;
+pub mod naming;
+pub mod plan;
+pub mod runtime;
+pub mod services;
+pub mod status;
+pub mod sync;

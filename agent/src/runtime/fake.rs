@@ -1,0 +1,1 @@
+//! An engine in memory, for the simulation (to come).

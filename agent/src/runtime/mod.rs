@@ -1,0 +1,264 @@
+//! What the plan's actions need of a container engine, and the values that pass: `Seen` comes in, `ContainerConfig`
+//! goes out. `docker` speaks to a real engine, `fake` holds one in memory for the simulation.
+
+pub mod fake;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+/// One container engine. All calls may fail at any time, and a failed call may have happened all the same: the loop looks
+/// again instead of believing. Calls that change something are safe to repeat.
+#[allow(async_fn_in_trait)] // One thread, no dyn: the futures need not be Send.
+pub trait Runtime {
+    /// All containers with a label of ours, running or not; their termination messages are read (and kept) once they are dead.
+    async fn list(&self) -> Result<Vec<Seen>, Failure>;
+    /// The uids of pods that have directories or engine volumes on this host.
+    async fn volumes(&self) -> Result<BTreeSet<String>, Failure>;
+    /// Makes what is missing of it. A directory that is there keeps its content.
+    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure>;
+    /// Takes away all directories and engine volumes of a pod.
+    async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
+
+    async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
+    /// With the credentials that the host has for that registry.
+    async fn pull(&self, reference: &str) -> Result<(), Failure>;
+
+    /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
+    async fn make_ready(&self) -> Result<(), Failure>;
+    /// A name that is taken is `Conflict`: the engine itself refuses a second instance.
+    async fn create(&self, config: &ContainerConfig) -> Result<String, Failure>;
+    async fn start(&self, id: &str) -> Result<(), Failure>;
+    /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
+    async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
+    /// Returns when the container does not run any more; cut short by the caller.
+    async fn wait(&self, id: &str) -> Result<(), Failure>;
+    /// Removes a container that does not run. One that is gone already is fine.
+    async fn remove(&self, id: &str) -> Result<(), Failure>;
+
+    /// A hook or a probe, at most that long.
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure>;
+    /// The end of the log, for termination messages (FallbackToLogsOnError).
+    async fn log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure>;
+}
+
+/// Why a call did not do what it should. The text is the engine's own, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No such container or image.
+    NotFound(String),
+    /// The name is taken by another container.
+    Conflict(String),
+    /// The engine is absent, hung, or the answer was lost. Nothing can be concluded.
+    Unavailable(String),
+    /// The registry is out of reach or does not have it.
+    Registry(String),
+    /// The engine understood and will not: a bad command, a taken port, a missing mount source.
+    Refused(String),
+}
+
+impl Failure {
+    pub fn text(&self) -> &str {
+        match self {
+            Failure::NotFound(text)
+            | Failure::Conflict(text)
+            | Failure::Unavailable(text)
+            | Failure::Registry(text)
+            | Failure::Refused(text) => text,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// A container of ours as the engine reports it. Who it is stands in its labels (see `naming`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub id: String,
+    /// Without Docker's leading slash.
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    /// The reference that the container was made from, as it was asked for.
+    pub image: String,
+    /// The engine's id of that image, `sha256:...`.
+    pub image_id: String,
+    pub created_ms: i64,
+    pub state: State,
+    /// Of a sandbox that runs on the pod network.
+    pub ip: Option<String>,
+    /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says so.
+    pub message: Option<String>,
+}
+
+/// Times are of the wall clock, in milliseconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Made and not started; with the engine's text if a start was refused.
+    Created {
+        refused: Option<String>,
+    },
+    Running {
+        started_ms: i64,
+    },
+    Exited {
+        exit_code: i32,
+        out_of_memory: bool,
+        started_ms: i64,
+        finished_ms: i64,
+    },
+}
+
+impl Seen {
+    pub fn runs(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    /// `sha256:...`
+    pub id: String,
+    /// The full name that statuses show: `docker.io/library/busybox:latest`; empty where the engine knows none.
+    pub full_name: String,
+    /// Whom it runs as: a name or number, empty for root.
+    pub user: String,
+    pub stop_signal: Option<String>,
+}
+
+/// What a pod's containers share on the host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Volume {
+    /// An empty directory at that path, mode 0777 as emptyDir has it.
+    Directory { path: String },
+    /// A local engine volume of type tmpfs, bounded, gone with the pod.
+    Memory { name: String, size_bytes: Option<u64> },
+}
+
+/// One hook or probe, with every name resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Check {
+    Exec {
+        command: Vec<String>,
+    },
+    /// 200 to 399 passes.
+    Http {
+        scheme: String,
+        host: String,
+        port: u16,
+        path: String,
+        headers: Vec<(String, String)>,
+    },
+    Tcp {
+        host: String,
+        port: u16,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    pub passed: bool,
+    /// Of an exec that ended.
+    pub exit_code: Option<i64>,
+    /// What the command wrote, or what was wrong, in the kubelet's words (`HTTP probe failed with statuscode: 404`).
+    pub output: String,
+}
+
+/// The complete configuration of one container, in no engine's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ContainerConfig {
+    pub name: String,
+    pub image: String,
+    /// None: as the image has it.
+    pub entrypoint: Option<Vec<String>>,
+    pub command: Option<Vec<String>>,
+    /// `NAME=value`, in order.
+    pub environment: Vec<String>,
+    pub working_dir: Option<String>,
+    /// `uid[:gid]`
+    pub user: Option<String>,
+    pub extra_groups: Vec<String>,
+    pub hostname: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub network: Network,
+    pub ipc: Ipc,
+    pub ports: Vec<Publish>,
+    /// `NAME:IP`
+    pub extra_hosts: Vec<String>,
+    pub cpu_shares: Option<i64>,
+    pub cpu_quota_us: Option<i64>,
+    pub cpu_period_us: Option<i64>,
+    pub memory_bytes: Option<i64>,
+    pub privileged: bool,
+    pub read_only_root: bool,
+    pub no_new_privileges: bool,
+    pub capabilities_add: Vec<String>,
+    pub capabilities_drop: Vec<String>,
+    pub sysctls: BTreeMap<String, String>,
+    pub stdin: bool,
+    pub stdin_once: bool,
+    pub tty: bool,
+    pub mounts: Vec<Mount>,
+    /// Files (never directories) that are made, empty and writable for all, before the container is: termination messages.
+    pub files: Vec<String>,
+    pub log: Log,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub enum Network {
+    /// The labelled network of the pod CIDR: a sandbox.
+    #[default]
+    Pods,
+    /// The host's own.
+    Host,
+    /// That of the container of this name: a member of a pod.
+    Join(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub enum Ipc {
+    #[default]
+    Shareable,
+    Host,
+    Join(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+pub struct Publish {
+    pub container_port: u16,
+    /// `tcp`, `udp` or `sctp`
+    pub protocol: String,
+    /// Empty: every address of the host.
+    pub host_ip: String,
+    pub host_port: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Mount {
+    pub source: MountSource,
+    pub target: String,
+    pub read_only: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum MountSource {
+    /// A path of the host; the engine refuses one that is missing.
+    Path(String),
+    /// A volume of the engine.
+    Volume(String),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub enum Log {
+    #[default]
+    None,
+    JsonFile {
+        bytes_max: u64,
+        files_max: u32,
+    },
+}
