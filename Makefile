@@ -1,0 +1,40 @@
+# make run and make test are the two commands of README.md; the others are for who works on it.
+.PHONY: run stop test check e2e deb test-packages bench
+
+run:
+	packaging/demo.sh run
+
+stop:
+	packaging/demo.sh stop
+
+# Everything, least powerful first, ending with a short `make run`.
+test: check e2e
+	packaging/demo.sh run
+	packaging/demo.sh stop
+
+# No engine needed: formatting, unit tables, transcripts, simulation, tidy.
+check:
+	cargo fmt --all --check
+	cargo test --workspace
+
+# Real Docker, real binaries, real kubectl.
+e2e:
+	packaging/prerequisites.sh engine demo test
+	packaging/engine.sh start
+	cargo build --release -p coracle-master -p coracle-agent
+	cargo test -p coracle-tests --features e2e --test e2e
+
+deb:
+	packaging/deb.sh
+
+# Both packages on a real systemd in a container: install, run, restart, reboot, purge.
+test-packages: deb
+	packaging/prerequisites.sh engine demo packages
+	packaging/engine.sh start
+	packaging/test-packages.sh
+
+bench:
+	packaging/prerequisites.sh engine demo
+	packaging/engine.sh start
+	cargo build --release -p coracle-master -p coracle-agent
+	cargo run --release -p coracle-tests --features e2e --bin bench

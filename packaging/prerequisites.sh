@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# prerequisites.sh WHAT...: makes sure that each named thing is here, from Debian where it is missing; says so in one line each.
+#   engine     docker.io, nftables, iproute2     (to run pods)
+#   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
+#   test       kubernetes-client                 (stock kubectl)
+#   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
+set -euo pipefail
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+updated=
+install() {
+    local package=$1 why=$2
+    echo "installing $package from Debian: $why"
+    if [ -z "$updated" ]; then as_root apt-get update -qq; updated=yes; fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$package" >/dev/null \
+        || { echo "cannot install $package; try: apt-get install $package" >&2; exit 1; }
+}
+
+# need COMMAND PACKAGE WHY: the package that brings the command, unless the command is here.
+need() { PATH=$PATH:/usr/sbin:/sbin command -v "$1" >/dev/null 2>&1 || install "$2" "$3"; }
+
+for what in "$@"; do
+    case $what in
+        engine)
+            # An engine of another make (docker-ce) brings dockerd as well; then it is used as it is.
+            need dockerd docker.io "the engine that runs containers"
+            need docker docker.io "its command line"
+            need iptables iptables "dockerd needs it"
+            need nft nftables "service addresses"
+            need ip iproute2 "the route to service addresses" ;;
+        demo)
+            [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || install busybox-static "the demonstration's image is made of it"
+            need curl curl "requests to the API"
+            need jq jq "reading answers" ;;
+        test)
+            need kubectl kubernetes-client "stock kubectl for the tests" ;;
+        packages)
+            need dpkg-scanpackages dpkg-dev "building packages"
+            need lintian lintian "checking packages"
+            need debootstrap debootstrap "a Debian with systemd to test packages in" ;;
+        *) echo "prerequisites.sh: unknown: $what" >&2; exit 2 ;;
+    esac
+done
