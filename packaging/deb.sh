@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# deb.sh: builds build/deb/coracle-{master,agent}_VERSION_ARCH.deb with dpkg-deb, which every Debian has, and checks them with
+# lintian where it is. The trees are laid out by hand: two binaries, two units and four texts need no build system.
+set -euo pipefail
+tree=$(cd "$(dirname "$0")/.." && pwd)
+cd "$tree"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+arch=$(dpkg --print-architecture)
+out=$tree/build/deb
+# Files in the packages carry the time of the last commit, so the same tree gives the same packages.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+export SOURCE_DATE_EPOCH
+
+echo "building (cargo build --release)"
+cargo build -q --release -p coracle-master -p coracle-agent
+rm -rf "$out"
+mkdir -p "$out"
+
+# script FILE: a maintainer script from standard input.
+script() { { echo '#!/bin/sh'; echo 'set -e'; cat; } >"$1"; chmod 0755 "$1"; }
+
+# units NAME: what follows an installation and goes before a removal, for the unit of that name.
+maintainer_scripts() {
+    local name=$1 control=$2
+    script "$control/postinst" <<TEXT
+if [ "\$1" = configure ]; then
+    if [ -d /run/systemd/system ]; then
+        systemd-tmpfiles --create /usr/lib/tmpfiles.d/coracle-$name.conf
+        systemctl --system daemon-reload
+    fi
+    # deb-systemd-helper remembers what an administrator disabled.
+    deb-systemd-helper unmask coracle-$name.service >/dev/null || true
+    if deb-systemd-helper --quiet was-enabled coracle-$name.service; then
+        deb-systemd-helper enable coracle-$name.service >/dev/null
+    else
+        deb-systemd-helper update-state coracle-$name.service >/dev/null || true
+    fi
+    if [ -d /run/systemd/system ]; then
+        if [ -n "\$2" ]; then verb=restart; else verb=start; fi
+        deb-systemd-invoke \$verb coracle-$name.service >/dev/null || true
+    fi
+fi
+TEXT
+    script "$control/prerm" <<TEXT
+if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
+    deb-systemd-invoke stop coracle-$name.service >/dev/null || true
+fi
+TEXT
+    script "$control/postrm" <<TEXT
+$([ "$name" != agent ] || grep -v '^#' "$tree/packaging/sweep.sh")
+if [ "\$1" = remove ] && [ -d /run/systemd/system ]; then
+    systemctl --system daemon-reload || true
+fi
+if [ "\$1" = purge ]; then
+    deb-systemd-helper purge coracle-$name.service >/dev/null || true
+$([ "$name" != agent ] || echo "    sweep || true")
+    rm -rf /var/lib/coracle/$name /run/coracle/$name
+    rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
+$([ "$name" != agent ] || echo "    rmdir --ignore-fail-on-non-empty /etc/coracle/manifests 2>/dev/null || true")
+    rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
+fi
+TEXT
+}
+
+package() {
+    local name=$1 depends=$2 recommends=$3 summary=$4 description=$5
+    local root=$out/root-$name
+    local control=$root/DEBIAN doc=$root/usr/share/doc/coracle-$name
+    mkdir -p "$control" "$doc"
+    install -D -m 0755 "target/release/coracle-$name" "$root/usr/bin/coracle-$name"
+    install -D -m 0644 "systemd/coracle-$name.service" "$root/usr/lib/systemd/system/coracle-$name.service"
+    install -D -m 0644 "systemd/coracle-$name.tmpfiles" "$root/usr/lib/tmpfiles.d/coracle-$name.conf"
+    install -D -m 0644 "packaging/$name.conf" "$root/etc/coracle/$name.conf"
+    [ "$name" != agent ] || mkdir -p "$root/etc/coracle/manifests"
+    install -D -m 0644 "packaging/man/coracle-$name.8" "$root/usr/share/man/man8/coracle-$name.8"
+    gzip -9n "$root/usr/share/man/man8/coracle-$name.8"
+    install -m 0644 README.md "$doc/README.md"
+    {
+        echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
+        echo "Upstream-Name: coracle"
+        echo
+        echo "Files: *"
+        echo "Copyright: 2026 the coracle authors"
+        echo "License: Apache-2.0"
+        echo " On Debian systems the full text is in /usr/share/common-licenses/Apache-2.0."
+    } >"$doc/copyright"
+    {
+        echo "coracle-$name ($version) stable; urgency=medium"
+        echo
+        echo "  * See CHANGELOG.md of the project."
+        echo
+        echo " -- The coracle authors <coracle@localhost>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+    } | gzip -9n >"$doc/changelog.gz"
+    echo "/etc/coracle/$name.conf" >"$control/conffiles"
+    maintainer_scripts "$name" "$control"
+    cat >"$control/control" <<TEXT
+Package: coracle-$name
+Version: $version
+Architecture: $arch
+Maintainer: The coracle authors <coracle@localhost>
+Section: admin
+Priority: optional
+Installed-Size: $(du -ks --exclude=DEBIAN "$root" | cut -f1)
+Depends: $depends
+${recommends:+Recommends: $recommends
+}Description: $summary
+$(fold -s -w 76 <<<"$description" | sed 's/ *$//; s/^/ /')
+TEXT
+    (cd "$root" && find usr etc -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
+    find "$root" -print0 | xargs -0 touch -h -d "@$SOURCE_DATE_EPOCH"
+    find "$root" -type d -print0 | xargs -0 chmod 0755
+    dpkg-deb --root-owner-group --build "$root" "$out/coracle-${name}_${version}_$arch.deb" >/dev/null
+    rm -rf "$root"
+    echo "built $out/coracle-${name}_${version}_$arch.deb"
+}
+
+# The symbols that Rust's standard library asks of glibc are those of Debian 12 when it is built there.
+libc="libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')), libgcc-s1"
+package master "$libc, init-system-helpers" "" \
+    "Kubernetes API, scheduler and controllers for small hosts" \
+    "The master of Coracle keeps pods, replication controllers, services and nodes as JSON files on this host, serves them through the Kubernetes API (v1 and the v1beta1 of 2014) and places pods on the hosts that run coracle-agent."
+package agent "$libc, init-system-helpers, docker.io | docker-ce" "nftables, iproute2" \
+    "runs Kubernetes pods on this host's Docker" \
+    "The agent of Coracle runs pods on this host's Docker: from manifest files dropped in /etc/coracle/manifests and from a coracle-master. It restarts, probes and reports them, and balances services with nftables."
+
+if command -v lintian >/dev/null 2>&1; then
+    lintian --fail-on error "$out"/*.deb
+else
+    echo "lintian is not installed, so the packages were not checked; apt-get install lintian"
+fi
