@@ -1,1 +1,180 @@
 //! Carrying requests, for both programs; the only crate with server sockets.
+//!
+//!     network  hyper on TCP       \                                  / Whole: one document
+//!                                  > Request -> Handler -> Answer --<  Stream: a watch or a log, item by item
+//!     local    tiny_http on Unix  /                                  \ Forward: fetched by the carrier from another server
+//!     client   the other direction: the agent's calls and watches
+//!
+//! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
+//! not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the language of its clients.
+
+use bytes::Bytes;
+pub use http::uri::PathAndQuery;
+pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Bytes of a request body: what kube-apiserver takes as well.
+pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Items that wait in the channel of a `Stream`. A watcher with so many unread is slow: its sender is dropped and it resumes.
+pub const STREAM_ITEMS_MAX: usize = 64;
+
+/// A forwarded answer may pause for so long between two pieces: a file is read, nobody waits for anything.
+pub const FORWARD_IDLE: Duration = Duration::from_secs(30);
+
+/// The same for a log that is followed and may be quiet for hours: what the kubelet allows an idle stream.
+pub const FORWARD_FOLLOW_IDLE: Duration = Duration::from_secs(4 * 3600);
+
+/// A complete request: the body is in memory, and no longer than `BODY_BYTES_MAX`.
+#[derive(Debug)]
+pub struct Request {
+    pub method: Method,
+    /// Origin form; percent-encodings are as the client wrote them, possibly wrong.
+    pub target: PathAndQuery,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub caller: Caller,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Caller {
+    Network {
+        address: SocketAddr,
+    },
+    /// Came through the socket that only root can open.
+    Local,
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Body,
+}
+
+#[derive(Debug)]
+pub enum Body {
+    Whole(Bytes),
+    Stream(Stream),
+    /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status` and
+    /// `Answer::headers` are not used.
+    Forward(Forward),
+}
+
+/// One write and one flush an item, so an item is a watch event or a log line, or some of them.
+///
+/// The publisher uses `try_send`; full means a slow reader, and its sender is dropped. The body then ends cleanly.
+pub struct Stream {
+    pub events: mpsc::Receiver<Bytes>,
+    /// Dropped as soon as nobody reads any more: put there what unsubscribes.
+    pub lease: Box<dyn Send>,
+}
+
+/// A GET to another HTTP server, in plain text over TCP.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub address: SocketAddr,
+    pub target: PathAndQuery,
+    /// The longest pause between two pieces of the body: `FORWARD_IDLE` or `FORWARD_FOLLOW_IDLE`.
+    pub idle: Duration,
+}
+
+/// May block: it runs on a thread of its carrier's bounded pool. A panic becomes a 500.
+pub type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
+
+impl Answer {
+    pub fn new(status: StatusCode, content_type: &'static str, body: Body) -> Answer {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+        Answer { status, headers, body }
+    }
+
+    pub fn json(status: StatusCode, document: impl Into<Bytes>) -> Answer {
+        Answer::new(status, "application/json", Body::Whole(document.into()))
+    }
+
+    pub fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
+        Answer::new(status, "text/plain; charset=utf-8", Body::Whole(text.into()))
+    }
+
+    pub fn forward(forward: Forward) -> Answer {
+        Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Forward(forward) }
+    }
+
+    /// What a carrier says when it does not ask the handler.
+    pub fn refuse(code: StatusCode, reason: &str, message: &str) -> Answer {
+        let status = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": code.as_u16(),
+        });
+        let mut answer = Answer::json(code, status.to_string());
+        if code == StatusCode::TOO_MANY_REQUESTS {
+            answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        answer
+    }
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").finish_non_exhaustive()
+    }
+}
+
+/// How much the network side takes on at once, and how long it waits for anybody. Counts are of the whole listener.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Over it a connection is closed at once. Each costs a descriptor and 14 KB.
+    pub connections_max: usize,
+    /// So that one address cannot take all connections; an IPv6 address counts by its /64.
+    pub connections_per_address_max: usize,
+    /// Requests between their head and their answer; over it 429.
+    pub requests_max: usize,
+    /// The same from one address; over it 429.
+    pub requests_per_address_max: usize,
+    /// Handlers that run at once: each has a thread. The rest wait `slot`.
+    pub handlers_max: usize,
+    /// So that one address with many slow requests leaves some threads to the others.
+    pub handlers_per_address_max: usize,
+    /// Watches, logs and forwarded answers at once; over it 429.
+    pub streams_max: usize,
+    /// Request bodies in memory, their sum in bytes; over it 429.
+    pub bodies_bytes_max: usize,
+    /// Whole answers that their clients have not yet taken, their sum in bytes; over it 429.
+    pub answers_bytes_max: usize,
+    /// A head must be complete in this time; also how long a connection may idle between requests.
+    pub head: Duration,
+    /// A body must be complete in this time; else 408.
+    pub body: Duration,
+    /// The longest wait for a free handler; else 429.
+    pub slot: Duration,
+    /// No byte taken by the client for so long, and something to send: it is dropped.
+    pub stall: Duration,
+    /// A whole answer must have been taken in this time: ends readers that drip.
+    pub answer: Duration,
+    /// After the stop, requests in flight have so long to be answered.
+    pub drain: Duration,
+}
+
+impl Limits {
+    /// The values that were measured against hostile clients.
+    pub const EDGE: Limits = Limits {
+        connections_max: 512,
+        connections_per_address_max: 64,
+        requests_max: 256,
+        requests_per_address_max: 128,
+        handlers_max: 8,
+        handlers_per_address_max: 6,
+        streams_max: 1024,
+        bodies_bytes_max: 16 << 20,
+        answers_bytes_max: 32 << 20,
+        head: Duration::from_secs(30),
+        body: Duration::from_secs(60),
+        slot: Duration::from_secs(5),
+        stall: Duration::from_secs(30),
+        answer: Duration::from_secs(120),
+        drain: Duration::from_secs(10),
+    };
+}
