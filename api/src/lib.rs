@@ -5,6 +5,7 @@ pub mod kinds;
 pub mod meta;
 pub mod node;
 pub mod pod;
+pub mod quantity;
 pub mod selector;
 pub mod service;
 pub mod status;

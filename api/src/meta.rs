@@ -1,6 +1,8 @@
 //! What every object has: a key, a revision, times.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// A resource of the API by group and plural: `Resource::core("pods")`. Names a folder of the store as well.
@@ -74,6 +76,70 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.0}", self.0)
     }
+}
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        Time::parse(&text).ok_or_else(|| serde::de::Error::custom(format!("{text:?} is no RFC 3339 time")))
+    }
+}
+
+impl Serialize for Time {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// `metadata` of any object, as logic reads it: lenient and read-only. Revisions are in `store::Stored`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectMeta {
+    pub name: String,
+    pub generate_name: String,
+    pub namespace: String,
+    pub uid: String,
+    pub resource_version: String,
+    pub generation: i64,
+    pub creation_timestamp: Option<Time>,
+    /// Set when somebody has asked for the deletion: when the grace is over, in wall time.
+    pub deletion_timestamp: Option<Time>,
+    pub deletion_grace_period_seconds: Option<i64>,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub owner_references: Vec<OwnerReference>,
+    pub finalizers: Vec<String>,
+}
+
+impl ObjectMeta {
+    /// The one owner that acts on this object.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct OwnerReference {
+    pub api_version: String,
+    pub kind: String,
+    pub name: String,
+    pub uid: String,
+    pub controller: bool,
+    pub block_owner_deletion: bool,
+}
+
+/// Points at an object, or at a field of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectReference {
+    pub kind: String,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub api_version: String,
+    pub resource_version: String,
+    pub field_path: String,
 }
 
 /// A name, address or port that one object owns while it lives: `("clusterIP", "10.96.0.10")`.

@@ -1,1 +1,430 @@
-//! (to come)
+//! The pod as logic reads it. Lenient and read-only: what is missing is its default, what is unknown is not seen here;
+//! the document itself stays the truth and carries everything.
+
+use crate::meta::{ObjectMeta, Time};
+use crate::quantity::{IntOrString, Quantity};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Amounts by resource name: `cpu`, `memory`.
+pub type ResourceList = BTreeMap<String, Quantity>;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Pod {
+    pub metadata: ObjectMeta,
+    pub spec: PodSpec,
+    pub status: PodStatus,
+}
+
+impl Pod {
+    /// Reads a document that `schema::decode` has been over; an error says that it has not been.
+    pub fn read(document: &Value) -> Result<Pod, serde_json::Error> {
+        Pod::deserialize(document)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodTemplateSpec {
+    pub metadata: ObjectMeta,
+    pub spec: PodSpec,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSpec {
+    pub volumes: Vec<Volume>,
+    pub init_containers: Vec<Container>,
+    pub containers: Vec<Container>,
+    /// Empty means Always: the default of a document that went through `schema::default`.
+    pub restart_policy: String,
+    pub termination_grace_period_seconds: Option<i64>,
+    pub active_deadline_seconds: Option<i64>,
+    pub dns_policy: String,
+    pub dns_config: Option<PodDnsConfig>,
+    pub node_selector: BTreeMap<String, String>,
+    pub service_account_name: String,
+    pub automount_service_account_token: Option<bool>,
+    pub node_name: String,
+    pub host_network: bool,
+    #[serde(rename = "hostPID")]
+    pub host_pid: bool,
+    #[serde(rename = "hostIPC")]
+    pub host_ipc: bool,
+    pub share_process_namespace: Option<bool>,
+    pub security_context: PodSecurityContext,
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+    pub hostname: String,
+    pub subdomain: String,
+    #[serde(rename = "setHostnameAsFQDN")]
+    pub set_hostname_as_fqdn: Option<bool>,
+    pub scheduler_name: String,
+    pub tolerations: Vec<Toleration>,
+    pub host_aliases: Vec<HostAlias>,
+    pub priority_class_name: String,
+    pub priority: Option<i32>,
+    pub enable_service_links: Option<bool>,
+    pub overhead: ResourceList,
+    pub scheduling_gates: Vec<LocalObjectReference>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct LocalObjectReference {
+    pub name: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodDnsConfig {
+    pub nameservers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<PodDnsConfigOption>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodDnsConfigOption {
+    pub name: String,
+    pub value: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HostAlias {
+    pub ip: String,
+    pub hostnames: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Toleration {
+    pub key: String,
+    pub operator: String,
+    pub value: String,
+    pub effect: String,
+    pub toleration_seconds: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSecurityContext {
+    pub run_as_user: Option<i64>,
+    pub run_as_group: Option<i64>,
+    pub run_as_non_root: Option<bool>,
+    pub supplemental_groups: Vec<i64>,
+    pub fs_group: Option<i64>,
+    pub sysctls: Vec<Sysctl>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Sysctl {
+    pub name: String,
+    pub value: String,
+}
+
+/// A volume has exactly one source. The two that are acted on are typed; which others a document names is read off
+/// the document.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Volume {
+    pub name: String,
+    pub empty_dir: Option<EmptyDirVolumeSource>,
+    pub host_path: Option<HostPathVolumeSource>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EmptyDirVolumeSource {
+    /// Empty: the disk. `Memory`: tmpfs.
+    pub medium: String,
+    pub size_limit: Option<Quantity>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HostPathVolumeSource {
+    pub path: String,
+    /// Empty: nothing is checked. Else DirectoryOrCreate, Directory, FileOrCreate, File, Socket, CharDevice, BlockDevice.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Container {
+    pub name: String,
+    pub image: String,
+    /// Docker's Entrypoint.
+    pub command: Vec<String>,
+    /// Docker's Cmd.
+    pub args: Vec<String>,
+    pub working_dir: String,
+    pub ports: Vec<ContainerPort>,
+    pub env_from: Vec<Value>,
+    pub env: Vec<EnvVar>,
+    pub resources: ResourceRequirements,
+    pub volume_mounts: Vec<VolumeMount>,
+    pub volume_devices: Vec<Value>,
+    pub liveness_probe: Option<Probe>,
+    pub readiness_probe: Option<Probe>,
+    pub startup_probe: Option<Probe>,
+    pub lifecycle: Option<Lifecycle>,
+    pub termination_message_path: String,
+    pub termination_message_policy: String,
+    pub image_pull_policy: String,
+    pub security_context: SecurityContext,
+    pub stdin: bool,
+    pub stdin_once: bool,
+    pub tty: bool,
+    /// Of an init container: `Always` makes it a sidecar.
+    pub restart_policy: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerPort {
+    pub name: String,
+    pub host_port: i32,
+    pub container_port: i32,
+    /// Empty means TCP.
+    pub protocol: String,
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvVar {
+    pub name: String,
+    pub value: String,
+    pub value_from: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResourceRequirements {
+    pub limits: ResourceList,
+    pub requests: ResourceList,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct VolumeMount {
+    pub name: String,
+    pub read_only: bool,
+    pub mount_path: String,
+    pub sub_path: String,
+    pub sub_path_expr: String,
+    pub mount_propagation: String,
+    pub recursive_read_only: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Probe {
+    #[serde(flatten)]
+    pub action: Action,
+    pub initial_delay_seconds: i32,
+    /// Zero means 1, the default; likewise below.
+    pub timeout_seconds: i32,
+    /// Zero means 10.
+    pub period_seconds: i32,
+    /// Zero means 1.
+    pub success_threshold: i32,
+    /// Zero means 3.
+    pub failure_threshold: i32,
+    pub termination_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Lifecycle {
+    pub post_start: Option<Action>,
+    pub pre_stop: Option<Action>,
+    pub stop_signal: Option<String>,
+}
+
+/// What a probe or a lifecycle hook does; exactly one is given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Action {
+    pub exec: Option<ExecAction>,
+    pub http_get: Option<HttpGetAction>,
+    pub tcp_socket: Option<TcpSocketAction>,
+    /// Probes only.
+    pub grpc: Option<Value>,
+    /// Lifecycle hooks only.
+    pub sleep: Option<SleepAction>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ExecAction {
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpGetAction {
+    pub path: String,
+    pub port: IntOrString,
+    pub host: String,
+    /// Empty means HTTP.
+    pub scheme: String,
+    pub http_headers: Vec<HttpHeader>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct HttpHeader {
+    pub name: String,
+    pub value: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TcpSocketAction {
+    pub port: IntOrString,
+    pub host: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SleepAction {
+    pub seconds: i64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SecurityContext {
+    pub capabilities: Option<Capabilities>,
+    pub privileged: Option<bool>,
+    pub run_as_user: Option<i64>,
+    pub run_as_group: Option<i64>,
+    pub run_as_non_root: Option<bool>,
+    pub read_only_root_filesystem: Option<bool>,
+    pub allow_privilege_escalation: Option<bool>,
+    pub proc_mount: Option<String>,
+    pub se_linux_options: Option<Value>,
+    pub seccomp_profile: Option<Value>,
+    pub app_armor_profile: Option<Value>,
+    pub windows_options: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Capabilities {
+    pub add: Vec<String>,
+    pub drop: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodStatus {
+    pub observed_generation: i64,
+    /// Empty before anybody has said; then Pending, Running, Succeeded, Failed, Unknown.
+    pub phase: String,
+    pub conditions: Vec<PodCondition>,
+    pub message: String,
+    pub reason: String,
+    #[serde(rename = "hostIP")]
+    pub host_ip: String,
+    #[serde(rename = "podIP")]
+    pub pod_ip: String,
+    #[serde(rename = "podIPs")]
+    pub pod_ips: Vec<PodIp>,
+    pub start_time: Option<Time>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+    pub container_statuses: Vec<ContainerStatus>,
+    pub qos_class: String,
+}
+
+impl PodStatus {
+    pub fn condition(&self, kind: &str) -> Option<&PodCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// The Ready condition says True.
+    pub fn ready(&self) -> bool {
+        self.condition("Ready").is_some_and(|condition| condition.status == "True")
+    }
+
+    /// Succeeded or Failed: it will never run again.
+    pub fn terminal(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodIp {
+    pub ip: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodCondition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+    pub observed_generation: i64,
+    pub last_probe_time: Option<Time>,
+    pub last_transition_time: Option<Time>,
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStatus {
+    pub name: String,
+    pub state: ContainerState,
+    pub last_state: ContainerState,
+    pub ready: bool,
+    pub restart_count: i32,
+    pub image: String,
+    #[serde(rename = "imageID")]
+    pub image_id: String,
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+    pub started: Option<bool>,
+}
+
+/// At most one is given; none counts as waiting.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerState {
+    pub waiting: Option<ContainerStateWaiting>,
+    pub running: Option<ContainerStateRunning>,
+    pub terminated: Option<ContainerStateTerminated>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStateWaiting {
+    pub reason: String,
+    pub message: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStateRunning {
+    pub started_at: Option<Time>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerStateTerminated {
+    pub exit_code: i32,
+    pub signal: i32,
+    pub reason: String,
+    pub message: String,
+    pub started_at: Option<Time>,
+    pub finished_at: Option<Time>,
+    #[serde(rename = "containerID")]
+    pub container_id: String,
+}

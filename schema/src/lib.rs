@@ -4,5 +4,7 @@
 //! nothing on the heap) or at run time.
 
 mod problem;
+mod quantity;
 
 pub use problem::{Path, Problem, Reason};
+pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
