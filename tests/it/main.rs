@@ -1,1 +1,3 @@
 //! In process: API transcripts, flows, simulation, tidy.
+
+mod tidy;

@@ -1,0 +1,201 @@
+//! ARCHITECTURE.md, said mechanically: who may import whom, which files touch the system, how long a file may be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Longer than `LINES_MAX` before their tests, and why that is still one room.
+const LONG: &[(&str, &str)] = &[];
+const LINES_MAX: usize = 400;
+const LINES_MAX_WITH_REASON: usize = 600;
+
+/// Files that may touch files, processes, sockets or system calls, and for what.
+const SYSTEM: &[(&str, &str)] = &[
+    ("api/build.rs", "turns the types' text into static tables at compile time"),
+    ("http/src/network/", "the sockets of the network plane"),
+    ("http/src/local.rs", "the local socket and its folder"),
+    ("http/src/client.rs", "outbound connections"),
+    ("http/src/forward.rs", "outbound connections of an answer that is fetched elsewhere"),
+    ("http/src/limits.rs", "reads the limits of the system at the start"),
+    ("master/src/lib.rs", "opens what run() joins"),
+    ("master/src/main.rs", "arguments, signals, exit code"),
+    ("master/src/config.rs", "reads the configuration file"),
+    ("master/src/notify.rs", "tells systemd"),
+    ("master/src/store/disk.rs", "the files of the store"),
+    ("agent/src/lib.rs", "opens what run() joins"),
+    ("agent/src/main.rs", "arguments, signals, exit code"),
+    ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/notify.rs", "tells systemd"),
+    ("agent/src/lock.rs", "one agent to an engine"),
+    ("agent/src/net.rs", "runs nft and ip"),
+    ("agent/src/host.rs", "what this host is: memory, cores, addresses"),
+    ("agent/src/probe.rs", "connects to containers"),
+    ("agent/src/report.rs", "talks to the master"),
+    ("agent/src/desired/directory.rs", "reads manifest files"),
+    ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
+    ("agent/src/desired/master.rs", "follows the master"),
+    ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages"),
+];
+
+/// Files that decide: no system, no clock, no log, no randomness. A trailing slash is a folder.
+const PURE: &[&str] = &[
+    "schema/src/",
+    "api/src/",
+    "master/src/call.rs",
+    "master/src/prepare.rs",
+    "master/src/render/",
+    "master/src/store/state.rs",
+    "agent/src/naming.rs",
+    "agent/src/fields.rs",
+    "agent/src/container.rs",
+    "agent/src/status.rs",
+    "agent/src/plan/",
+    "agent/src/desired/mod.rs",
+];
+
+const TOUCHES_SYSTEM: &[&str] = &["std::fs", "fs::", "std::process", "Command::new", "std::net", "TcpStream", "UnixStream", "UnixDatagram", "nix::", "std::env"];
+const IMPURE: &[&str] =
+    &["std::fs", "std::process", "std::net::Tcp", "UnixStream", "nix::", "tokio", "Instant::now", "SystemTime", "Timestamp::now", "log::", "std::env", "std::thread", "Mutex"];
+
+/// A crate's name in source, and where alone it may stand.
+const ONLY_IN: &[(&str, &str)] = &[("hyper::", "http/"), ("tiny_http::", "http/src/local"), ("bollard::", "agent/src/runtime/docker"), ("socket2::", "http/")];
+
+/// A package and those of ours that it may depend on.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("http", &[]),
+    ("schema", &[]),
+    ("api", &["coracle-schema"]),
+    ("master", &["coracle-http", "coracle-schema", "coracle-api"]),
+    ("agent", &["coracle-http", "coracle-schema", "coracle-api"]),
+];
+
+struct Source {
+    /// From the top of the tree, with slashes.
+    path: String,
+    /// Up to the first `#[cfg(test)]`, comment lines taken out.
+    code: Vec<(usize, String)>,
+    lines: usize,
+}
+
+fn top() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the tree").to_owned()
+}
+
+fn sources() -> Vec<Source> {
+    let mut found = Vec::new();
+    for room in ["http", "schema", "api", "master", "agent"] {
+        walk(&top().join(room), &mut found);
+    }
+    assert!(found.len() > 20, "the walk finds the sources");
+    found
+}
+
+fn walk(folder: &Path, found: &mut Vec<Source>) {
+    let mut entries: Vec<PathBuf> = fs::read_dir(folder).expect("a folder of the tree").map(|e| e.expect("an entry").path()).collect();
+    entries.sort();
+    for path in entries {
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default().to_owned();
+        if path.is_dir() && !["target", "tests", "testdata", "fuzz"].contains(&name.as_str()) {
+            walk(&path, found);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let text = fs::read_to_string(&path).expect("a source file");
+            let before: Vec<&str> = text.lines().take_while(|l| !l.starts_with("#[cfg(test)]")).collect();
+            let code = before.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(n, l)| (n + 1, l.to_string())).collect();
+            let path = path.strip_prefix(top()).expect("below the top").to_string_lossy().replace('\\', "/");
+            found.push(Source { path, code, lines: before.len() });
+        }
+    }
+}
+
+fn listed<'a>(list: &'a [(&str, &str)], path: &str) -> Option<&'a str> {
+    list.iter().find(|(prefix, _)| path == *prefix || (path.starts_with(prefix) && !prefix.ends_with(".rs"))).map(|(_, why)| *why)
+}
+
+/// Every place where `bad` holds, as `path:line: text`.
+fn places(sources: &[Source], applies: impl Fn(&str) -> bool, bad: impl Fn(&str) -> bool) -> Vec<String> {
+    let lines = sources.iter().filter(|s| applies(&s.path)).flat_map(|s| s.code.iter().map(move |(n, l)| (s, n, l)));
+    lines.filter(|(_, _, l)| bad(l)).map(|(s, n, l)| format!("{}:{n}: {}", s.path, l.trim())).collect()
+}
+
+fn assert_none(places: Vec<String>, rule: &str) {
+    assert!(places.is_empty(), "{rule}:\n{}", places.join("\n"));
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<String> = sources()
+        .iter()
+        .filter(|s| s.lines > if listed(LONG, &s.path).is_some() { LINES_MAX_WITH_REASON } else { LINES_MAX })
+        .map(|s| format!("{}: {} lines before its tests", s.path, s.lines))
+        .collect();
+    assert_none(long, "a file has one reason to exist; cut it, or give the reason in LONG");
+}
+
+#[test]
+fn crates_stay_in_their_rooms() {
+    for (name, room) in ONLY_IN {
+        assert_none(places(&sources(), |p| !p.starts_with(room), |l| has_word(l, name)), &format!("{name} only in {room}"));
+    }
+}
+
+/// `hyper::` but not `hyper_util::`, `fs::` but not `ffs::`.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+#[test]
+fn the_system_is_touched_where_the_list_says() {
+    let touches = |l: &str| TOUCHES_SYSTEM.iter().any(|word| has_word(l, word));
+    assert_none(places(&sources(), |p| listed(SYSTEM, p).is_none(), touches), "a file that touches the system stands in SYSTEM with its reason");
+    for (path, _) in SYSTEM {
+        assert!(sources().iter().any(|s| s.path.starts_with(path)), "SYSTEM lists {path}, which is gone");
+    }
+}
+
+#[test]
+fn pure_files_are_pure() {
+    let pure = |p: &str| PURE.iter().any(|f| if f.ends_with('/') { p.starts_with(f) } else { p == *f });
+    assert_none(places(&sources(), pure, |l| IMPURE.iter().any(|word| has_word(l, word))), "a pure file knows no system, clock, log or lock");
+    for file in PURE {
+        assert!(sources().iter().any(|s| s.path.starts_with(file)), "PURE lists {file}, which is gone");
+    }
+}
+
+#[test]
+fn no_unwrap_no_todo() {
+    let bad = |l: &str| [".unwrap()", "todo!(", "unimplemented!(", "dbg!("].iter().any(|word| l.contains(word));
+    assert_none(places(&sources(), |_| true, bad), "say why it holds with expect(), or return the error");
+}
+
+#[test]
+fn packages_depend_as_drawn() {
+    for (package, allowed) in ARROWS {
+        let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
+        let ours: Vec<&str> = manifest.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| n.starts_with("coracle-")).collect();
+        for name in ours {
+            assert!(allowed.contains(&name), "{package} must not depend on {name}");
+        }
+    }
+}
+
+#[test]
+fn every_dependency_has_its_reason() {
+    let architecture = fs::read_to_string(top().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let reasons = architecture.split("## Dependencies, and why").nth(1).expect("the table of dependencies");
+    for package in ["http", "schema", "api", "master", "agent"] {
+        let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
+        let section = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
+        for name in section.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with("coracle-") && !n.starts_with('#')) {
+            let words = |l: &str| l.split('|').nth(1).unwrap_or_default().split(',').any(|w| w.trim() == name);
+            assert!(reasons.lines().any(words), "{package} depends on {name}: give its reason in ARCHITECTURE.md");
+        }
+    }
+}
+
+/// Exactly two set-up commands, so that a stranger has nothing to choose.
+#[test]
+fn the_readme_names_two_commands() {
+    let readme = fs::read_to_string(top().join("README.md")).expect("README.md");
+    for command in ["make run", "make test"] {
+        assert!(readme.contains(command), "README.md names `{command}`");
+    }
+}
