@@ -52,12 +52,39 @@ const PURE: &[&str] = &[
     "agent/src/desired/mod.rs",
 ];
 
-const TOUCHES_SYSTEM: &[&str] = &["std::fs", "fs::", "std::process", "Command::new", "std::net", "TcpStream", "UnixStream", "UnixDatagram", "nix::", "std::env"];
-const IMPURE: &[&str] =
-    &["std::fs", "std::process", "std::net::Tcp", "UnixStream", "nix::", "tokio", "Instant::now", "SystemTime", "Timestamp::now", "log::", "std::env", "std::thread", "Mutex"];
+const TOUCHES_SYSTEM: &[&str] = &[
+    "std::fs",
+    "fs::",
+    "std::process",
+    "Command::new",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "UnixStream",
+    "UnixListener",
+    "UnixDatagram",
+    "nix::",
+    "std::env",
+];
+const IMPURE: &[&str] = &[
+    "std::fs",
+    "std::process",
+    "TcpStream",
+    "UnixStream",
+    "nix::",
+    "tokio",
+    "Instant::now",
+    "SystemTime",
+    "Timestamp::now",
+    "log::",
+    "std::env",
+    "std::thread",
+    "Mutex",
+];
 
 /// A crate's name in source, and where alone it may stand.
-const ONLY_IN: &[(&str, &str)] = &[("hyper::", "http/"), ("tiny_http::", "http/src/local"), ("bollard::", "agent/src/runtime/docker"), ("socket2::", "http/")];
+const ONLY_IN: &[(&str, &str)] =
+    &[("hyper::", "http/"), ("tiny_http::", "http/src/local"), ("bollard::", "agent/src/runtime/docker"), ("socket2::", "http/")];
 
 /// A package and those of ours that it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -99,7 +126,8 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
         } else if name.ends_with(".rs") && name != "tests.rs" {
             let text = fs::read_to_string(&path).expect("a source file");
             let before: Vec<&str> = text.lines().take_while(|l| !l.starts_with("#[cfg(test)]")).collect();
-            let code = before.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(n, l)| (n + 1, l.to_string())).collect();
+            let code =
+                before.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(n, l)| (n + 1, l.to_string())).collect();
             let path = path.strip_prefix(top()).expect("below the top").to_string_lossy().replace('\\', "/");
             found.push(Source { path, code, lines: before.len() });
         }
@@ -145,7 +173,10 @@ fn has_word(line: &str, word: &str) -> bool {
 #[test]
 fn the_system_is_touched_where_the_list_says() {
     let touches = |l: &str| TOUCHES_SYSTEM.iter().any(|word| has_word(l, word));
-    assert_none(places(&sources(), |p| listed(SYSTEM, p).is_none(), touches), "a file that touches the system stands in SYSTEM with its reason");
+    assert_none(
+        places(&sources(), |p| listed(SYSTEM, p).is_none(), touches),
+        "a file that touches the system stands in SYSTEM with its reason",
+    );
     for (path, _) in SYSTEM {
         assert!(sources().iter().any(|s| s.path.starts_with(path)), "SYSTEM lists {path}, which is gone");
     }
@@ -154,7 +185,10 @@ fn the_system_is_touched_where_the_list_says() {
 #[test]
 fn pure_files_are_pure() {
     let pure = |p: &str| PURE.iter().any(|f| if f.ends_with('/') { p.starts_with(f) } else { p == *f });
-    assert_none(places(&sources(), pure, |l| IMPURE.iter().any(|word| has_word(l, word))), "a pure file knows no system, clock, log or lock");
+    assert_none(
+        places(&sources(), pure, |l| IMPURE.iter().any(|word| has_word(l, word))),
+        "a pure file knows no system, clock, log or lock",
+    );
     for file in PURE {
         assert!(sources().iter().any(|s| s.path.starts_with(file)), "PURE lists {file}, which is gone");
     }
@@ -170,7 +204,8 @@ fn no_unwrap_no_todo() {
 fn packages_depend_as_drawn() {
     for (package, allowed) in ARROWS {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
-        let ours: Vec<&str> = manifest.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| n.starts_with("coracle-")).collect();
+        let ours: Vec<&str> =
+            manifest.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| n.starts_with("coracle-")).collect();
         for name in ours {
             assert!(allowed.contains(&name), "{package} must not depend on {name}");
         }
@@ -184,7 +219,11 @@ fn every_dependency_has_its_reason() {
     for package in ["http", "schema", "api", "master", "agent"] {
         let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
         let section = manifest.split("[dependencies]").nth(1).unwrap_or_default().split("\n[").next().unwrap_or_default();
-        for name in section.lines().filter_map(|l| l.split(['.', ' ', '=']).next()).filter(|n| !n.is_empty() && !n.starts_with("coracle-") && !n.starts_with('#')) {
+        for name in section
+            .lines()
+            .filter_map(|l| l.split(['.', ' ', '=']).next())
+            .filter(|n| !n.is_empty() && !n.starts_with("coracle-") && !n.starts_with('#'))
+        {
             let words = |l: &str| l.split('|').nth(1).unwrap_or_default().split(',').any(|w| w.trim() == name);
             assert!(reasons.lines().any(words), "{package} depends on {name}: give its reason in ARCHITECTURE.md");
         }
