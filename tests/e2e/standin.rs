@@ -103,7 +103,9 @@ fn follow_once(redis: &Mutex<Redis>) -> io::Result<()> {
 
 /// The address of a service, from the variables that every container is given.
 fn connect(service: &str) -> io::Result<TcpStream> {
-    let variable = |name: &str| env::var(format!("{service}_SERVICE_{name}")).map_err(|_| io::Error::other(format!("{service}_SERVICE_{name} is not set")));
+    let variable = |name: &str| {
+        env::var(format!("{service}_SERVICE_{name}")).map_err(|_| io::Error::other(format!("{service}_SERVICE_{name} is not set")))
+    };
     TcpStream::connect((variable("HOST")?.as_str(), variable("PORT")?.parse().map_err(io::Error::other)?))
 }
 

@@ -1,0 +1,312 @@
+//! What a test stands on: an engine of its own, and a master and an agent that it may start, kill and look at.
+
+use crate::images;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nothing that is awaited here takes longer unless it is broken; how long it takes is never judged.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const NAMESPACE: &str = "coracle-e2e";
+pub const MASTER: &str = "127.0.0.1:8080";
+pub const AGENT: &str = "127.0.0.1:10250";
+
+/// A dockerd in a network namespace without a way out: like a box on a LAN that has no router.
+pub struct Engine {
+    folder: PathBuf,
+    dockerd: std::cell::RefCell<Option<Child>>,
+}
+
+impl Engine {
+    pub fn start() -> Result<Engine, String> {
+        if !nix::unistd::geteuid().is_root() {
+            return Err("needs root (network namespaces, dockerd); run `make e2e`".to_owned());
+        }
+        let folder = PathBuf::from("/var/tmp/coracle-e2e");
+        let engine = Engine { folder, dockerd: None.into() };
+        engine.remove_leftovers();
+        for line in [format!("netns add {NAMESPACE}"), format!("-n {NAMESPACE} link set lo up")] {
+            run(Command::new("ip").args(line.split(' ')))?;
+        }
+        let namespace = fs::File::open(format!("/run/netns/{NAMESPACE}")).map_err(|e| format!("open the network namespace: {e}"))?;
+        nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).map_err(|e| format!("enter the network namespace: {e}"))?;
+        engine.launch()?;
+        images::load(&engine)?;
+        Ok(engine)
+    }
+
+    pub fn socket(&self) -> String {
+        format!("unix://{}/docker.sock", self.folder.display())
+    }
+
+    /// Starts dockerd (again) and waits until it answers.
+    pub fn launch(&self) -> Result<(), String> {
+        for stale in ["docker.pid", "exec/containerd/containerd.pid", "docker.sock"] {
+            let _ = fs::remove_file(self.folder.join(stale));
+        }
+        fs::create_dir_all(&self.folder).map_err(|e| format!("{}: {e}", self.folder.display()))?;
+        let log = fs::File::create(self.folder.join("dockerd.log")).map_err(|e| format!("dockerd.log: {e}"))?;
+        let folder = self.folder.display();
+        let child = Command::new("dockerd")
+            .args([
+                "--data-root",
+                &format!("{folder}/data"),
+                "--exec-root",
+                &format!("{folder}/exec"),
+                "--pidfile",
+                &format!("{folder}/docker.pid"),
+            ])
+            .args(["--host", &self.socket(), "--bip", "172.31.255.1/24"])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(|e| e.to_string())?)
+            .stderr(log)
+            .spawn()
+            .map_err(|e| format!("start dockerd: {e}; apt-get install docker.io"))?;
+        *self.dockerd.borrow_mut() = Some(child);
+        let begun = Instant::now();
+        while self.docker(&["version"]).is_err() {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("dockerd does not answer; its log: {folder}/dockerd.log"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// The engine's process gets a signal: STOP hangs it, CONT wakes it, KILL and TERM end it.
+    pub fn signal(&self, signal: &str) {
+        let child = self.dockerd.borrow();
+        let pid = child.as_ref().expect("dockerd was started").id().to_string();
+        run(Command::new("kill").args([&format!("-{signal}"), &pid])).expect("dockerd is there");
+    }
+
+    /// Waits for the engine's end after KILL or TERM.
+    pub fn ended(&self) {
+        if let Some(mut child) = self.dockerd.borrow_mut().take() {
+            child.wait().expect("dockerd is our child");
+        }
+    }
+
+    pub fn docker(&self, arguments: &[&str]) -> Result<String, String> {
+        run(Command::new("docker").args(["--host", &self.socket()]).args(arguments))
+    }
+
+    /// What a run that was killed has left: its dockerd, containers' shims, mounts, namespace.
+    fn remove_leftovers(&self) {
+        let folder = self.folder.to_string_lossy().into_owned();
+        let _ = run(Command::new("pkill").args(["-KILL", "-f", &folder]));
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        for mounted in mounts.lines().filter_map(|l| l.split(' ').nth(1)).filter(|m| m.starts_with(&folder)) {
+            let _ = nix::mount::umount2(mounted, nix::mount::MntFlags::MNT_DETACH);
+        }
+        let _ = run(Command::new("ip").args(["netns", "delete", NAMESPACE]));
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.dockerd.borrow_mut().take() {
+            let _ = run(Command::new("kill").arg(child.id().to_string()));
+            let _ = child.wait();
+        }
+        self.remove_leftovers();
+    }
+}
+
+/// A program that must succeed; its output.
+pub fn run(command: &mut Command) -> Result<String, String> {
+    let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+pub struct Bed<'a> {
+    pub engine: &'a Engine,
+    folder: PathBuf,
+    master: Option<Child>,
+    agent: Option<Child>,
+}
+
+impl<'a> Bed<'a> {
+    pub fn new(engine: &'a Engine, test: &str) -> Bed<'a> {
+        let folder = engine.folder.join("beds").join(test);
+        for part in ["manifests", "master", "agent"] {
+            fs::create_dir_all(folder.join(part)).expect("a folder for the test");
+        }
+        Bed { engine, folder, master: None, agent: None }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    pub fn start_master(&mut self) {
+        let (data, socket) = (self.path("master"), self.path("run/api.sock"));
+        let mut command = program("coracle-master");
+        command.arg("--data-dir").arg(data).arg("--admin-socket").arg(socket).args(["--listen", MASTER]);
+        self.master = Some(self.launch(&mut command, "master"));
+        self.until("the master answers", |bed| bed.try_get(&format!("http://{MASTER}/healthz")).ok());
+    }
+
+    /// `flags` after the usual ones.
+    pub fn start_agent_with(&mut self, flags: &[&str]) {
+        let mut command = program("coracle-agent");
+        command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
+        command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]).args(flags);
+        self.agent = Some(self.launch(&mut command, "agent"));
+        self.until("the agent answers", |bed| bed.try_get(&format!("http://{AGENT}/pods")).ok());
+    }
+
+    /// An agent that follows the bed's master over its local socket.
+    pub fn start_agent(&mut self) {
+        let master = format!("unix://{}", self.path("run/api.sock").display());
+        self.start_agent_with(&["--master", &master]);
+    }
+
+    pub fn start(&mut self) {
+        self.start_master();
+        self.start_agent();
+    }
+
+    fn launch(&self, command: &mut Command, name: &str) -> Child {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
+        command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    }
+
+    pub fn kill_master(&mut self) {
+        kill(&mut self.master, "KILL");
+    }
+
+    pub fn kill_agent(&mut self) {
+        kill(&mut self.agent, "KILL");
+    }
+
+    pub fn stop_master(&mut self) {
+        kill(&mut self.master, "TERM");
+    }
+
+    pub fn stop_agent(&mut self) {
+        kill(&mut self.agent, "TERM");
+    }
+
+    /// Writes a manifest file as an editor does: under another name, then renamed.
+    pub fn drop_manifest(&self, name: &str, text: &str) {
+        let hidden = self.path(&format!("manifests/.{name}"));
+        fs::write(&hidden, text).expect("a manifest file");
+        fs::rename(hidden, self.path(&format!("manifests/{name}"))).expect("a manifest file");
+    }
+
+    pub fn remove_manifest(&self, name: &str) {
+        fs::remove_file(self.path(&format!("manifests/{name}"))).expect("the manifest file was there");
+    }
+
+    /// Looks until there is an answer; what it waited for, and the logs, are in the failure.
+    pub fn until<T>(&self, what: &str, mut look: impl FnMut(&Bed) -> Option<T>) -> T {
+        let begun = Instant::now();
+        loop {
+            if let Some(found) = look(self) {
+                return found;
+            }
+            assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for: {what}");
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+
+    pub fn try_get(&self, url: &str) -> Result<String, String> {
+        run(Command::new("curl").args(["-sSf", "-m", "5", url]))
+    }
+
+    pub fn get(&self, path: &str) -> Value {
+        let text = self.try_get(&format!("http://{MASTER}{path}")).unwrap_or_else(|e| panic!("GET {path}: {e}"));
+        serde_json::from_str(&text).unwrap_or_else(|e| panic!("GET {path}: {e}: {text}"))
+    }
+
+    /// The status code and the body, whatever they are.
+    pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let url = format!("http://{MASTER}{path}");
+        let mut command = Command::new("curl");
+        command.args(["-sS", "-m", "10", "-X", method, "-w", "\n%{http_code}", "--data-binary", body, &url]);
+        let text = run(&mut command).unwrap_or_else(|e| panic!("{method} {path}: {e}"));
+        let (body, code) = text.rsplit_once('\n').expect("curl prints the code last");
+        (code.parse().expect("a status code"), serde_json::from_str(body).unwrap_or(Value::Null))
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Value {
+        let (code, answer) = self.send("POST", path, body);
+        assert!((200..300).contains(&code), "POST {path}: {code} {answer}");
+        answer
+    }
+
+    /// The pods that the agent itself reports, by name.
+    pub fn agent_pods(&self) -> Vec<Value> {
+        let text = self.try_get(&format!("http://{AGENT}/pods")).unwrap_or_default();
+        let list: Value = serde_json::from_str(&text).unwrap_or_default();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub fn agent_pod(&self, name: &str) -> Option<Value> {
+        self.agent_pods().into_iter().find(|p| p["metadata"]["name"] == name)
+    }
+
+    pub fn docker(&self, arguments: &[&str]) -> String {
+        self.engine.docker(arguments).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Ids of running containers of one pod's container.
+    pub fn running(&self, pod: &str, container: &str) -> Vec<String> {
+        let (pod, container) = (format!("label=io.kubernetes.pod.name={pod}"), format!("label=io.kubernetes.container.name={container}"));
+        let listed = self.docker(&["ps", "-q", "--no-trunc", "--filter", &pod, "--filter", &container]);
+        listed.lines().map(str::to_owned).collect()
+    }
+
+    pub fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.path(&format!("{name}.log"))).unwrap_or_default()
+    }
+
+    pub fn logs(&self) -> String {
+        let last = |name: &str| {
+            let text = self.log(name);
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(40)..].join("\n")
+        };
+        format!("--- master\n{}\n--- agent\n{}", last("master"), last("agent"))
+    }
+
+    /// Nothing of this test stays on the engine, nor in the kernel.
+    pub fn clean(mut self) {
+        kill(&mut self.agent, "KILL");
+        kill(&mut self.master, "KILL");
+        self.engine.signal("CONT");
+        let ids = self.docker(&["ps", "-aq"]);
+        let ids: Vec<&str> = ids.lines().collect();
+        if !ids.is_empty() {
+            self.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat());
+        }
+        let _ = run(Command::new("nft").args(["delete", "table", "ip", "coracle"]));
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The release binaries, as a user runs them.
+fn program(name: &str) -> Command {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, PathBuf::from);
+    let path = target.join("release").join(name);
+    assert!(path.exists(), "{} is missing; run `make e2e`", path.display());
+    Command::new(path)
+}
+
+fn kill(child: &mut Option<Child>, signal: &str) {
+    if let Some(mut child) = child.take() {
+        let _ = run(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]));
+        let _ = child.wait();
+    }
+}

@@ -1,0 +1,51 @@
+//! End to end: the real binaries on a real Docker, in a network namespace of their own, so that nothing on this host is touched
+//! and everything (engine, bridge, nft table, routes, host ports) is gone with the namespace.
+//!
+//! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
+
+mod bed;
+mod images;
+
+use bed::Bed;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+
+/// A name and what it does with a fresh pair of programs on an engine that holds nothing of ours.
+pub type Test = (&'static str, fn(&mut Bed));
+
+const SUITES: &[&[Test]] = &[];
+
+fn main() -> ExitCode {
+    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
+    let tests: Vec<&Test> = SUITES.iter().flat_map(|s| s.iter()).filter(|(name, _)| wanted(name)).collect();
+    let engine = match bed::Engine::start() {
+        Ok(engine) => engine,
+        Err(why) => {
+            eprintln!("e2e: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut failed = Vec::new();
+    for (name, test) in &tests {
+        let mut bed = Bed::new(&engine, name);
+        match catch_unwind(AssertUnwindSafe(|| test(&mut bed))) {
+            Ok(()) => println!("test {name} ... ok"),
+            Err(_) => {
+                println!("test {name} ... FAILED\n{}", bed.logs());
+                failed.push(*name);
+            }
+        }
+        bed.clean();
+    }
+    for name in &failed {
+        println!("failed: {name}");
+    }
+    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
+    println!(
+        "test result: {verdict}. {} passed; {} failed; 0 ignored; 0 measured; 0 filtered out",
+        tests.len() - failed.len(),
+        failed.len()
+    );
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
