@@ -8,6 +8,13 @@
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
 //! not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the language of its clients.
 
+pub mod client;
+pub mod local;
+pub mod network;
+mod outbound;
+mod refusal;
+pub mod system;
+
 use bytes::Bytes;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -176,5 +183,33 @@ impl Limits {
         stall: Duration::from_secs(30),
         answer: Duration::from_secs(120),
         drain: Duration::from_secs(10),
+    };
+}
+
+/// The same for the local side. All its callers are root, so it bounds accidents, not attacks.
+#[derive(Clone, Debug)]
+pub struct LocalLimits {
+    /// Threads that run handlers. The agent of this host and some commands: four are never all busy for long.
+    pub handlers: usize,
+    /// Watches, logs and forwarded answers at once, a thread each; over it 429.
+    pub streams_max: usize,
+    /// A blank line goes out between two events of a watch after this: else it cannot be seen that the watcher has left.
+    pub heartbeat: Duration,
+    /// After a request, connections that tiny_http overlooked in the same burst are looked for this much later.
+    pub probe_soon: Duration,
+    /// Without requests nothing can be overlooked; this looks whether the socket's file is still there.
+    pub probe_slow: Duration,
+    /// Connections that a look makes; each lets tiny_http pick up one that it has overlooked.
+    pub probes: usize,
+}
+
+impl LocalLimits {
+    pub const HOST: LocalLimits = LocalLimits {
+        handlers: 4,
+        streams_max: 32,
+        heartbeat: Duration::from_secs(10),
+        probe_soon: Duration::from_secs(1),
+        probe_slow: Duration::from_secs(30),
+        probes: 8,
     };
 }

@@ -1,0 +1,290 @@
+//! The other direction: the agent's calls to the master, one connection each.
+//!
+//! A pool would be no gain: over the Unix socket a short request must close its connection (the other side has few threads, and
+//! overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
+use crate::outbound::{self, Driven, Fetched};
+use crate::{HeaderMap, Method, StatusCode, header};
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// Bytes of one line of a watch: an object of the largest request body, with its defaults and the envelope of its event.
+pub const LINE_BYTES_MAX: usize = crate::BODY_BYTES_MAX + (1 << 20);
+
+/// Bytes of a whole reply: a list of some thousand pods.
+pub const REPLY_BYTES_MAX: usize = 32 << 20;
+
+/// From the first byte to the whole reply.
+pub const CALL: Duration = Duration::from_secs(30);
+
+/// Until the other side accepts; a Unix socket's backlog and a host that is down alike.
+pub const CONNECT: Duration = Duration::from_secs(5);
+
+/// From the request to the head of its answer; the local side picks up an overlooked connection within a second.
+pub const HEAD: Duration = Duration::from_secs(10);
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    Unix(PathBuf),
+    Tcp { host: String, port: u16 },
+}
+
+/// The text of a target, and what is wrong with it.
+#[derive(Debug, PartialEq)]
+pub struct BadTarget(String, &'static str);
+
+#[derive(Clone)]
+pub struct Client {
+    target: Arc<Target>,
+    /// Watches are opened one after another.
+    opening: Arc<Mutex<()>>,
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+/// A watch that is open: documents, one a line, as they come.
+pub struct Lines {
+    target: Arc<Target>,
+    body: Incoming,
+    read: BytesMut,
+    /// This much of `read` has been looked through for an end of line.
+    searched: usize,
+    _connection: Driven,
+}
+
+#[derive(Debug)]
+pub enum CallError {
+    /// Nobody listens, or nobody can be reached.
+    Unreachable(Arc<Target>, io::Error),
+    /// What did not happen in time.
+    Slow(Arc<Target>, &'static str),
+    /// The connection ended, or did not speak HTTP, before the reply was whole.
+    Broken(Arc<Target>, String),
+    /// What was longer than its limit in bytes.
+    TooLarge(Arc<Target>, &'static str, usize),
+    /// A watch was refused; the reply says why.
+    Refused(Arc<Target>, Box<Reply>),
+}
+
+impl Client {
+    pub fn new(target: Target) -> Client {
+        Client { target: Arc::new(target), opening: Arc::default() }
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Any status is a reply. `path_and_query` is as it goes out: what needs percent-encoding has it.
+    pub async fn call(&self, method: Method, path_and_query: &str, body: Option<Bytes>) -> Result<Reply, CallError> {
+        let whole = async {
+            let fetched = self.fetch(method, path_and_query, body).await?;
+            self.reply(fetched).await
+        };
+        timeout(CALL, whole).await.map_err(|_| self.slow("the whole reply"))?
+    }
+
+    /// Opens a watch; an answer that is not 200 is `CallError::Refused`.
+    pub async fn stream(&self, path_and_query: &str) -> Result<Lines, CallError> {
+        let _turn = self.opening.lock().await;
+        let fetched = self.fetch(Method::GET, path_and_query, None).await?;
+        if fetched.head.status != StatusCode::OK {
+            let reply = timeout(CALL, self.reply(fetched)).await.map_err(|_| self.slow("the whole reply"))??;
+            return Err(CallError::Refused(self.target.clone(), Box::new(reply)));
+        }
+        Ok(Lines { target: self.target.clone(), body: fetched.body, read: BytesMut::new(), searched: 0, _connection: fetched.connection })
+    }
+
+    async fn fetch(&self, method: Method, path_and_query: &str, body: Option<Bytes>) -> Result<Fetched, CallError> {
+        let mut request = http::Request::builder().method(method).uri(path_and_query);
+        request = request.header(header::HOST, self.target.host()).header(header::CONNECTION, "close");
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(body.unwrap_or_default())).map_err(|e| self.broken(&e))?;
+        let unreachable = |e| CallError::Unreachable(self.target.clone(), e);
+        let fetched = match &*self.target {
+            Target::Unix(path) => {
+                let wire = timeout(CONNECT, UnixStream::connect(path)).await;
+                let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
+                timeout(HEAD, outbound::fetch(wire, request)).await
+            }
+            Target::Tcp { host, port } => {
+                let wire = timeout(CONNECT, TcpStream::connect((host.trim_matches(['[', ']']), *port))).await;
+                let wire = wire.map_err(|_| self.slow("a connection"))?.map_err(unreachable)?;
+                timeout(HEAD, outbound::fetch(wire, request)).await
+            }
+        };
+        fetched.map_err(|_| self.slow("an answer"))?.map_err(|e| self.broken(&e))
+    }
+
+    async fn reply(&self, fetched: Fetched) -> Result<Reply, CallError> {
+        let body = outbound::whole(fetched.body, REPLY_BYTES_MAX).await.map_err(|e| self.broken(&e))?;
+        let body = body.ok_or_else(|| CallError::TooLarge(self.target.clone(), "reply", REPLY_BYTES_MAX))?;
+        Ok(Reply { status: fetched.head.status, headers: fetched.head.headers, body })
+    }
+
+    fn slow(&self, what: &'static str) -> CallError {
+        CallError::Slow(self.target.clone(), what)
+    }
+
+    fn broken(&self, cause: &dyn std::error::Error) -> CallError {
+        CallError::Broken(self.target.clone(), chain(cause))
+    }
+}
+
+impl Lines {
+    /// The next line without its end; blank ones, which a quiet watch sends, are skipped. `None` when the server has ended the watch.
+    /// Safe to drop and call again: nothing that was read is lost.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        loop {
+            while let Some(end) = self.read[self.searched..].iter().position(|byte| *byte == b'\n') {
+                let mut line = self.read.split_to(self.searched + end + 1);
+                self.searched = 0;
+                line.truncate(line.len() - 1);
+                if !line.trim_ascii().is_empty() {
+                    return Ok(Some(line.freeze()));
+                }
+            }
+            self.searched = self.read.len();
+            if self.searched > LINE_BYTES_MAX {
+                return Err(CallError::TooLarge(self.target.clone(), "line of a watch", LINE_BYTES_MAX));
+            }
+            match self.body.frame().await {
+                None if self.read.trim_ascii().is_empty() => return Ok(None),
+                None => return Err(CallError::Broken(self.target.clone(), "the watch ended in the middle of a line".into())),
+                Some(Err(e)) => return Err(CallError::Broken(self.target.clone(), chain(&e))),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        self.read.extend_from_slice(&data);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Target {
+    /// For the Host field: over a Unix socket there is only this host.
+    fn host(&self) -> String {
+        match self {
+            Target::Unix(_) => "localhost".into(),
+            Target::Tcp { host, port } => format!("{host}:{port}"),
+        }
+    }
+}
+
+impl FromStr for Target {
+    type Err = BadTarget;
+
+    fn from_str(text: &str) -> Result<Target, BadTarget> {
+        let bad = |why| Err(BadTarget(text.to_owned(), why));
+        if let Some(path) = text.strip_prefix("unix://") {
+            return match path.starts_with('/') && path.len() > 1 {
+                true => Ok(Target::Unix(path.into())),
+                false => bad("after unix:// an absolute path is needed"),
+            };
+        }
+        if text.starts_with("https://") {
+            return bad("https is not supported: use http://HOST:PORT or unix:///PATH");
+        }
+        let Some(rest) = text.strip_prefix("http://") else {
+            return bad("it must be http://HOST:PORT or unix:///PATH");
+        };
+        let Ok(authority) = rest.strip_suffix('/').unwrap_or(rest).parse::<http::uri::Authority>() else {
+            return bad("after http:// HOST:PORT is needed, and nothing else");
+        };
+        match (authority.host(), authority.port_u16()) {
+            _ if authority.as_str().contains('@') => bad("it must not hold a user or a password"),
+            ("", _) => bad("it has no host"),
+            (_, None | Some(0)) => bad("it has no port"),
+            (host, Some(port)) => Ok(Target::Tcp { host: host.to_owned(), port }),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Unix(path) => write!(f, "unix://{}", path.display()),
+            Target::Tcp { host, port } => write!(f, "http://{host}:{port}"),
+        }
+    }
+}
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0, self.1)
+    }
+}
+
+impl std::error::Error for BadTarget {}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Unreachable(target, e) => write!(f, "{target}: {e}"),
+            CallError::Slow(target, what) => write!(f, "{target}: {what} did not come in time"),
+            CallError::Broken(target, cause) => write!(f, "{target}: the connection broke: {cause}"),
+            CallError::TooLarge(target, what, bytes_max) => write!(f, "{target}: a {what} is longer than {bytes_max} bytes"),
+            CallError::Refused(target, reply) => write!(f, "{target}: answered {} to a watch", reply.status),
+        }
+    }
+}
+
+/// `Display` joins its causes already, so there is no `source`.
+impl std::error::Error for CallError {}
+
+/// hyper tells the step in its error and the reason in its source.
+fn chain(e: &dyn std::error::Error) -> String {
+    match e.source() {
+        None => e.to_string(),
+        Some(source) => format!("{e}: {}", chain(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets() {
+        let tcp = |host: &str, port| Ok(Target::Tcp { host: host.into(), port });
+        let check = |text: &str, want: Result<Target, &str>| {
+            let got: Result<Target, BadTarget> = text.parse();
+            assert_eq!(got.as_ref().map_err(|e| e.1), want.as_ref().map_err(|why| *why), "{text}");
+            if let Ok(target) = got {
+                assert_eq!(target.to_string().parse(), Ok(target), "{text} printed and read again");
+            }
+        };
+        check("unix:///run/api.sock", Ok(Target::Unix("/run/api.sock".into())));
+        check("http://127.0.0.1:8080", tcp("127.0.0.1", 8080));
+        check("http://localhost:8080/", tcp("localhost", 8080));
+        check("http://[::1]:8080", tcp("[::1]", 8080));
+        check("unix://run/api.sock", Err("after unix:// an absolute path is needed"));
+        check("unix://", Err("after unix:// an absolute path is needed"));
+        check("unix:///", Err("after unix:// an absolute path is needed"));
+        check("https://localhost:6443", Err("https is not supported: use http://HOST:PORT or unix:///PATH"));
+        check("localhost:8080", Err("it must be http://HOST:PORT or unix:///PATH"));
+        check("", Err("it must be http://HOST:PORT or unix:///PATH"));
+        check("http://localhost", Err("it has no port"));
+        check("http://localhost:0", Err("it has no port"));
+        check("http://localhost:8080/api", Err("after http:// HOST:PORT is needed, and nothing else"));
+        check("http://u:p@localhost:8080", Err("it must not hold a user or a password"));
+        check("http://:8080", Err("it has no host"));
+    }
+}

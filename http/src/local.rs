@@ -1,0 +1,420 @@
+//! The local side: the agent on this machine and the admin's command line, all of them root. tiny_http on a Unix socket.
+//!
+//! No certificate, no clock, no runtime; own threads, so a flood on the network side does not reach it. tiny_http must never see a
+//! byte that a stranger chose (it has no limits), so there is no TCP, no abstract socket and no access for a group here.
+//!
+//!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
+//!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
+//!                                                                     \-> a thread a stream
+use crate::outbound;
+use crate::refusal::{Journal, Refusal};
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, LocalLimits, Request, Stream};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+use tiny_http::{Header, Response, Server};
+
+/// Bytes: the same work as on the network side.
+const STACK_BYTES: usize = crate::network::HANDLER_STACK_BYTES;
+
+/// Bytes that a client may announce and be refused: tiny_http allocates what of it was not read. Above, see `abandon`.
+const REFUSED_BYTES_MAX: usize = 64 << 20;
+
+pub struct LocalPlane {
+    path: PathBuf,
+    stopping: Arc<AtomicBool>,
+    stir: SyncSender<()>,
+    supervisor: thread::JoinHandle<()>,
+}
+
+/// What all threads share.
+struct Plane {
+    path: PathBuf,
+    handler: Handler,
+    limits: LocalLimits,
+    streams: AtomicUsize,
+    journal: Journal,
+    /// Room for one: told of a request, the supervisor looks once.
+    stir: SyncSender<()>,
+}
+
+/// Serves until `stop`. Fails if another process serves this path, or if others may enter its directory.
+pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<LocalPlane> {
+    prepare(path)?;
+    let (stir, stirred) = sync_channel(1);
+    let plane = Arc::new(Plane {
+        path: path.to_owned(),
+        handler,
+        limits,
+        streams: AtomicUsize::new(0),
+        journal: Journal::default(),
+        stir: stir.clone(),
+    });
+    let stopping = Arc::new(AtomicBool::new(false));
+    let server = listen(&plane)?;
+    let stop = stopping.clone();
+    let supervisor = spawn("local", move || supervise(&plane, server, &stirred, &stop))?;
+    Ok(LocalPlane { path: path.to_owned(), stopping, stir, supervisor })
+}
+
+impl LocalPlane {
+    /// No new connections; what is being answered goes on. tiny_http neither closes nor answers idle connections then.
+    pub fn stop(self) {
+        self.stopping.store(true, Relaxed);
+        let _ = self.stir.try_send(());
+        self.supervisor.thread().unpark();
+        if self.supervisor.join().is_err() {
+            log::error!("the supervisor of {} had panicked", self.path.display());
+        }
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(run)
+}
+
+/// The directory is private, and nobody serves the path.
+fn prepare(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| directory.is_absolute());
+    let directory = directory.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path of a socket must be absolute"))?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let found = std::fs::metadata(directory)?;
+    // Not mended here: it may be /tmp.
+    if found.mode() & 0o077 != 0 || found.uid() != nix::unistd::geteuid().as_raw() {
+        let directory = directory.display();
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("directory {directory} is open to others: give it to this user with mode 700, or choose another"),
+        ));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is something that is not a socket"));
+        }
+        _ => {}
+    }
+    match UnixStream::connect(path).map_err(|e| e.kind()) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves this socket")),
+        Err(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+        Err(kind) => Err(kind.into()),
+    }
+}
+
+/// tiny_http's accept thread ends for ever on its first error (descriptors, threads), and its pool overlooks connections in a burst
+/// when those before them are kept open. Each connection that comes and goes makes it serve one of them.
+///
+/// Both can only happen when somebody connects, and then a handler sees a request or the error. So there is one look soon after each
+/// such sign, which is itself followed by another when it has helped a request out, and else a slow one.
+fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>, stopping: &AtomicBool) {
+    let LocalLimits { probe_soon, probe_slow, probes, .. } = plane.limits;
+    let mut alive = true;
+    loop {
+        let looks = match stirred.recv_timeout(if alive { probe_slow } else { probe_soon }) {
+            Err(RecvTimeoutError::Timeout) => 1,
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => {
+                if !stopping.load(Relaxed) {
+                    thread::park_timeout(probe_soon);
+                }
+                probes
+            }
+        };
+        if stopping.load(Relaxed) {
+            return retire(&server, &plane.limits);
+        }
+        let probe = (0..looks).map(|_| UnixStream::connect(&plane.path)).find_map(Result::err).map(|e| e.kind());
+        // Any other error, no descriptors for one, says nothing about the listener.
+        if !matches!(probe, Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)) {
+            alive = true;
+            continue;
+        }
+        match listen(plane) {
+            Ok(fresh) => {
+                log::warn!("{} was dead or gone: listening anew", plane.path.display());
+                retire(&server, &plane.limits);
+                server = fresh;
+                alive = true;
+            }
+            Err(e) => {
+                plane.journal.note("listen", &format_args!("listen on {}: {e}", plane.path.display()));
+                alive = false;
+            }
+        }
+    }
+}
+
+fn retire(server: &Server, limits: &LocalLimits) {
+    for _ in 0..limits.handlers {
+        server.unblock();
+    }
+}
+
+fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
+    // A dropped Server removes the file that it was bound to, which must not be its successor's.
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    let bound = plane.path.with_extension(format!("{}.{}", std::process::id(), TURN.fetch_add(1, Relaxed)));
+    let _ = std::fs::remove_file(&bound);
+    let listener = UnixListener::bind(&bound)?;
+    std::fs::set_permissions(&bound, PermissionsExt::from_mode(0o600))?;
+    std::fs::rename(&bound, &plane.path)?;
+    // tiny_http starts its threads with a call that panics when there are none.
+    let server = catch_unwind(|| Server::from_listener(listener, None)).map_err(|_| io::Error::other("no threads"))?;
+    let server = Arc::new(server.map_err(io::Error::other)?);
+    for _ in 0..plane.limits.handlers {
+        let (server, plane) = (server.clone(), plane.clone());
+        spawn("local", move || {
+            while let Ok(request) = server.recv() {
+                let _ = plane.stir.try_send(());
+                // A panic outside of the handler is tiny_http's: that request is lost, this thread is not.
+                let _ = catch_unwind(AssertUnwindSafe(|| answer(&plane, request)));
+            }
+            // The accept thread has ended, or this server was retired.
+            let _ = plane.stir.try_send(());
+        })?;
+    }
+    Ok(server)
+}
+
+fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
+    let announced = request.body_length().unwrap_or(0);
+    let answer = match read(&mut request) {
+        Ok(call) => catch_unwind(AssertUnwindSafe(|| (plane.handler)(call))).map_err(|_| Refusal::Failed),
+        Err(refusal) => Err(refusal),
+    };
+    let Answer { status, headers, body } = match answer {
+        Ok(answer) => answer,
+        Err(refusal) => {
+            plane.journal.refused(&refusal, &"the local socket");
+            if refusal == Refusal::TooLarge && announced > REFUSED_BYTES_MAX {
+                return abandon(request, refusal.answer());
+            }
+            refusal.answer()
+        }
+    };
+    if let Body::Whole(bytes) = body {
+        return whole(request, status, &headers, bytes);
+    }
+    let Some(place) = Place::take(plane) else {
+        let refusal = Refusal::Busy("too many streams in progress");
+        plane.journal.refused(&refusal, &"the local socket");
+        return refuse(request, &refusal);
+    };
+    // Without a thread the request is dropped, and tiny_http answers 500. Whether the client took it all is its own affair.
+    spawn("stream", move || {
+        let done = match body {
+            Body::Stream(stream) => follow(&place, request, status, &headers, stream),
+            Body::Forward(forward) => pass_on(&place, request, &forward),
+            Body::Whole(_) => Ok(()),
+        };
+        drop(done);
+    })
+    .map(drop)
+}
+
+fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
+    let method = Method::from_bytes(request.method().as_str().as_bytes()).map_err(|_| Refusal::Malformed("method"))?;
+    let uri: http::Uri = request.url().parse().map_err(|_| Refusal::Malformed("request target is not a path"))?;
+    let target = uri.path_and_query().filter(|target| target.as_str().starts_with('/')).cloned();
+    let target = target.ok_or(Refusal::Malformed("request target is not a path"))?;
+    let mut headers = HeaderMap::new();
+    for header in request.headers() {
+        let name = HeaderName::from_bytes(header.field.as_str().as_str().as_bytes());
+        let value = HeaderValue::from_str(header.value.as_str());
+        headers.append(name.map_err(|_| Refusal::Malformed("header name"))?, value.map_err(|_| Refusal::Malformed("header value"))?);
+    }
+    if request.body_length().is_some_and(|length| length > BODY_BYTES_MAX) {
+        return Err(Refusal::TooLarge);
+    }
+    let mut body = Vec::new();
+    let most = BODY_BYTES_MAX as u64 + 1;
+    request.as_reader().take(most).read_to_end(&mut body).map_err(|_| Refusal::Malformed("request body is broken"))?;
+    if body.len() > BODY_BYTES_MAX {
+        return Err(Refusal::TooLarge);
+    }
+    Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local })
+}
+
+fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
+    let Answer { status, headers, body } = refusal.answer();
+    match body {
+        Body::Whole(bytes) => whole(request, status, &headers, bytes),
+        Body::Stream(_) | Body::Forward(_) => Ok(()),
+    }
+}
+
+fn whole(request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> io::Result<()> {
+    // Below the threshold the answer has a length; above, tiny_http would cut it into chunks of 8 KiB.
+    request.respond(response(status, headers, bytes).with_chunked_threshold(usize::MAX))
+}
+
+fn response(status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> Response<io::Cursor<Bytes>> {
+    let length = bytes.len();
+    let headers = headers.iter().filter_map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()).ok()).collect();
+    Response::new(status.as_u16().into(), headers, io::Cursor::new(bytes), Some(length), None)
+}
+
+/// Dropping a request makes tiny_http allocate all that its client announced and did not send, which for a disk image sent here by
+/// mistake ends the process. So the client gets its answer, and the rest of this connection, a thread and two descriptors, is given
+/// up for good.
+fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
+    let Body::Whole(bytes) = answer.body else { return Ok(()) };
+    let rest = request.upgrade("close", response(answer.status, &answer.headers, bytes));
+    std::mem::forget(rest);
+    Ok(())
+}
+
+/// The rest of a stream's life is in its own thread; its place is given back with it.
+struct Place(Arc<Plane>);
+
+impl Place {
+    fn take(plane: &Arc<Plane>) -> Option<Place> {
+        let place = Place(plane.clone());
+        let before = plane.streams.fetch_add(1, Relaxed);
+        (before < plane.limits.streams_max).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Relaxed);
+    }
+}
+
+/// An answer written piece by piece: tiny_http's own streaming delivers in lumps of 8 KiB. To a client of HTTP/1.0 the end of the
+/// connection is the end of the body.
+struct Pieces {
+    out: Box<dyn Write + Send>,
+    chunked: bool,
+    bare: bool,
+}
+
+impl Pieces {
+    fn begin(request: tiny_http::Request, status: StatusCode, headers: &HeaderMap) -> io::Result<Pieces> {
+        let bare = *request.method() == tiny_http::Method::Head;
+        let chunked = *request.http_version() >= (1, 1);
+        let mut out = request.into_writer();
+        write!(out, "HTTP/1.1 {status}\r\n{}", if chunked { "Transfer-Encoding: chunked\r\n" } else { "Connection: close\r\n" })?;
+        for (name, value) in headers {
+            write!(out, "{name}: ")?;
+            out.write_all(value.as_bytes())?;
+            out.write_all(b"\r\n")?;
+        }
+        out.write_all(b"\r\n")?;
+        out.flush()?;
+        Ok(Pieces { out, chunked, bare })
+    }
+
+    fn piece(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // An empty chunk would be the end.
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.chunked {
+            write!(self.out, "{:x}\r\n", bytes.len())?;
+        }
+        self.out.write_all(bytes)?;
+        if self.chunked {
+            self.out.write_all(b"\r\n")?;
+        }
+        self.out.flush()
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        if self.chunked {
+            self.out.write_all(b"0\r\n\r\n")?;
+        }
+        self.out.flush()
+    }
+
+    /// The connection cannot be cut through tiny_http, but what is no chunk tells the client that the body is not whole.
+    fn break_off(mut self) -> io::Result<()> {
+        if self.chunked {
+            self.out.write_all(b"broken off\r\n\r\n")?;
+        }
+        self.out.flush()
+    }
+}
+
+fn follow(place: &Place, request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, mut stream: Stream) -> io::Result<()> {
+    let mut pieces = Pieces::begin(request, status, headers)?;
+    // Between JSON documents a blank line means nothing; in a log it would be a line.
+    let json = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
+    let patience = if json { place.0.limits.heartbeat } else { Duration::MAX };
+    while !pieces.bare {
+        match next(&mut stream, patience) {
+            Next::Event(event) => pieces.piece(&event)?,
+            Next::Nothing => pieces.piece(b"\n")?,
+            Next::End => break,
+        }
+    }
+    match pieces.bare {
+        true => Ok(()),
+        false => pieces.end(),
+    }
+}
+
+/// The stream's thread has a small runtime of its own for it, so both sides forward with the same code.
+fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let mut forwarded = match runtime.block_on(outbound::forward(forward)) {
+        Ok(forwarded) => forwarded,
+        Err(refusal) => {
+            place.0.journal.refused(&refusal, &"the local socket");
+            return refuse(request, &refusal);
+        }
+    };
+    let mut pieces = Pieces::begin(request, forwarded.status, &forwarded.headers)?;
+    while !pieces.bare {
+        match runtime.block_on(forwarded.piece()) {
+            Some(Ok(bytes)) => pieces.piece(&bytes)?,
+            Some(Err(e)) => {
+                place.0.journal.note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
+                return pieces.break_off();
+            }
+            None => return pieces.end(),
+        }
+    }
+    Ok(())
+}
+
+enum Next {
+    Event(Bytes),
+    Nothing,
+    End,
+}
+
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// The channel's `recv_timeout`, which tokio has only for tasks.
+fn next(stream: &mut Stream, patience: Duration) -> Next {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let begun = Instant::now();
+    loop {
+        match stream.events.poll_recv(&mut Context::from_waker(&waker)) {
+            Poll::Ready(Some(event)) => return Next::Event(event),
+            Poll::Ready(None) => return Next::End,
+            Poll::Pending => {}
+        }
+        let left = patience.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return Next::Nothing;
+        }
+        thread::park_timeout(left);
+    }
+}

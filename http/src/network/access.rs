@@ -1,0 +1,150 @@
+//! PURE. Whose requests are served on a port without authentication: this host's programs, but no web page that a browser here shows.
+//!
+//! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the answers.
+//! Both show in the head: the origin is the page's, the host is the foreign name.
+use crate::refusal::Refusal;
+use crate::{HeaderMap, header};
+use http::Uri;
+use http::uri::Authority;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Access {
+    /// Host and Origin must name this host's loopback.
+    LoopbackOnly,
+}
+
+/// Whether a listener here is out of reach for other hosts.
+pub fn is_loopback(address: SocketAddr) -> bool {
+    match address.ip().to_canonical() {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => address.is_loopback(),
+    }
+}
+
+pub(crate) fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let Access::LoopbackOnly = access;
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (Some(host), None) = (hosts.next(), hosts.next()) else {
+        return Err(Refusal::Malformed("exactly one Host is needed"));
+    };
+    let host = host.to_str().unwrap_or_default();
+    let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
+    if !names_loopback(host) {
+        return foreign("host", host);
+    }
+    // The absolute form names the host twice; a proxy would go by this one.
+    if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
+        return foreign("host", authority.as_str());
+    }
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or_default();
+        if !is_loopback_origin(origin) {
+            return foreign("origin", origin);
+        }
+    }
+    // Browsers leave Origin out of some requests, this one out of none.
+    if headers.get_all("sec-fetch-site").iter().any(|site| site == "cross-site") {
+        return foreign("origin", "cross-site");
+    }
+    Ok(())
+}
+
+/// `null`, a file, an extension: no origin of a program on this host.
+fn is_loopback_origin(origin: &str) -> bool {
+    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+    rest.is_some_and(names_loopback)
+}
+
+/// `localhost`, `127.0.0.0/8` or `[::1]`, with any port or none.
+fn names_loopback(authority: &str) -> bool {
+    let Ok(parsed) = authority.parse::<Authority>() else { return false };
+    if authority.contains('@') {
+        return false;
+    }
+    let host = parsed.host();
+    host.eq_ignore_ascii_case("localhost") || host == "[::1]" || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn check_head(target: &str, fields: &[(&str, &str)]) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
+        }
+        match check(Access::LoopbackOnly, &target.parse().unwrap(), &headers) {
+            Ok(()) => 200,
+            Err(refusal) => refusal.answer().status.as_u16(),
+        }
+    }
+
+    #[test]
+    fn hosts() {
+        for (host, code) in [
+            ("localhost", 200),
+            ("LOCALHOST:8080", 200),
+            ("127.0.0.1", 200),
+            ("127.9.8.7:1", 200),
+            ("[::1]", 200),
+            ("[::1]:8080", 200),
+            ("example.com", 403),
+            ("localhost.example.com", 403),
+            ("127.0.0.1.example.com", 403),
+            ("example.com:8080", 403),
+            ("10.0.0.1", 403),
+            ("[::2]", 403),
+            ("user@localhost", 403),
+            ("localhost@example.com", 403),
+            ("0.0.0.0", 403),
+            ("127.1", 403),
+            ("", 403),
+            ("localhost:8080/path", 403),
+        ] {
+            assert_eq!(check_head("/", &[("host", host)]), code, "{host}");
+        }
+        assert_eq!(check_head("/", &[]), 400);
+        assert_eq!(check_head("/", &[("host", "localhost"), ("host", "localhost")]), 400);
+        assert_eq!(check_head("http://localhost:80/x", &[("host", "localhost")]), 200);
+        assert_eq!(check_head("http://example.com/x", &[("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn origins() {
+        for (name, value, code) in [
+            ("origin", "http://localhost:3000", 200),
+            ("origin", "https://127.0.0.1", 200),
+            ("origin", "http://[::1]:80", 200),
+            ("origin", "http://example.com", 403),
+            ("origin", "https://localhost.example.com", 403),
+            ("origin", "null", 403),
+            ("origin", "", 403),
+            ("origin", "file://localhost", 403),
+            ("sec-fetch-site", "cross-site", 403),
+            ("sec-fetch-site", "same-origin", 200),
+            ("sec-fetch-site", "none", 200),
+        ] {
+            assert_eq!(check_head("/", &[("host", "localhost"), (name, value)]), code, "{name}: {value}");
+        }
+        assert_eq!(check_head("/", &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://example.com")]), 403);
+    }
+
+    #[test]
+    fn loopback_addresses() {
+        for (address, loopback) in [
+            ("127.0.0.1:80", true),
+            ("127.1.2.3:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+            ("10.0.0.1:80", false),
+            ("[fe80::1]:80", false),
+        ] {
+            assert_eq!(is_loopback(address.parse().unwrap()), loopback, "{address}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The body of an answer, as hyper takes it: at the client's speed.
+use super::connection::Client;
+use crate::Stream;
+use crate::outbound::Forwarded;
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// Whole answers go out in slices of so many bytes, so no buffer of a connection grows to the size of a list.
+const SLICE_BYTES: usize = 32 * 1024;
+
+pub(super) struct Outgoing {
+    pub(super) content: Content,
+    pub(super) client: Arc<Client>,
+    /// The share of a budget that this answer holds until it is taken.
+    pub(super) _held: Option<OwnedSemaphorePermit>,
+}
+
+pub(super) enum Content {
+    Whole(Bytes),
+    Stream(Stream),
+    Forwarded(Box<Forwarded>),
+}
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Outgoing { content, client, .. } = self.get_mut();
+        if let Content::Whole(bytes) = content {
+            let slice = bytes.split_to(bytes.len().min(SLICE_BYTES));
+            return Poll::Ready((!slice.is_empty()).then(|| Ok(Frame::data(slice))));
+        }
+        // hyper asks again when the client has taken what it has; nothing to give is no fault of the client.
+        client.pace.due_ms.store(0, Relaxed);
+        let piece = match content {
+            Content::Stream(_) if client.ending.load(Relaxed) => None,
+            Content::Stream(stream) => ready!(stream.events.poll_recv(cx)).map(Ok),
+            Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),
+            Content::Whole(_) => None,
+        };
+        if piece.is_some() {
+            client.pace.due_ms.store(client.plane.due_after(client.plane.limits.stall), Relaxed);
+        }
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.content, Content::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Stream(_) => SizeHint::default(),
+            Content::Forwarded(forwarded) => forwarded.size_hint(),
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.client.pace.due_ms.store(0, Relaxed);
+    }
+}

@@ -1,0 +1,58 @@
+//! One connection: hyper's own limits, the drain, and the client that takes nothing.
+use super::exchange::exchange;
+use super::share::Entry;
+use super::{Pace, Plane};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
+
+/// Bytes of a request's head; also bounds what hyper buffers of what it writes.
+const HEAD_BYTES_MAX: usize = 32 * 1024;
+
+/// Fields of a request's head; kubectl sends ten.
+const HEAD_FIELDS_MAX: usize = 64;
+
+/// What the exchanges of a connection share; HTTP/1.1 has one answer at a time, so one pace.
+pub(super) struct Client {
+    pub(super) plane: Arc<Plane>,
+    pub(super) address: SocketAddr,
+    pub(super) pace: Pace,
+    /// The answer in flight ends as if its sender had been dropped.
+    pub(super) ending: AtomicBool,
+}
+
+pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, _places: (OwnedSemaphorePermit, Entry)) {
+    let client = Arc::new(Client { plane, address, pace: Pace::default(), ending: AtomicBool::new(false) });
+    let limits = &client.plane.limits;
+    let of = client.clone();
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_headers(HEAD_FIELDS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .half_close(false)
+        .serve_connection(TokioIo::new(socket), service_fn(move |request| Box::pin(exchange(of.clone(), request))));
+    let mut connection = pin!(connection);
+    let mut drain = client.plane.drain.clone();
+    let mut draining = false;
+    loop {
+        tokio::select! {
+            _ = &mut connection => return,
+            _ = drain.wait_for(|stop| *stop), if !draining => {
+                draining = true;
+                client.ending.store(true, Relaxed);
+                connection.as_mut().graceful_shutdown();
+            }
+            // A quarter of the patience: often enough, and an idle watch costs a wake-up in 7.5 s.
+            _ = sleep(limits.stall / 4) => if client.pace.overdue(&client.plane) { return },
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
+use super::Plane;
+use super::access;
+use super::body::{Content, Outgoing};
+use super::connection::Client;
+use crate::outbound;
+use crate::refusal::Refusal;
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Request};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
+use std::convert::Infallible;
+use std::sync::Arc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+    let bare = request.method() == Method::HEAD;
+    let answered = match admitted(&client, request).await {
+        Ok(answer) => response(&client, answer, bare).await,
+        Err(refusal) => Err(refusal),
+    };
+    Ok(answered.unwrap_or_else(|refusal| {
+        client.plane.journal.refused(&refusal, &client.address);
+        whole(&client, refusal.answer(), None, bare)
+    }))
+}
+
+async fn admitted(client: &Arc<Client>, request: http::Request<Incoming>) -> Result<Answer, Refusal> {
+    let plane = &client.plane;
+    let limits = &plane.limits;
+    let (head, body) = request.into_parts();
+    let target = head.uri.path_and_query().filter(|target| target.as_str().starts_with('/') && head.method != Method::CONNECT);
+    let Some(target) = target.cloned() else {
+        return Err(Refusal::Malformed("request target is not a path"));
+    };
+    access::check(plane.access, &head.uri, &head.headers)?;
+    let request = plane.requests.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many requests in progress"))?;
+    let share = plane.asking.enter(client.address.ip());
+    let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
+    let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
+    let places = async { (share.handlers.clone().acquire_owned().await, plane.handlers.clone().acquire_owned().await) };
+    let (own, any) = timeout(limits.slot, places).await.map_err(|_| Refusal::Busy("no handler is free"))?;
+    let places = (own.map_err(|_| Refusal::Failed)?, any.map_err(|_| Refusal::Failed)?);
+    let call = Request { method: head.method, target, headers: head.headers, body, caller: Caller::Network { address: client.address } };
+    let handler = plane.handler.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        // Inside: a handler goes on when its client has gone, and keeps its places as long.
+        let _held = (places, held, share, request);
+        handler(call)
+    });
+    // A panic: its message and place are in the log already.
+    work.await.map_err(|_| Refusal::Failed)
+}
+
+/// The whole body, and the share of the budget that it holds.
+async fn take(plane: &Plane, mut body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(Refusal::TooLarge);
+    }
+    let mut whole = Vec::new();
+    let mut held: Option<OwnedSemaphorePermit> = None;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|_| Refusal::Malformed("request body is broken"))?.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        let more = budget(&plane.bodies, data.len()).ok_or(Refusal::Busy("too many request bodies in progress"))?;
+        match &mut held {
+            None => held = Some(more),
+            Some(held) => held.merge(more),
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok((whole.into(), held))
+}
+
+fn budget(of: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    of.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
+}
+
+async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Response<Outgoing>, Refusal> {
+    let plane = &client.plane;
+    let Answer { status, headers, body } = answer;
+    let stream = || plane.streams.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many streams in progress"));
+    let (status, headers, content, held) = match body {
+        Body::Whole(bytes) => {
+            // One answer that is larger than the whole budget goes out when it is alone.
+            let held = budget(&plane.answers, bytes.len().min(plane.limits.answers_bytes_max));
+            let held = held.ok_or(Refusal::Busy("too many answers wait for their readers"))?;
+            return Ok(whole(client, Answer { status, headers, body: Body::Whole(bytes) }, Some(held), bare));
+        }
+        Body::Stream(stream_of) => (status, headers, Content::Stream(stream_of), stream()?),
+        Body::Forward(forward) => {
+            let held = stream()?;
+            let forwarded = outbound::forward(&forward).await?;
+            (forwarded.status, forwarded.headers.clone(), Content::Forwarded(Box::new(forwarded)), held)
+        }
+    };
+    let content = if bare { Content::Whole(Bytes::new()) } else { content };
+    Ok(assemble(client, status, headers, content, Some(held)))
+}
+
+/// An answer in one piece: the handler's, or a refusal, which is small and holds no budget.
+fn whole(client: &Arc<Client>, answer: Answer, held: Option<OwnedSemaphorePermit>, bare: bool) -> Response<Outgoing> {
+    let Answer { status, mut headers, body } = answer;
+    let bytes = match body {
+        Body::Whole(bytes) => bytes,
+        Body::Stream(_) | Body::Forward(_) => Bytes::new(),
+    };
+    let content = match bare {
+        // hyper would say length 0, which is not what a GET would get.
+        true => {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            Content::Whole(Bytes::new())
+        }
+        false => {
+            client.pace.due_ms.store(client.plane.due_after(client.plane.limits.answer), std::sync::atomic::Ordering::Relaxed);
+            Content::Whole(bytes)
+        }
+    };
+    assemble(client, status, headers, content, held)
+}
+
+fn assemble(
+    client: &Arc<Client>,
+    status: StatusCode,
+    headers: http::HeaderMap,
+    content: Content,
+    held: Option<OwnedSemaphorePermit>,
+) -> Response<Outgoing> {
+    let mut response = Response::new(Outgoing { content, client: client.clone(), _held: held });
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}

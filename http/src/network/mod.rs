@@ -1,0 +1,225 @@
+//! The network side: every byte that comes from TCP, also from this host. hyper parses, this directory bounds.
+//!
+//!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
+//!
+//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` at a time, admitted by a semaphore because
+//! that pool's own queue has no bound. Idle, there is no handler thread, and nothing wakes up.
+
+mod access;
+mod body;
+mod connection;
+mod exchange;
+mod share;
+
+pub use access::{Access, is_loopback};
+
+use crate::refusal::Journal;
+use crate::{Handler, Limits};
+use share::Shares;
+use socket2::{Domain, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
+
+/// Connections that the kernel completes before we accept them: tokio's own 128 loses SYNs in a burst.
+const BACKLOG: i32 = 1024;
+
+/// Unsent bytes that the kernel takes for a socket before it says "not writable"; by default up to 2.9 MB.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// A peer that vanished while nothing was sent is noticed after quiet + 4 probes less one: 73 s with `TCP_USER_TIMEOUT`.
+const KEEPALIVE_QUIET: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// No descriptors is the likely error of an accept: the connection waits in the backlog, and others end meanwhile.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Bytes: handlers parse and print documents of 3 MiB, none of it recursive beyond what serde_json allows.
+pub const HANDLER_STACK_BYTES: usize = 512 * 1024;
+
+/// A handler thread that has nothing to do ends after this.
+pub const HANDLER_KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Handlers that run when everything else has ended get this long before the process goes on without them.
+const HANDLERS_LEAVE: Duration = Duration::from_secs(1);
+
+/// A network side on a thread and runtime of its own, for a program that has none.
+pub struct NetworkPlane {
+    pub address: SocketAddr,
+    drain: watch::Sender<bool>,
+    thread: thread::JoinHandle<()>,
+}
+
+/// Binds only; whoever connects waits for `serve`. So a port in use is known before anything else starts.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Serves on a thread of its own until `stop`.
+pub fn start(listener: TcpListener, handler: Handler, limits: Limits, access: Access) -> io::Result<NetworkPlane> {
+    let address = listener.local_addr()?;
+    let runtime = runtime(&limits)?;
+    let (drain, drained) = watch::channel(false);
+    let run = move || {
+        if let Err(e) = runtime.block_on(serve(listener, handler, limits, access, drained)) {
+            log::error!("serve {address}: {e}");
+        }
+        runtime.shutdown_timeout(HANDLERS_LEAVE);
+    };
+    let thread = thread::Builder::new().name("network".into()).stack_size(HANDLER_STACK_BYTES).spawn(run)?;
+    Ok(NetworkPlane { address, drain, thread })
+}
+
+impl NetworkPlane {
+    /// No new connections; what is in flight is answered, for `Limits::drain` at the most.
+    pub fn stop(self) {
+        self.drain.send_replace(true);
+        if self.thread.join().is_err() {
+            log::error!("the network thread of {} had panicked", self.address);
+        }
+    }
+}
+
+fn runtime(limits: &Limits) -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(limits.handlers_max)
+        .thread_keep_alive(HANDLER_KEEP_ALIVE)
+        .thread_stack_size(HANDLER_STACK_BYTES)
+        .thread_name("request")
+        .build()
+}
+
+/// What all connections of a listener share.
+struct Plane {
+    limits: Limits,
+    access: Access,
+    handler: Handler,
+    connections: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+    handlers: Arc<Semaphore>,
+    streams: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    answers: Arc<Semaphore>,
+    connected: Shares,
+    asking: Shares,
+    journal: Journal,
+    started: Instant,
+    drain: watch::Receiver<bool>,
+}
+
+/// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
+/// `Limits::drain`. Runs on any tokio runtime; its blocking pool should have at least `handlers_max` threads.
+pub async fn serve(
+    listener: TcpListener,
+    handler: Handler,
+    limits: Limits,
+    access: Access,
+    mut drain: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let plane = Arc::new(Plane::new(handler, limits, access, drain.clone()));
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = drain.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((socket, address)) => admit(&plane, socket, address),
+            Err(e) => {
+                plane.journal.note("accept", &format_args!("accept a connection: {e}"));
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all = u32::try_from(plane.limits.connections_max).unwrap_or(u32::MAX);
+    if timeout(plane.limits.drain, plane.connections.acquire_many(all)).await.is_err() {
+        log::warn!("connections still open after {} s are dropped", plane.limits.drain.as_secs());
+    }
+    Ok(())
+}
+
+fn admit(plane: &Arc<Plane>, socket: TcpStream, address: SocketAddr) {
+    let full = |what| plane.journal.note(what, &format_args!("closed a connection of {address} at once: {what}"));
+    let Ok(place) = plane.connections.clone().try_acquire_owned() else {
+        return full("too many connections");
+    };
+    let Some(share) = plane.connected.enter(address.ip()) else {
+        return full("too many connections from one address");
+    };
+    if let Err(e) = tune(&socket, &plane.limits) {
+        // The peer may have gone already; a connection without these limits is not served.
+        log::debug!("tune a connection of {address}: {e}");
+        return;
+    }
+    tokio::spawn(connection::run(plane.clone(), socket, address, (place, share)));
+}
+
+fn tune(socket: &TcpStream, limits: &Limits) -> io::Result<()> {
+    let raw = socket2::SockRef::from(socket);
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_QUIET).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
+    socket.set_nodelay(true)?;
+    raw.set_tcp_keepalive(&keepalive)?;
+    // Ends both: the peer that vanished and the peer that does not read.
+    raw.set_tcp_user_timeout(Some(limits.stall))?;
+    raw.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)
+}
+
+impl Plane {
+    fn new(handler: Handler, limits: Limits, access: Access, drain: watch::Receiver<bool>) -> Plane {
+        let semaphore = |n: usize| Arc::new(Semaphore::new(n));
+        Plane {
+            access,
+            handler,
+            connections: semaphore(limits.connections_max),
+            requests: semaphore(limits.requests_max),
+            handlers: semaphore(limits.handlers_max),
+            streams: semaphore(limits.streams_max),
+            bodies: semaphore(limits.bodies_bytes_max),
+            answers: semaphore(limits.answers_bytes_max),
+            connected: Shares::new(limits.connections_per_address_max, 0),
+            asking: Shares::new(limits.requests_per_address_max, limits.handlers_per_address_max),
+            journal: Journal::default(),
+            started: Instant::now(),
+            drain,
+            limits,
+        }
+    }
+
+    /// Milliseconds of monotonic time; never 0, which means "no deadline".
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX - 1) + 1
+    }
+
+    fn due_after(&self, patience: Duration) -> u64 {
+        self.now_ms() + u64::try_from(patience.as_millis()).unwrap_or(u64::MAX / 2)
+    }
+}
+
+/// By when the client must have taken something: read by the connection, set by the answer on it.
+#[derive(Default)]
+struct Pace {
+    due_ms: AtomicU64,
+}
+
+impl Pace {
+    fn overdue(&self, plane: &Plane) -> bool {
+        let due = self.due_ms.load(Relaxed);
+        due != 0 && due < plane.now_ms()
+    }
+}

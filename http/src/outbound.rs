@@ -1,0 +1,139 @@
+//! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks, callers bound.
+use crate::refusal::Refusal;
+use crate::{Forward, HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper::body::{Body, Incoming, SizeHint};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+
+/// A server on this host accepts at once, or its backlog is full.
+const FORWARD_CONNECT: Duration = Duration::from_secs(5);
+
+/// From the request to the head of the answer: the agent may have to ask an engine that is busy.
+const FORWARD_HEAD: Duration = Duration::from_secs(30);
+
+/// Bytes of the head of an answer, and of what is read ahead of its reader.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) struct Fetched {
+    pub(crate) head: http::response::Parts,
+    pub(crate) body: Incoming,
+    pub(crate) connection: Driven,
+}
+
+/// The task that moves a connection's bytes; ends with its owner.
+pub(crate) struct Driven(JoinHandle<()>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(crate) async fn fetch<S, B>(wire: S, request: http::Request<B>) -> hyper::Result<Fetched>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes> + Unpin + Send + 'static,
+    B::Error: std::error::Error + Send + Sync,
+{
+    let mut builder = hyper::client::conn::http1::Builder::new();
+    let (mut sender, connection) = builder.max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(wire)).await?;
+    let connection = Driven(tokio::spawn(async move {
+        // Its errors reach the reader of the body as well.
+        let _ = connection.await;
+    }));
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    Ok(Fetched { head, body, connection })
+}
+
+/// An answer on its way through: the head has come, the body comes.
+pub(crate) struct Forwarded {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    body: Incoming,
+    idle: Duration,
+    idle_until: Pin<Box<Sleep>>,
+    _connection: Driven,
+}
+
+/// Must run on a tokio runtime with io and time.
+pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
+    let address = forward.address;
+    let silent = |what| Refusal::Silent(format!("{address} {what}"));
+    let broken = |why: &dyn std::fmt::Display| Refusal::Unreachable(format!("{address} cannot be asked: {why}"));
+    let connect = timeout(FORWARD_CONNECT, TcpStream::connect(address));
+    let wire = connect.await.map_err(|_| silent("does not accept connections"))?.map_err(|e| broken(&e))?;
+    let request = http::Request::get(forward.target.as_str())
+        .header(header::HOST, address.to_string())
+        .header(header::CONNECTION, "close")
+        .body(Empty::new())
+        .map_err(|e| broken(&e))?;
+    let fetched = timeout(FORWARD_HEAD, fetch(wire, request)).await;
+    let fetched = fetched.map_err(|_| silent("does not answer"))?.map_err(|e| broken(&e))?;
+    let mut headers = HeaderMap::new();
+    if let Some(content_type) = fetched.head.headers.get(header::CONTENT_TYPE) {
+        headers.insert(header::CONTENT_TYPE, content_type.clone());
+    }
+    Ok(Forwarded {
+        status: fetched.head.status,
+        headers,
+        body: fetched.body,
+        idle: forward.idle,
+        idle_until: Box::pin(sleep(forward.idle)),
+        _connection: fetched.connection,
+    })
+}
+
+impl Forwarded {
+    /// An error in the middle of a body must reach the client as one: what it has is not whole.
+    pub(crate) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        loop {
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) else {
+                ready!(self.idle_until.as_mut().poll(cx));
+                return Poll::Ready(Some(Err(io::ErrorKind::TimedOut.into())));
+            };
+            self.idle_until.as_mut().reset(Instant::now() + self.idle);
+            match frame {
+                None => return Poll::Ready(None),
+                Some(Err(e)) => return Poll::Ready(Some(Err(io::Error::other(e)))),
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Poll::Ready(Some(Ok(piece)));
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn piece(&mut self) -> Option<io::Result<Bytes>> {
+        std::future::poll_fn(|cx| self.poll_piece(cx)).await
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The rest of a body, or how it failed; `None` when it is longer than `bytes_max`.
+pub(crate) async fn whole(mut body: Incoming, bytes_max: usize) -> hyper::Result<Option<Bytes>> {
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Ok(None);
+    }
+    let mut whole = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if whole.len() + data.len() > bytes_max {
+            return Ok(None);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(Some(whole.into()))
+}

@@ -1,0 +1,136 @@
+//! Why a carrier did not ask the handler, or could not pass on what it answered; and the log of it.
+use crate::{Answer, BODY_BYTES_MAX, StatusCode};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// One line a kind in this time: a flood of refusals must not become a flood of lines.
+const LINE_EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Refusal {
+    Malformed(&'static str),
+    /// Sent by a web page or through a foreign name.
+    Foreign(&'static str, String),
+    TooLarge,
+    Slow,
+    /// Which limit was reached.
+    Busy(&'static str),
+    Failed,
+    /// The server that the answer was to come from: who and why.
+    Unreachable(String),
+    Silent(String),
+}
+
+impl Refusal {
+    pub(crate) fn answer(&self) -> Answer {
+        let (code, reason) = match self {
+            Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
+            Refusal::Foreign(..) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
+            Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "Timeout"),
+            Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Refusal::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Refusal::Unreachable(_) => (StatusCode::BAD_GATEWAY, "ServiceUnavailable"),
+            Refusal::Silent(_) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+        };
+        Answer::refuse(code, reason, &self.to_string())
+    }
+
+    /// What the log counts by: free of what a client chose.
+    fn kind(&self) -> &'static str {
+        match self {
+            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Foreign(why, _) => why,
+            Refusal::TooLarge => "too large",
+            Refusal::Slow => "slow body",
+            Refusal::Failed => "failed",
+            Refusal::Unreachable(_) => "unreachable",
+            Refusal::Silent(_) => "silent",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Malformed(why) | Refusal::Busy(why) => f.write_str(why),
+            Refusal::Foreign(what, value) => {
+                write!(f, "{what} {value:?} is not this host's: only requests to and from localhost are served")
+            }
+            Refusal::TooLarge => write!(f, "request body is longer than {} MiB", BODY_BYTES_MAX >> 20),
+            Refusal::Slow => f.write_str("request body did not arrive in time"),
+            Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
+            Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Which kinds were logged when, and how many were not logged since.
+#[derive(Default)]
+pub(crate) struct Journal(Mutex<HashMap<&'static str, Counted>>);
+
+struct Counted {
+    logged: Instant,
+    since: u64,
+}
+
+impl Journal {
+    pub(crate) fn refused(&self, refusal: &Refusal, caller: &dyn fmt::Display) {
+        self.note(refusal.kind(), &format_args!("refused a request from {caller}: {refusal}"));
+    }
+
+    /// `kind` is one of the words in this crate's source, so the map has a bound.
+    pub(crate) fn note(&self, kind: &'static str, line: &dyn fmt::Display) {
+        match self.due(kind, Instant::now()) {
+            None => {}
+            Some(0) => log::warn!("{line}"),
+            Some(more) => log::warn!("{line} ({more} more of these since the last line)"),
+        }
+    }
+
+    /// How many went by in silence since the last line of this kind, if it is time for another line.
+    fn due(&self, kind: &'static str, now: Instant) -> Option<u64> {
+        let mut kinds = self.0.lock().expect("no panic under this lock");
+        match kinds.get_mut(kind) {
+            Some(counted) if now.duration_since(counted.logged) < LINE_EVERY => {
+                counted.since += 1;
+                None
+            }
+            known => {
+                let since = known.map_or(0, |counted| counted.since);
+                kinds.insert(kind, Counted { logged: now, since: 0 });
+                Some(since)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_of_a_kind_a_minute() {
+        let journal = Journal::default();
+        let start = Instant::now();
+        let due = |kind, after_s| journal.due(kind, start + Duration::from_secs(after_s));
+        assert_eq!(due("busy", 0), Some(0));
+        assert_eq!(due("busy", 1), None);
+        assert_eq!(due("slow", 1), Some(0));
+        assert_eq!(due("busy", 59), None);
+        assert_eq!(due("busy", 60), Some(2));
+        assert_eq!(due("busy", 61), None);
+    }
+
+    #[test]
+    fn a_refusal_is_a_status_document() {
+        let refusal = Refusal::Foreign("host", "a\"b\n".into());
+        let answer = refusal.answer();
+        let crate::Body::Whole(text) = answer.body else { panic!("a refusal is whole") };
+        let status: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!(status["code"], 403);
+        assert_eq!(status["kind"], "Status");
+        assert_eq!(status["message"], refusal.to_string());
+    }
+}

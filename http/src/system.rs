@@ -1,0 +1,131 @@
+//! Whether this system grants what the carriers may come to need. Asked once at start: a flood that takes the last descriptor would
+//! take the local side's as well, and a program that cannot start a thread answers nobody.
+use crate::{Limits, LocalLimits};
+use nix::sys::resource::{Resource, getrlimit};
+use std::fmt;
+use std::path::Path;
+
+/// Descriptors for everything that is not a connection: files, listeners, epoll, the store's directory, standard streams.
+const DESCRIPTORS_ELSE: u64 = 64;
+
+/// Connections of the local side; tiny_http takes two descriptors for each.
+const LOCAL_CONNECTIONS: u64 = 64;
+
+/// Descriptors of a forwarded answer on the local side: its runtime's three and its connection.
+const LOCAL_FORWARD_DESCRIPTORS: u64 = 4;
+
+/// Threads of the local side: tiny_http has one for each connection, and there are its handlers and streams.
+const LOCAL_THREADS: u64 = 100;
+
+/// Threads for everything else.
+const THREADS_ELSE: u64 = 16;
+
+/// What the system grants; `None` is no limit, or none that could be read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Granted {
+    pub descriptors: Option<u64>,
+    pub threads: Option<u64>,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Shortage {
+    Descriptors { granted: u64, needed: u64 },
+    Threads { granted: u64, needed: u64 },
+}
+
+/// Pure: what is granted against what the sides that are on need.
+pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
+    let connections = network.map_or(0, |limits| limits.connections_max as u64);
+    let handlers = network.map_or(0, |limits| limits.handlers_max as u64);
+    let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.streams_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
+    let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
+    if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
+        return Err(Shortage::Descriptors { granted, needed });
+    }
+    let needed = handlers + local.map_or(0, |_| LOCAL_THREADS) + THREADS_ELSE;
+    match granted.threads.filter(|granted| *granted < needed) {
+        Some(granted) => Err(Shortage::Threads { granted, needed }),
+        None => Ok(()),
+    }
+}
+
+/// Reads the limits of this process and of its control groups. What cannot be read limits nothing that we could name.
+pub fn granted() -> Granted {
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
+    // The limit for processes of a user does not bind root.
+    let processes = match nix::unistd::geteuid().is_root() {
+        true => None,
+        false => getrlimit(Resource::RLIMIT_NPROC).ok().map(|(soft, _)| soft),
+    };
+    let group = std::fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| group_threads(&text, Path::new("/sys/fs/cgroup")));
+    Granted { descriptors, threads: [processes, group].into_iter().flatten().min() }
+}
+
+/// The least that any group above this process leaves: `pids.max` less what others in it have.
+fn group_threads(proc_cgroup: &str, root: &Path) -> Option<u64> {
+    let path = proc_cgroup.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let number = |file: &Path| std::fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
+    let left = |group: &Path| {
+        // "max" is no number: no limit.
+        let most = number(&group.join("pids.max"))?;
+        Some(most.saturating_sub(number(&group.join("pids.current")).unwrap_or(0)))
+    };
+    root.join(path).ancestors().take_while(|group| group.starts_with(root)).filter_map(left).min()
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shortage::Descriptors { granted, needed } => {
+                write!(f, "the limit of open files is {granted}, {needed} are needed: raise it (ulimit -n, or LimitNOFILE= in the unit)")
+            }
+            Shortage::Threads { granted, needed } => {
+                write!(
+                    f,
+                    "the system leaves {granted} threads, {needed} are needed: raise the limit (TasksMax= in the unit, or pids.max of the control group)"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Shortage {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_granted_against_what_is_needed() {
+        let check = |network: bool, local: bool, descriptors, threads| {
+            let granted = Granted { descriptors, threads };
+            enough(network.then_some(&Limits::EDGE), local.then_some(&LocalLimits::HOST), granted)
+        };
+        assert_eq!(check(true, true, Some(1024), Some(4915)), Ok(()));
+        assert_eq!(check(true, true, None, None), Ok(()));
+        assert_eq!(check(true, true, Some(831), None), Err(Shortage::Descriptors { granted: 831, needed: 832 }));
+        assert_eq!(check(false, true, Some(319), None), Err(Shortage::Descriptors { granted: 319, needed: 320 }));
+        assert_eq!(check(true, false, Some(576), Some(24)), Ok(()));
+        assert_eq!(check(true, true, None, Some(123)), Err(Shortage::Threads { granted: 123, needed: 124 }));
+    }
+
+    #[test]
+    fn the_tightest_group_counts() {
+        let root = std::env::temp_dir().join(format!("coracle-groups-{}", std::process::id()));
+        let group = root.join("system.slice/coracle.service");
+        std::fs::create_dir_all(&group).unwrap();
+        let write = |group: &Path, file: &str, text: &str| std::fs::write(group.join(file), text).unwrap();
+        let read = || group_threads("0::/system.slice/coracle.service\n", &root);
+        assert_eq!(read(), None);
+        write(&group, "pids.max", "max\n");
+        assert_eq!(read(), None);
+        write(&root.join("system.slice"), "pids.max", "500\n");
+        write(&root.join("system.slice"), "pids.current", "120\n");
+        assert_eq!(read(), Some(380));
+        write(&group, "pids.max", "200\n");
+        write(&group, "pids.current", "5\n");
+        assert_eq!(read(), Some(195));
+        assert_eq!(group_threads("1:name=systemd:/x\n", &root), None);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
