@@ -1,0 +1,267 @@
+//! One container of a manifest.
+
+use coracle_schema::{Path, Problem};
+use serde_json::{Value, json};
+
+use super::merge::replace;
+use super::quantity::{amount, cores, millis, read_amounts, show_amounts, whole};
+use super::shape::{self, Blank, Field, Form, Object, Own, Reading, Shape, field, get, get_text, ignored, own, put};
+
+pub(super) static CONTAINER: Shape = Shape(&[CONTAINER_FIELDS]);
+
+const CONTAINER_FIELDS: &[Field] = &[
+    field("name", &["name"], Form::Text),
+    field("image", &["image"], Form::Text).blank(Blank::Text("")),
+    // The names changed their meaning: v1beta1's command is Docker's Cmd, v1's command is Docker's Entrypoint.
+    field("command", &["args"], Form::Texts),
+    field("entrypoint", &["command"], Form::Texts),
+    field("workingDir", &["workingDir"], Form::Text),
+    field("ports", &["ports"], Form::List(&PORT, &["containerPort", "protocol"])),
+    field("env", &["env"], Form::List(&ENV, &["name"])),
+    own("resources", &["cpu", "memory"], &RESOURCES),
+    field("volumeMounts", &["volumeMounts"], Form::List(&MOUNT, &["name", "mountPath"])),
+    field("livenessProbe", &["livenessProbe"], Form::Present(&PROBE)),
+    field("readinessProbe", &["readinessProbe"], Form::Present(&PROBE)),
+    field("lifecycle", &["lifecycle"], Form::Object(&LIFECYCLE)),
+    field("terminationMessagePath", &["terminationMessagePath"], Form::Text),
+    own("imagePullPolicy", &[], &PULL_POLICY),
+    own("privileged", &["capabilities", "securityContext"], &SECURITY),
+];
+
+static PORT: Shape = Shape(&[&[
+    field("name", &["name"], Form::Text),
+    field("hostPort", &["hostPort"], Form::Number),
+    field("containerPort", &["containerPort"], Form::Number).blank(Blank::Zero),
+    field("protocol", &["protocol"], Form::Upper),
+    field("hostIP", &["hostIP"], Form::Text),
+]]);
+
+static ENV: Shape = Shape(&[&[
+    field("name", &["name"], Form::Text).twins(&["key"]),
+    field("value", &["value"], Form::Text),
+    field("valueFrom", &["valueFrom"], Form::Object(&VALUE_SOURCE)),
+]]);
+
+static VALUE_SOURCE: Shape = Shape(&[&[field("fieldPath", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldRef"])]]);
+
+static FIELD_SELECTOR: Shape =
+    Shape(&[&[field("apiVersion", &["apiVersion"], Form::Text), field("fieldPath", &["fieldPath"], Form::Text)]]);
+
+static MOUNT: Shape = Shape(&[&[
+    field("name", &["name"], Form::Text),
+    field("mountPath", &["mountPath"], Form::Text).twins(&["path"]),
+    field("readOnly", &["readOnly"], Form::Flag),
+    ignored("mountType"),
+]]);
+
+static PROBE: Shape = Shape(&[
+    HANDLER_FIELDS,
+    &[
+        field("initialDelaySeconds", &["initialDelaySeconds"], Form::Number),
+        field("timeoutSeconds", &["timeoutSeconds"], Form::Number),
+        // v0.2 and v0.3 repeated the name of the handler here.
+        ignored("type"),
+    ],
+]);
+
+static LIFECYCLE: Shape =
+    Shape(&[&[field("postStart", &["postStart"], Form::Present(&HANDLER)), field("preStop", &["preStop"], Form::Present(&HANDLER))]]);
+
+static HANDLER: Shape = Shape(&[HANDLER_FIELDS]);
+
+const HANDLER_FIELDS: &[Field] = &[
+    field("exec", &["exec"], Form::Present(&EXEC)),
+    field("httpGet", &["httpGet"], Form::Present(&HTTP_GET)),
+    field("tcpSocket", &["tcpSocket"], Form::Present(&TCP_SOCKET)),
+];
+
+static EXEC: Shape = Shape(&[&[field("command", &["command"], Form::Texts)]]);
+
+static HTTP_GET: Shape =
+    Shape(&[&[field("path", &["path"], Form::Text), field("port", &["port"], Form::PortOrName), field("host", &["host"], Form::Text)]]);
+
+static TCP_SOCKET: Shape = Shape(&[&[field("port", &["port"], Form::PortOrName)]]);
+
+static PULL_POLICY: Own = Own { read: read_pull_policy, show: show_pull_policy, governs: &[&["imagePullPolicy"]], merge: None };
+
+const PULL_POLICIES: Form = Form::Word(&[("PullAlways", "Always"), ("PullIfNotPresent", "IfNotPresent"), ("PullNever", "Never")]);
+
+/// Unset, it follows from the image as v1beta1 had it; v1 would take an image without a tag for `latest`.
+fn read_pull_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+    let value = from.get("imagePullPolicy").filter(|value| !value.is_null());
+    let said = value.and_then(|value| PULL_POLICIES.read(value, &path.field("imagePullPolicy"), seen));
+    let implied = || get_text(into, &["image"]).map(|image| json!(if image.ends_with(":latest") { "Always" } else { "IfNotPresent" }));
+    if let Some(policy) = said.or_else(implied) {
+        put(into, &["imagePullPolicy"], policy);
+    }
+}
+
+fn show_pull_policy(v1: &Object, out: &mut Object) {
+    let shown = get(v1, &["imagePullPolicy"]).and_then(|policy| PULL_POLICIES.show(policy));
+    out.insert("imagePullPolicy".to_owned(), shown.unwrap_or(json!("")));
+}
+
+/// `cpu` is a request and `memory` a limit; `resources`, of 2015, says both in full.
+static RESOURCES: Own = Own { read: read_resources, show: show_resources, governs: &[LIMITS, REQUESTS], merge: Some(merge_resources) };
+
+const LIMITS: &[&str] = &["resources", "limits"];
+const REQUESTS: &[&str] = &["resources", "requests"];
+const CPU_LIMIT: &[&str] = &["resources", "limits", "cpu"];
+const CPU_REQUEST: &[&str] = &["resources", "requests", "cpu"];
+const MEMORY_LIMIT: &[&str] = &["resources", "limits", "memory"];
+
+fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+    match from.get("resources") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(resources)) => {
+            let path = path.field("resources");
+            for (name, value) in resources.iter().filter(|(_, value)| !value.is_null()) {
+                let at = match name.as_str() {
+                    "limits" => LIMITS,
+                    "requests" => REQUESTS,
+                    _ => {
+                        seen.unknown(path.field(name));
+                        continue;
+                    }
+                };
+                if let Some(amounts) = read_amounts(value, &path.field(name), seen) {
+                    put(into, at, amounts);
+                }
+            }
+        }
+        Some(other) => seen.mistyped(&path.field("resources"), other, "must be a map"),
+    }
+    let number =
+        |name: &str, seen: &mut Reading| Form::Number.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)?.as_i64();
+    if let Some(cpu) = number("cpu", seen) {
+        read_cpu(cpu, into, &path.field("cpu"), seen);
+    }
+    if let Some(memory) = number("memory", seen) {
+        match get(into, MEMORY_LIMIT).and_then(amount).and_then(whole) {
+            None => put(into, MEMORY_LIMIT, json!(memory.to_string())),
+            Some(limit) if limit == memory => {}
+            Some(_) => {
+                seen.problem(Problem::invalid(&path.field("memory"), memory, "differs from resources.limits.memory: give one, or the same"))
+            }
+        }
+    }
+}
+
+/// Clients of 2015 show a cpu limit in `cpu` too: beside a limit or a request, `cpu` must be one of them.
+fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut Reading) {
+    let is_cpu = |at: &[&str]| get(into, at).and_then(amount).and_then(millis).map(|millis| millis == cpu);
+    match (is_cpu(CPU_REQUEST), is_cpu(CPU_LIMIT)) {
+        (None, None | Some(true)) => put(into, CPU_REQUEST, json!(cores(i128::from(cpu) * 1_000_000))),
+        (Some(true), _) | (_, Some(true)) => {}
+        _ => seen.problem(Problem::invalid(path, cpu, "differs from cpu in resources: give one, or the same")),
+    }
+}
+
+fn show_resources(v1: &Object, out: &mut Object) {
+    let mut resources = Object::new();
+    for (name, at) in [("limits", LIMITS), ("requests", REQUESTS)] {
+        let amounts = get(v1, at).and_then(show_amounts).filter(|amounts| !shape::is_empty(amounts));
+        resources.extend(amounts.map(|amounts| (name.to_owned(), amounts)));
+    }
+    out.insert("resources".to_owned(), Value::Object(resources));
+    let millis = |at: &[&str]| get(v1, at).and_then(amount).and_then(millis).filter(|millis| *millis != 0);
+    // A limit goes before the request, because clients of 2015 take `cpu` for the limit.
+    let cpu = millis(CPU_REQUEST).map(|request| millis(CPU_LIMIT).unwrap_or(request));
+    out.extend(cpu.map(|cpu| ("cpu".to_owned(), json!(cpu))));
+    let memory = get(v1, MEMORY_LIMIT).and_then(amount).and_then(whole).filter(|bytes| *bytes != 0);
+    out.extend(memory.map(|memory| ("memory".to_owned(), json!(memory))));
+}
+
+fn merge_resources(stored: &mut Object, new: &Object) {
+    let mut new = new.clone();
+    let nanos = |object: &Object, at: &[&str]| get(object, at).and_then(amount);
+    let (request, limit) = (nanos(&new, CPU_REQUEST), nanos(&new, CPU_LIMIT));
+    if request.is_some() && request == limit {
+        // Reading `cpu`, a client of 2015 makes a limit of it, and sends both back: that is no change.
+        match (nanos(stored, CPU_REQUEST), nanos(stored, CPU_LIMIT)) {
+            (was, None) if was == request => shape::take(&mut new, CPU_LIMIT),
+            (None, was) if was == limit => shape::take(&mut new, CPU_REQUEST),
+            _ => {}
+        }
+    }
+    for at in [LIMITS, REQUESTS] {
+        let Some(Value::Object(old)) = get(stored, at) else { continue };
+        let mut same = Object::new();
+        for (name, value) in get(&new, at).and_then(Value::as_object).into_iter().flatten() {
+            let kept = old.get(name).filter(|old| show_one(name, old) == show_one(name, value));
+            same.insert(name.clone(), kept.unwrap_or(value).clone());
+        }
+        if !same.is_empty() {
+            put(&mut new, at, Value::Object(same));
+        }
+    }
+    let (mut before, mut after) = (Object::new(), Object::new());
+    show_resources(stored, &mut before);
+    show_resources(&new, &mut after);
+    if before != after {
+        replace(&RESOURCES, stored, &new);
+    }
+}
+
+fn show_one(name: &str, value: &Value) -> Option<Value> {
+    show_amounts(&json!({ name: value }))
+}
+
+/// v1beta1 has `privileged` and `capabilities` beside the container's name, and since v0.17 in `securityContext` too.
+static SECURITY: Own = Own { read: read_security, show: show_security, governs: &[], merge: Some(merge_security) };
+
+static SECURITY_CONTEXT: Shape = Shape(&[&[
+    field("privileged", &["securityContext", "privileged"], Form::Flag),
+    field("capabilities", &["securityContext", "capabilities"], Form::Object(&CAPABILITIES)),
+    field("runAsUser", &["securityContext", "runAsUser"], Form::Count),
+    field("seLinuxOptions", &["securityContext", "seLinuxOptions"], Form::Object(&SE_LINUX)),
+]]);
+
+static CAPABILITIES: Shape = Shape(&[&[field("add", &["add"], Form::Texts), field("drop", &["drop"], Form::Texts)]]);
+
+static SE_LINUX: Shape = Shape(&[&[
+    field("user", &["user"], Form::Text),
+    field("role", &["role"], Form::Text),
+    field("type", &["type"], Form::Text),
+    field("level", &["level"], Form::Text),
+]]);
+
+/// The two that stand beside the name.
+static BESIDE: Shape = Shape(&[&[
+    field("privileged", &["securityContext", "privileged"], Form::Flag),
+    field("capabilities", &["securityContext", "capabilities"], Form::Object(&CAPABILITIES)).blank(Blank::Map),
+]]);
+
+fn read_security(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+    match from.get("securityContext") {
+        None | Some(Value::Null) => {}
+        Some(Value::Object(context)) => SECURITY_CONTEXT.read(context, into, &path.field("securityContext"), seen),
+        Some(other) => seen.mistyped(&path.field("securityContext"), other, "must be a map"),
+    }
+    let beside: Object =
+        ["privileged", "capabilities"].iter().filter_map(|name| Some(((*name).to_owned(), from.get(*name)?.clone()))).collect();
+    let mut found = Object::new();
+    BESIDE.read(&beside, &mut found, path, seen);
+    for (name, at) in [("privileged", &["securityContext", "privileged"]), ("capabilities", &["securityContext", "capabilities"])] {
+        let Some(value) = get(&found, at) else { continue };
+        match get(into, at) {
+            Some(inner) if inner != value => {
+                let detail = format!("differs from securityContext.{name}: give one, or the same");
+                seen.problem(Problem::invalid(&path.field(name), shape::brief(value), detail));
+            }
+            _ => put(into, at, value.clone()),
+        }
+    }
+}
+
+fn show_security(v1: &Object, out: &mut Object) {
+    out.extend(BESIDE.show(v1));
+    let context = SECURITY_CONTEXT.show(v1);
+    if !context.is_empty() {
+        out.insert("securityContext".to_owned(), Value::Object(context));
+    }
+}
+
+fn merge_security(stored: &mut Object, new: &Object) {
+    super::merge::merge(&SECURITY_CONTEXT, stored, new);
+}

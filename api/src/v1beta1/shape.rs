@@ -1,0 +1,492 @@
+//! The language in which each kind says what v1beta1 can express and where that stands in v1.
+//!
+//! A `Shape` lists the fields of one object of v1beta1; each names its place in the v1 object and the form of its
+//! value. The same list reads a document (v1beta1 to v1), shows one (v1 to v1beta1), merges a PUT onto what is stored
+//! (`merge.rs`) and names a v1 field in v1beta1's words. What no list can say is an `Own`: its own three functions.
+
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::{Map, Value, json};
+
+use super::quantity;
+
+pub(super) type Object = Map<String, Value>;
+
+/// Problems and dropped fields that one document may report; a document of a stranger may hold any number.
+pub(super) const REPORTS_MAX: usize = 100;
+
+/// One object of v1beta1. In groups, because all kinds share the fields of the metadata.
+pub(super) struct Shape(pub &'static [&'static [Field]]);
+
+pub(super) struct Field {
+    /// As v1beta1 shows it.
+    pub name: &'static str,
+    /// Other spellings, read when `name` is absent.
+    pub also: &'static [&'static str],
+    /// The other spellings are shown too: clients of different years look for different ones.
+    pub twins: bool,
+    /// Where it stands in the v1 object. Empty: its parts stand in the same object.
+    pub at: &'static [&'static str],
+    pub form: Form,
+    pub blank: Blank,
+    pub role: Role,
+    /// What does not fit is dropped, not refused: the server does not act on what a client observed.
+    pub lax: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Form {
+    /// "" is unset. Numbers and booleans are taken as their text, as the YAML decoder of 2014 did.
+    Text,
+    /// As `Text`, in upper case.
+    Upper,
+    Flag,
+    /// A whole number; 0 is unset.
+    Number,
+    /// A whole number; 0 is a value.
+    Count,
+    PortOrName,
+    /// A number here, decimal text in v1; 0 is unset.
+    Revision,
+    /// A list of strings; a lone scalar is a list of one.
+    Texts,
+    TextMap,
+    /// Word by word (v1beta1, v1). Either is read in any case; an unknown word passes, for v1's validation to refuse.
+    Word(&'static [(&'static str, &'static str)]),
+    /// Leaves no trace when empty.
+    Object(&'static Shape),
+    /// Means something when empty: `emptyDir: {}`.
+    Present(&'static Shape),
+    /// Entries are matched by these v1 fields.
+    List(&'static Shape, &'static [&'static str]),
+    /// Amounts by name: cores and bytes as numbers here, quantities in v1.
+    Amounts,
+    /// Shown and never read.
+    Said(fn(&Object) -> Option<Value>),
+    /// Read and dropped without a word: v1 has no room for it and nobody misses it.
+    Ignored,
+    Own(&'static Own),
+}
+
+/// What is shown when there is nothing.
+#[derive(Clone, Copy)]
+pub(super) enum Blank {
+    Absent,
+    Null,
+    Text(&'static str),
+    Zero,
+    Map,
+    False,
+}
+
+/// Whose word counts in a PUT.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Role {
+    /// The client's: absent is unset.
+    Asked,
+    /// Given by the server at creation: absent is as stored.
+    Given,
+    /// Not the business of a PUT at all.
+    Observed,
+}
+
+/// What no list can say. `read` takes from the v1beta1 object into the v1 object, `show` the other way round.
+pub(super) struct Own {
+    pub read: fn(&Object, &mut Object, &Path, &mut Reading),
+    pub show: fn(&Object, &mut Object),
+    /// The places in v1 that it speaks for.
+    pub governs: &'static [&'static [&'static str]],
+    /// How a PUT changes them: (stored, new). None: replaced unless both look the same.
+    pub merge: Option<fn(&mut Object, &Object)>,
+}
+
+/// What reading a document finds.
+#[derive(Default)]
+pub(super) struct Reading {
+    pub problems: Vec<Problem>,
+    pub unknown: Vec<Path>,
+    /// A service came with the one port that clients before `ports` know.
+    pub first_port_only: bool,
+}
+
+impl Reading {
+    pub fn problem(&mut self, problem: Problem) {
+        if self.problems.len() < REPORTS_MAX {
+            self.problems.push(problem);
+        }
+    }
+
+    pub fn mistyped(&mut self, path: &Path, value: &Value, wanted: &str) {
+        self.problem(Problem::new(path, Reason::TypeInvalid, Some(brief(value)), wanted));
+    }
+
+    pub fn unknown(&mut self, path: Path) {
+        if self.unknown.len() < REPORTS_MAX {
+            self.unknown.push(path);
+        }
+    }
+}
+
+/// A container is named, not repeated: the message of a problem stays short.
+pub(super) fn brief(value: &Value) -> Value {
+    match value {
+        Value::Array(_) => json!("a list"),
+        Value::Object(_) => json!("a map"),
+        scalar => scalar.clone(),
+    }
+}
+
+pub(super) const fn field(name: &'static str, at: &'static [&'static str], form: Form) -> Field {
+    Field { name, also: &[], twins: false, at, form, blank: Blank::Absent, role: Role::Asked, lax: false }
+}
+
+pub(super) const fn own(name: &'static str, also: &'static [&'static str], own: &'static Own) -> Field {
+    field(name, &[], Form::Own(own)).also(also)
+}
+
+pub(super) const fn said(name: &'static str, say: fn(&Object) -> Option<Value>) -> Field {
+    field(name, &[], Form::Said(say))
+}
+
+pub(super) const fn ignored(name: &'static str) -> Field {
+    field(name, &[], Form::Ignored)
+}
+
+impl Field {
+    pub const fn also(mut self, also: &'static [&'static str]) -> Field {
+        self.also = also;
+        self
+    }
+
+    pub const fn twins(mut self, also: &'static [&'static str]) -> Field {
+        self.also = also;
+        self.twins = true;
+        self
+    }
+
+    pub const fn blank(mut self, blank: Blank) -> Field {
+        self.blank = blank;
+        self
+    }
+
+    pub const fn given(mut self) -> Field {
+        self.role = Role::Given;
+        self
+    }
+
+    pub const fn observed(mut self) -> Field {
+        self.role = Role::Observed;
+        self
+    }
+
+    pub const fn lax(mut self) -> Field {
+        self.lax = true;
+        self
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.contains(&name)
+    }
+
+    /// The value under any spelling; null is absent, and two spellings that differ are a problem.
+    fn find<'v>(&self, from: &'v Object, path: &Path, seen: &mut Reading) -> Option<(&'static str, &'v Value)> {
+        let mut found: Option<(&'static str, &'v Value)> = None;
+        for name in std::iter::once(&self.name).chain(self.also) {
+            let Some(value) = from.get(*name).filter(|value| !value.is_null()) else { continue };
+            match found {
+                None => found = Some((name, value)),
+                Some((first, said)) if said != value && said != "" && value != "" => {
+                    let detail = format!("differs from {first}: both are the same field, give one");
+                    seen.problem(Problem::invalid(&path.field(name), brief(value), detail));
+                }
+                // Go shows an unset string as "".
+                Some((_, said)) if said == "" => found = Some((name, value)),
+                Some(_) => {}
+            }
+        }
+        found
+    }
+
+    fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+        if let Form::Own(own) = self.form {
+            return (own.read)(from, into, path, seen);
+        }
+        if matches!(self.form, Form::Said(_) | Form::Ignored) {
+            return;
+        }
+        let Some((name, value)) = self.find(from, path, seen) else { return };
+        let path = path.field(name);
+        if let (Form::Object(shape), []) = (self.form, self.at) {
+            match value {
+                Value::Object(from) => shape.read(from, into, &path, seen),
+                other => seen.mistyped(&path, other, "must be a map"),
+            }
+            return;
+        }
+        if let Some(value) = self.form.read(value, &path, seen) {
+            put(into, self.at, value);
+        }
+    }
+
+    pub fn show(&self, v1: &Object, out: &mut Object) {
+        let value = match self.form {
+            Form::Own(own) => return (own.show)(v1, out),
+            Form::Ignored => return,
+            Form::Said(say) => say(v1),
+            Form::Object(shape) if self.at.is_empty() => Some(Value::Object(shape.show(v1))),
+            form => get(v1, self.at).and_then(|value| form.show(value)),
+        };
+        let Some(value) = value.or_else(|| self.blank.value()) else { return };
+        if self.twins {
+            for name in self.also {
+                out.insert((*name).to_owned(), value.clone());
+            }
+        }
+        out.insert(self.name.to_owned(), value);
+    }
+}
+
+impl Blank {
+    fn value(self) -> Option<Value> {
+        match self {
+            Blank::Absent => None,
+            Blank::Null => Some(Value::Null),
+            Blank::Text(text) => Some(json!(text)),
+            Blank::Zero => Some(json!(0)),
+            Blank::Map => Some(json!({})),
+            Blank::False => Some(json!(false)),
+        }
+    }
+}
+
+impl Form {
+    /// A v1beta1 value as v1 says it. None: unset, or a problem was noted.
+    pub fn read(self, value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+        match self {
+            Form::Text => text(value, path, seen).filter(|text| !text.is_empty()).map(Value::String),
+            Form::Upper => text(value, path, seen).filter(|text| !text.is_empty()).map(|text| json!(text.to_ascii_uppercase())),
+            Form::Word(words) => text(value, path, seen).filter(|text| !text.is_empty()).map(|text| {
+                let known = words.iter().find(|(old, new)| old.eq_ignore_ascii_case(&text) || new.eq_ignore_ascii_case(&text));
+                json!(known.map_or(text.as_str(), |(_, new)| new))
+            }),
+            Form::Flag => match value {
+                Value::Bool(_) => Some(value.clone()),
+                other => {
+                    seen.mistyped(path, other, "must be true or false");
+                    None
+                }
+            },
+            Form::Number => whole(value, path, seen).filter(|number| *number != 0).map(|number| json!(number)),
+            Form::Count => whole(value, path, seen).map(|number| json!(number)),
+            Form::PortOrName => port_or_name(value, path, seen),
+            Form::Revision => revision(value, path, seen),
+            Form::Texts => texts(value, path, seen),
+            Form::TextMap => text_map(value, path, seen),
+            Form::Object(shape) => read_object(shape, value, path, seen).filter(|object| !object.is_empty()).map(Value::Object),
+            Form::Present(shape) => read_object(shape, value, path, seen).map(Value::Object),
+            Form::List(shape, _) => read_list(shape, value, path, seen),
+            Form::Amounts => quantity::read_amounts(value, path, seen),
+            Form::Said(_) | Form::Ignored | Form::Own(_) => None,
+        }
+    }
+
+    /// A v1 value as v1beta1 says it. None: nothing to show.
+    pub fn show(self, value: &Value) -> Option<Value> {
+        let shown = match self {
+            Form::Word(words) => match value.as_str() {
+                Some(text) => json!(words.iter().find(|(_, new)| *new == text).map_or(text, |(old, _)| old)),
+                None => return None,
+            },
+            Form::Revision => json!(value.as_str()?.parse::<u64>().ok()?),
+            Form::Object(shape) => Value::Object(shape.show(value.as_object()?)),
+            Form::Present(shape) => return Some(Value::Object(shape.show(value.as_object()?))),
+            Form::List(shape, _) => {
+                value.as_array()?.iter().filter_map(Value::as_object).map(|entry| Value::Object(shape.show(entry))).collect()
+            }
+            Form::Amounts => quantity::show_amounts(value)?,
+            Form::Said(_) | Form::Ignored | Form::Own(_) => return None,
+            Form::Count | Form::Flag => value.clone(),
+            Form::Number => return (value.as_i64() != Some(0)).then(|| value.clone()).filter(|value| !value.is_null()),
+            Form::Text | Form::Upper | Form::PortOrName | Form::Texts | Form::TextMap => value.clone(),
+        };
+        (!is_empty(&shown)).then_some(shown)
+    }
+}
+
+impl Shape {
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> + use<> {
+        self.0.iter().flat_map(|group| group.iter())
+    }
+
+    pub fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+        for field in self.fields() {
+            if field.lax {
+                let mut apart = Reading::default();
+                field.read(from, into, path, &mut apart);
+            } else {
+                field.read(from, into, path, seen);
+            }
+        }
+        for name in from.keys().filter(|name| !self.fields().any(|field| field.is_called(name))) {
+            seen.unknown(path.field(name));
+        }
+    }
+
+    pub fn show(&self, v1: &Object) -> Object {
+        let mut out = Object::new();
+        for field in self.fields() {
+            field.show(v1, &mut out);
+        }
+        out
+    }
+}
+
+/// The value at a place in a v1 object; null is absent.
+pub(super) fn get<'v>(object: &'v Object, at: &[&str]) -> Option<&'v Value> {
+    let (last, parents) = at.split_last()?;
+    let parent = parents.iter().try_fold(object, |object, name| object.get(*name)?.as_object())?;
+    parent.get(*last).filter(|value| !value.is_null())
+}
+
+pub(super) fn get_text<'v>(object: &'v Object, at: &[&str]) -> Option<&'v str> {
+    get(object, at)?.as_str().filter(|text| !text.is_empty())
+}
+
+/// Sets the value at a place, making the objects on the way.
+pub(super) fn put(object: &mut Object, at: &[&str], value: Value) {
+    let Some((last, parents)) = at.split_last() else { return };
+    let mut object = object;
+    for name in parents {
+        let child = object.entry((*name).to_owned()).or_insert_with(|| json!({}));
+        if !child.is_object() {
+            *child = json!({});
+        }
+        let Value::Object(child) = child else { return };
+        object = child;
+    }
+    object.insert((*last).to_owned(), value);
+}
+
+/// Takes the value at a place away, and the objects on the way that are empty then.
+pub(super) fn take(object: &mut Object, at: &[&str]) {
+    match at {
+        [] => {}
+        [last] => {
+            object.remove(*last);
+        }
+        [first, rest @ ..] => {
+            let Some(Value::Object(child)) = object.get_mut(*first) else { return };
+            let was_empty = child.is_empty();
+            take(child, rest);
+            if child.is_empty() && !was_empty {
+                object.remove(*first);
+            }
+        }
+    }
+}
+
+pub(super) fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::Object(map) => map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+pub(super) fn text(value: &Value, path: &Path, seen: &mut Reading) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(flag) => Some(flag.to_string()),
+        other => {
+            seen.mistyped(path, other, "must be a string");
+            None
+        }
+    }
+}
+
+pub(super) fn whole(value: &Value, path: &Path, seen: &mut Reading) -> Option<i64> {
+    let number = value.as_i64();
+    if number.is_none() {
+        seen.mistyped(path, value, "must be a whole number");
+    }
+    number
+}
+
+/// A port by number or by name. Digits in quotes are a number: no port's name is made of digits alone.
+fn port_or_name(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    match value {
+        Value::String(name) if name.is_empty() => None,
+        Value::String(name) => {
+            Some(name.parse::<i64>().map_or_else(|_| value.clone(), |number| json!(number))).filter(|port| *port != json!(0))
+        }
+        Value::Number(number) if number.is_i64() => (number.as_i64() != Some(0)).then(|| value.clone()),
+        other => {
+            seen.mistyped(path, other, "must be a port number or the name of a port");
+            None
+        }
+    }
+}
+
+fn revision(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
+    match number {
+        Some(0) => None,
+        Some(number) => Some(json!(number.to_string())),
+        None if value == "" => None,
+        None => {
+            seen.mistyped(path, value, "must be a whole number as a read showed it");
+            None
+        }
+    }
+}
+
+fn texts(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    let list: Vec<Value> = match value {
+        Value::Array(list) => {
+            list.iter().enumerate().filter_map(|(at, value)| text(value, &path.index(at), seen)).map(Value::String).collect()
+        }
+        Value::Object(_) => {
+            seen.mistyped(path, value, "must be a list of strings");
+            return None;
+        }
+        scalar => text(scalar, path, seen).filter(|text| !text.is_empty()).map(Value::String).into_iter().collect(),
+    };
+    (!list.is_empty()).then_some(Value::Array(list))
+}
+
+fn text_map(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    let Value::Object(from) = value else {
+        seen.mistyped(path, value, "must be a map of strings");
+        return None;
+    };
+    let mut map = Object::new();
+    for (key, value) in from {
+        let value = if value.is_null() { Some(String::new()) } else { text(value, &path.key(key), seen) };
+        if let Some(value) = value {
+            map.insert(key.clone(), Value::String(value));
+        }
+    }
+    (!map.is_empty()).then_some(Value::Object(map))
+}
+
+fn read_object(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) -> Option<Object> {
+    let Value::Object(from) = value else {
+        seen.mistyped(path, value, "must be a map");
+        return None;
+    };
+    let mut into = Object::new();
+    shape.read(from, &mut into, path, seen);
+    Some(into)
+}
+
+fn read_list(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    let Value::Array(from) = value else {
+        seen.mistyped(path, value, "must be a list");
+        return None;
+    };
+    let list: Vec<Value> =
+        from.iter().enumerate().filter_map(|(at, value)| read_object(shape, value, &path.index(at), seen)).map(Value::Object).collect();
+    (!list.is_empty()).then_some(Value::Array(list))
+}
