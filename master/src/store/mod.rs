@@ -1,107 +1,270 @@
 //! The one door to what the master remembers: `Store::write`, and reading and following what was written.
 //!
-//!     write: check -> claim -> make durable -> commit -> notify
+//! ```text
+//! write: check -> claim -> make durable -> commit -> notify
+//! ```
 //!
-//! Synchronous: a write blocks its caller until it is durable, and only then does anybody see it.
+//! Synchronous: a write blocks its caller until it is durable, and only then does anybody see it. Writers wait for each other; readers and
+//! watchers never wait for a disk.
+//!
+//! ```text
+//! state PURE (what is so) · history PURE (the last events) · names, document PURE (paths, JSON)
+//! files (one JSON file an object, made durable) · load (the directory at start) · volatile (over a restart) · disk (the system calls)
+//! ```
 
-use bytes::Bytes;
-use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
-use serde_json::Value;
-use std::sync::Arc;
-use std::time::Duration;
+mod disk;
+mod document;
+mod files;
+mod follow;
+mod history;
+mod load;
+mod names;
+mod state;
+mod volatile;
+mod words;
 
-/// An object as it is stored: compact v1 JSON, resourceVersion inside. It always begins `{"apiVersion":"..","kind":"..",`.
-#[derive(Clone, Debug)]
-pub struct Stored {
-    pub key: Key,
-    pub revision: Revision,
-    pub json: Bytes,
-    /// `metadata.labels`, for selectors; sorted by key.
-    pub labels: Arc<[(Box<str>, Box<str>)]>,
+pub use files::DiskError;
+pub use follow::{Watch, WatchHandle};
+pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
+pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
+pub use words::{
+    Claimed, Damage, Damaged, Event, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Snapshot, Stored, Write,
+};
+
+use coracle_api::meta::{Key, Resource, Revision};
+use disk::{Disk, RealDisk};
+use files::Files;
+use follow::Followers;
+use load::{Ids, Loaded};
+use state::{Change, Entry, State, Verdict};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+/// A handle; clones are the same store.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
 }
 
-/// A claim that a write makes for its object; it is checked and committed together with the object.
-#[derive(Clone, Debug)]
-pub struct Claimed {
-    pub claim: Claim,
-    /// How long it stays taken after the object is gone, in uptime of this process. Zero for most.
-    pub after_death: Duration,
+/// Locks are taken in the order of the fields.
+struct Inner {
+    /// Held by the one writer, over its wait for the disk.
+    writer: Mutex<Writer>,
+    /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
+    followers: Arc<Mutex<Followers>>,
+    /// Held for moments.
+    state: RwLock<State>,
+    trouble: Mutex<Trouble>,
+    opened: Instant,
+    uuid: String,
+    boot: String,
+    volatile: Option<Box<dyn Disk>>,
+    /// Keeps the directory ours.
+    _lock: Option<File>,
 }
 
-/// What `prepare` hands over.
-#[derive(Clone, Debug)]
-pub enum Write {
-    /// Absent before.
-    Create { key: Key, object: Value, durable: Durable, claims: Vec<Claimed> },
-    /// Present, at `seen`. An object equal to the stored one but for its resourceVersion changes nothing: no revision, no event, no byte.
-    Update { key: Key, object: Value, seen: Revision, durable: Durable, claims: Vec<Claimed> },
-    /// Present, at `seen`.
-    Delete { key: Key, seen: Revision },
+struct Writer {
+    files: Files,
+    closed: bool,
 }
 
-/// Why a write was not done. Expected outcomes; nothing has changed.
-#[derive(Debug)]
-pub enum Refused {
-    Exists {
-        revision: Option<Revision>,
-    },
-    Missing,
-    /// Somebody else wrote first; `now` is what stands there.
-    Stale {
-        now: Stored,
-    },
-    /// Another object owns the claim.
-    Claimed {
-        claim: Claim,
-        owner: Key,
-    },
-    /// The object's file is damaged: reads answer 500, a create of this name 409.
-    Damaged {
-        why: String,
-    },
-    TooLarge {
-        bytes: usize,
-    },
-    /// The disk would not take it (no space, read-only, IO error). `space`: it is ENOSPC.
-    Disk {
-        why: String,
-        space: bool,
-    },
+struct Trouble {
+    degraded: Option<String>,
+    foreign: Vec<Damage>,
 }
 
-/// One change of one object. `old` and `new` as before and after; no `new`: deleted, and `revision` is the deletion's.
-#[derive(Clone, Debug)]
-pub struct Event {
-    pub revision: Revision,
-    pub key: Key,
-    pub old: Option<Stored>,
-    pub new: Option<Stored>,
+impl Store {
+    /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
+    pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |error| OpenError::Io { path, error }
+        };
+        let disk = RealDisk::new(dir).map_err(failed(dir))?;
+        let lock = disk::lock(dir)?;
+        let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
+            Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),
+            // Statuses come back by themselves; it is no reason not to start.
+            Some((path, Err(error))) => {
+                log::warn!("{}: {error}; statuses will not outlive a restart of the master", path.display());
+                None
+            }
+            None => None,
+        };
+        let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
+        let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
+        Store::open_on(Arc::new(disk), volatile, Some(lock), ids, rules)
+    }
+
+    fn open_on(
+        disk: Arc<dyn Disk>,
+        volatile: Option<Box<dyn Disk>>,
+        lock: Option<File>,
+        ids: Ids,
+        rules: &Rules,
+    ) -> Result<Opened, OpenError> {
+        let Loaded { state, files, notes, foreign, degraded } = load::load(disk, volatile.as_deref(), &ids, rules)?;
+        for note in &notes {
+            log::warn!("{note}");
+        }
+        for damage in foreign.iter().chain(state.all_damage()) {
+            log::error!("{damage}");
+        }
+        if let Some(why) = &degraded {
+            log::error!("the store cannot be written to: {why}");
+        }
+        let objects = state.all().count();
+        let inner = Inner {
+            uuid: files.head().store.clone(),
+            writer: Mutex::new(Writer { files, closed: false }),
+            followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
+            state: RwLock::new(state),
+            trouble: Mutex::new(Trouble { degraded, foreign }),
+            opened: Instant::now(),
+            boot: ids.boot,
+            volatile,
+            _lock: lock,
+        };
+        Ok(Opened { store: Store { inner: Arc::new(inner) }, objects, notes })
+    }
+
+    /// The identity of this directory's content. A new directory has a new one.
+    pub fn uuid(&self) -> &str {
+        &self.inner.uuid
+    }
+
+    /// The revision of the last write.
+    pub fn revision(&self) -> Revision {
+        self.state().revision()
+    }
+
+    pub fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
+        let state = self.state();
+        match state.damage(key) {
+            Some(damage) => Err(Damaged { why: damage.why.clone() }),
+            None => Ok(state.get(key).map(|entry| entry.stored.clone())),
+        }
+    }
+
+    /// Everything of a resource, in one namespace or in all.
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
+        self.state().list(resource, namespace)
+    }
+
+    /// Who owns what in a space of claims.
+    pub fn claimed(&self, space: &str) -> Vec<(String, Key)> {
+        self.state().claimed(space, self.uptime())
+    }
+
+    /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
+    /// answer says no more than its identity, and its event has neither old nor new.
+    ///
+    /// Not to be called by a sink.
+    pub fn write(&self, write: Write) -> Result<Stored, Refused> {
+        let mut writer = locked(&self.inner.writer);
+        let uptime = self.uptime();
+        let change = match self.state().decide(write, uptime)? {
+            Verdict::Unchanged(stored) => return Ok(stored),
+            Verdict::Change(change) => *change,
+        };
+        if let Err(error) = self.make_durable(&mut writer, &change) {
+            // Nobody can say whether the disk knows of it after all, so its revision is spent.
+            self.inner.state.write().unwrap_or_else(PoisonError::into_inner).burn(change.revision);
+            return Err(self.refused(&error));
+        }
+        if change.file != state::FileStep::Keep && locked(&self.inner.trouble).degraded.take().is_some() {
+            log::info!("the store can be written to again");
+        }
+        let answer = change.answer.clone();
+        let mut followers = locked(&self.inner.followers);
+        let event = self.inner.state.write().unwrap_or_else(PoisonError::into_inner).apply(change, uptime);
+        followers.tell(event);
+        Ok(answer)
+    }
+
+    /// Follows what is written: from the objects that there are now (`None`; they come as creations in `replay`), or from what came after
+    /// a revision (`replay` as far as it is history). Then `sink` is called with every further event, in order, without a gap and without
+    /// one twice, until it says false or the handle is dropped. A revision that has not been yet is waited for.
+    ///
+    /// The replay is returned whole and not sent through the sink: its parts share the store's memory, however many they are, and a
+    /// bounded channel need only hold what is written while it is being sent.
+    pub fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Gone> {
+        let mut followers = locked(&self.inner.followers);
+        let state = self.state();
+        let (replay, from) = match after {
+            Some(after) => (followers.since(&scope, after)?, after.max(state.revision())),
+            None => {
+                let mut items = state.list(&scope.resource, scope.namespace.as_deref()).items;
+                items.retain(|stored| scope.holds(&stored.key));
+                (items.into_iter().map(Event::created).collect(), state.revision())
+            }
+        };
+        let revision = state.revision();
+        drop(state);
+        let handle = followers.add(&self.inner.followers, scope, from, sink);
+        Ok(Watch { replay, revision, handle })
+    }
+
+    /// What a person should look at.
+    pub fn health(&self) -> Health {
+        let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
+        let trouble = locked(&self.inner.trouble);
+        Health { degraded: trouble.degraded.clone(), damaged: damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect() }
+    }
+
+    /// The last call: writes are refused from here on, the exact revision and what lives in memory alone are kept for the next start.
+    pub fn close(&self) -> Result<(), DiskError> {
+        let mut writer = locked(&self.inner.writer);
+        if writer.closed {
+            return Ok(());
+        }
+        writer.closed = true;
+        let state = self.state();
+        if let Some(disk) = &self.inner.volatile {
+            let entries = state.all().filter(|entry| entry.durable != coracle_api::meta::Durable::Whole);
+            if let Err(error) = volatile::write(&**disk, &self.inner.uuid, &self.inner.boot, state.revision(), entries) {
+                log::warn!("{error}; statuses are not kept over this restart");
+            }
+        }
+        writer.files.close(state.revision(), load::files_sum(state.all()))
+    }
+
+    fn make_durable(&self, writer: &mut Writer, change: &Change) -> Result<(), DiskError> {
+        if writer.closed {
+            let error = std::io::Error::other("the store is closed");
+            return Err(DiskError { what: format!("cannot write {}", change.key), error });
+        }
+        let to_disk = change.file != state::FileStep::Keep;
+        writer.files.reserve(change.revision, to_disk)?;
+        writer.files.make_durable(&change.key, &change.file, || self.state().get(&change.key).and_then(Entry::file))
+    }
+
+    fn refused(&self, error: &DiskError) -> Refused {
+        let mut trouble = locked(&self.inner.trouble);
+        if trouble.degraded.is_none() {
+            log::error!("the store cannot be written to: {error}");
+        }
+        trouble.degraded = Some(error.to_string());
+        Refused::Disk { why: error.to_string(), space: error.no_space() }
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn uptime(&self) -> Duration {
+        self.inner.opened.elapsed()
+    }
 }
 
-/// A list at one revision.
-pub struct Snapshot {
-    pub revision: Revision,
-    /// In order of namespace and name.
-    pub items: Vec<Stored>,
-    /// Keys whose files are damaged: they exist, but cannot be shown.
-    pub damaged: Vec<Key>,
+/// Nothing panics half-way through a change, so a lock that a panic left behind guards something whole.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes after a revision that the history no longer holds, or that has not been yet.
-#[derive(Debug, PartialEq)]
-pub struct Gone {
-    pub oldest: Revision,
-}
-
-/// Which events a watcher is told of.
-#[derive(Clone, Debug)]
-pub struct Scope {
-    pub resource: Resource,
-    /// None: all namespaces.
-    pub namespace: Option<String>,
-    pub name: Option<String>,
-}
-
-/// What a watcher is called with, in order, on the committing thread: it must not block.
-/// `false` ends the watch (slow or gone).
-pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! Who is told of what, and the history for those who come back.
+
+use super::history::History;
+use super::{Event, Gone, Scope, Sink};
+use coracle_api::meta::Revision;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, TryLockError, Weak};
+
+/// A watch that has begun.
+pub struct Watch {
+    /// What comes before the sink's first event, in order.
+    pub replay: Vec<Event>,
+    /// The store's revision at that point.
+    pub revision: Revision,
+    pub handle: WatchHandle,
+}
+
+/// Ends the watch when dropped.
+pub struct WatchHandle {
+    followers: Weak<Mutex<Followers>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Drop for WatchHandle {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Release);
+        let Some(followers) = self.followers.upgrade() else { return };
+        // Whoever holds the lock may be telling this very watcher; then the next event sweeps.
+        match followers.try_lock() {
+            Ok(mut followers) => followers.sweep(),
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().sweep(),
+            Err(TryLockError::WouldBlock) => {}
+        };
+    }
+}
+
+pub struct Followers {
+    history: History,
+    all: Vec<Follower>,
+}
+
+struct Follower {
+    scope: Scope,
+    /// Nothing up to this revision is told.
+    from: Revision,
+    sink: Sink,
+    ended: Arc<AtomicBool>,
+}
+
+impl Followers {
+    pub fn new(floor: Revision) -> Followers {
+        Followers { history: History::new(floor), all: Vec::new() }
+    }
+
+    pub fn since(&self, scope: &Scope, after: Revision) -> Result<Vec<Event>, Gone> {
+        Ok(self.history.after(after)?.filter(|event| scope.holds(&event.key)).cloned().collect())
+    }
+
+    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, from: Revision, sink: Sink) -> WatchHandle {
+        self.sweep();
+        let ended = Arc::new(AtomicBool::new(false));
+        self.all.push(Follower { scope, from, sink, ended: ended.clone() });
+        WatchHandle { followers: Arc::downgrade(followers), ended }
+    }
+
+    pub fn tell(&mut self, event: Event) {
+        for follower in &mut self.all {
+            if event.revision <= follower.from || !follower.scope.holds(&event.key) || follower.ended.load(Ordering::Acquire) {
+                continue;
+            }
+            let goes_on = catch_unwind(AssertUnwindSafe(|| (follower.sink)(&event))).unwrap_or_else(|_| {
+                log::error!("a watcher of {} panicked and is told no more", follower.scope.resource);
+                false
+            });
+            if !goes_on {
+                follower.ended.store(true, Ordering::Release);
+            }
+        }
+        self.history.push(event);
+        self.sweep();
+    }
+
+    fn sweep(&mut self) {
+        self.all.retain(|follower| !follower.ended.load(Ordering::Acquire));
+    }
+}

@@ -1,0 +1,310 @@
+//! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
+
+use super::{Claimed, Damage, Event, Refused, Snapshot, Stored, Write, document};
+use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
+use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// One object as compact JSON: what etcd takes by default.
+pub const OBJECT_BYTES_MAX: usize = 1536 << 10;
+/// Claims remembered after their objects' death; the oldest makes room.
+pub const GRAVES_MAX: usize = 10_000;
+
+/// An object in memory.
+#[derive(Clone)]
+pub struct Entry {
+    pub stored: Stored,
+    /// Which part of it lies on disk.
+    pub durable: Durable,
+    /// The checksum of its file, if it has one.
+    pub file_crc: Option<u32>,
+    pub claims: Box<[Claimed]>,
+}
+
+impl Entry {
+    /// What its file should hold; None: it has none.
+    pub fn file(&self) -> Option<Vec<u8>> {
+        self.file_crc?;
+        let mut document: Value = serde_json::from_slice(&self.stored.json).expect("the store wrote this JSON itself");
+        document::keep_durable(&mut document, self.durable).then(|| document::pretty(&document))
+    }
+}
+
+pub enum Verdict {
+    /// It is so already.
+    Unchanged(Stored),
+    Change(Box<Change>),
+}
+
+/// A write that may be done: first `file`, then the rest.
+pub struct Change {
+    pub revision: Revision,
+    pub key: Key,
+    pub file: FileStep,
+    pub old: Option<Stored>,
+    /// None: deleted.
+    pub entry: Option<Entry>,
+    /// What the writer is told.
+    pub answer: Stored,
+}
+
+/// What has to be durable before anybody may see the change.
+#[derive(Debug, PartialEq)]
+pub enum FileStep {
+    Keep,
+    Put(Vec<u8>),
+    Remove,
+    /// A person gave a damaged object up.
+    Settle,
+}
+
+struct Owner {
+    key: Key,
+    /// The uptime until which a claim outlives its object; None while that lives.
+    until: Option<Duration>,
+}
+
+#[derive(Default)]
+pub struct State {
+    objects: BTreeMap<Key, Entry>,
+    damaged: BTreeMap<Key, Damage>,
+    claims: BTreeMap<Claim, Owner>,
+    /// Claims whose objects are gone, in the order of their deaths.
+    graves: VecDeque<(Duration, Claim)>,
+    revision: Revision,
+}
+
+impl State {
+    pub fn new(objects: BTreeMap<Key, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
+        let mut state = State { objects: BTreeMap::new(), damaged, claims: BTreeMap::new(), graves: VecDeque::new(), revision };
+        for (key, entry) in &objects {
+            state.claim(key, &entry.claims);
+        }
+        state.objects = objects;
+        state
+    }
+
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// A revision that a failed write may have left on disk is not used again.
+    pub fn burn(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
+    pub fn get(&self, key: &Key) -> Option<&Entry> {
+        self.objects.get(key)
+    }
+
+    pub fn damage(&self, key: &Key) -> Option<&Damage> {
+        self.damaged.get(key)
+    }
+
+    pub fn all_damage(&self) -> impl Iterator<Item = &Damage> {
+        self.damaged.values()
+    }
+
+    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.objects.values()
+    }
+
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
+        let from = Key { resource: resource.clone(), namespace: namespace.unwrap_or_default().to_owned(), name: String::new() };
+        let inside = |key: &Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
+        Snapshot {
+            revision: self.revision,
+            items: self.objects.range(&from..).take_while(|(key, _)| inside(key)).map(|(_, entry)| entry.stored.clone()).collect(),
+            damaged: self.damaged.range(&from..).take_while(|(key, _)| inside(key)).map(|(key, _)| key.clone()).collect(),
+        }
+    }
+
+    /// The owners of a space's claims, dead ones too as long as their claims hold.
+    pub fn claimed(&self, space: &str, uptime: Duration) -> Vec<(String, Key)> {
+        let from = Claim { space: space.to_owned().into(), value: String::new() };
+        let holds = |owner: &Owner| owner.until.is_none_or(|until| uptime < until);
+        let owners = self.claims.range(from..).take_while(|(claim, _)| claim.space == space).filter(|(_, owner)| holds(owner));
+        owners.map(|(claim, owner)| (claim.value.clone(), owner.key.clone())).collect()
+    }
+
+    pub fn decide(&self, write: Write, uptime: Duration) -> Result<Verdict, Refused> {
+        let revision = Revision(self.revision.0 + 1);
+        match write {
+            Write::Create { key, object, durable, claims } => {
+                if let Some(damage) = self.damaged.get(&key) {
+                    return Err(Refused::Damaged { why: damage.why.clone() });
+                }
+                if let Some(entry) = self.objects.get(&key) {
+                    return Err(Refused::Exists { revision: Some(entry.stored.revision) });
+                }
+                self.check_claims(&key, &claims, uptime, false)?;
+                self.put(key, object, durable, claims, revision, None)
+            }
+            Write::Update { key, object, seen, durable, claims } => {
+                let entry = self.seen(&key, seen)?;
+                self.update(key, object, durable, claims, revision, entry, uptime)
+            }
+            Write::Delete { key, seen } => {
+                if let Some(damage) = self.damaged.get(&key) {
+                    let answer = damage.identity(&key, revision);
+                    return Ok(change(Change { revision, key, file: FileStep::Settle, old: None, entry: None, answer }));
+                }
+                let entry = self.seen(&key, seen)?;
+                let file = if entry.file_crc.is_some() { FileStep::Remove } else { FileStep::Keep };
+                let answer = entry.stored.at(revision);
+                Ok(change(Change { revision, key, file, old: Some(entry.stored.clone()), entry: None, answer }))
+            }
+        }
+    }
+
+    /// Lets a change be seen. What it had to make durable is durable.
+    pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
+        self.burn(change.revision);
+        let former = self.objects.remove(&change.key).map(|entry| entry.claims).unwrap_or_default();
+        if change.file == FileStep::Settle {
+            self.damaged.remove(&change.key);
+        }
+        let new = change.entry.as_ref().map(|entry| entry.stored.clone());
+        match change.entry {
+            Some(entry) => {
+                for claimed in &former {
+                    self.release(&change.key, &claimed.claim);
+                }
+                self.claim(&change.key, &entry.claims);
+                self.objects.insert(change.key.clone(), entry);
+            }
+            None => {
+                for claimed in &former {
+                    self.bury(&change.key, claimed, uptime);
+                }
+            }
+        }
+        self.forget_graves(uptime);
+        Event { revision: change.revision, key: change.key, old: change.old, new }
+    }
+
+    fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {
+        if let Some(damage) = self.damaged.get(key) {
+            return Err(Refused::Damaged { why: damage.why.clone() });
+        }
+        let entry = self.objects.get(key).ok_or(Refused::Missing)?;
+        if entry.stored.revision == seen { Ok(entry) } else { Err(Refused::Stale { now: entry.stored.clone() }) }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one write, unpacked once")]
+    fn update(
+        &self,
+        key: Key,
+        mut object: Value,
+        durable: Durable,
+        claims: Vec<Claimed>,
+        revision: Revision,
+        entry: &Entry,
+        uptime: Duration,
+    ) -> Result<Verdict, Refused> {
+        let mut old: Value = serde_json::from_slice(&entry.stored.json).expect("the store wrote this JSON itself");
+        document::stamp(&mut object, entry.stored.revision);
+        if object == old {
+            return Ok(Verdict::Unchanged(entry.stored.clone()));
+        }
+        self.check_claims(&key, &claims, uptime, true)?;
+        let on_disk = document::keep_durable(&mut old, entry.durable).then_some(old);
+        self.put(key, object, durable, claims, revision, Some((entry, on_disk)))
+    }
+
+    /// `former`: the entry that stands, and its durable part at its revision.
+    fn put(
+        &self,
+        key: Key,
+        mut object: Value,
+        durable: Durable,
+        claims: Vec<Claimed>,
+        revision: Revision,
+        former: Option<(&Entry, Option<Value>)>,
+    ) -> Result<Verdict, Refused> {
+        document::stamp(&mut object, revision);
+        let json = document::compact(&object);
+        if json.len() > OBJECT_BYTES_MAX {
+            return Err(Refused::TooLarge { bytes: json.len() });
+        }
+        let stored = Stored { key: key.clone(), revision, json, labels: document::labels(&object) };
+        let old = former.as_ref().map(|(entry, _)| entry.stored.clone());
+        let former_crc = former.as_ref().and_then(|(entry, _)| entry.file_crc);
+        let (file, file_crc) = if !document::keep_durable(&mut object, durable) {
+            (if former_crc.is_some() { FileStep::Remove } else { FileStep::Keep }, None)
+        } else if former_crc.is_some() && same_file(&mut object, former) {
+            (FileStep::Keep, former_crc)
+        } else {
+            document::stamp(&mut object, revision);
+            let text = document::pretty(&object);
+            let crc = super::files::crc32(&text);
+            (FileStep::Put(text), Some(crc))
+        };
+        let entry = Entry { stored: stored.clone(), durable, file_crc, claims: claims.into() };
+        Ok(change(Change { revision, key, file, old, entry: Some(entry), answer: stored }))
+    }
+
+    /// `own`: what the living object of this key owns already is free for it.
+    fn check_claims(&self, key: &Key, claims: &[Claimed], uptime: Duration, own: bool) -> Result<(), Refused> {
+        for Claimed { claim, .. } in claims {
+            let Some(owner) = self.claims.get(claim) else { continue };
+            let expired = owner.until.is_some_and(|until| until <= uptime);
+            if !expired && !(own && owner.key == *key) {
+                return Err(Refused::Claimed { claim: claim.clone(), owner: owner.key.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whoever holds a claim keeps it: only files that a person copied can clash here.
+    fn claim(&mut self, key: &Key, claims: &[Claimed]) {
+        for Claimed { claim, .. } in claims {
+            let held = self.claims.get(claim).is_some_and(|owner| owner.until.is_none() && owner.key != *key);
+            if !held {
+                self.claims.insert(claim.clone(), Owner { key: key.clone(), until: None });
+            }
+        }
+    }
+
+    fn release(&mut self, key: &Key, claim: &Claim) {
+        if self.claims.get(claim).is_some_and(|owner| owner.key == *key && owner.until.is_none()) {
+            self.claims.remove(claim);
+        }
+    }
+
+    fn bury(&mut self, key: &Key, claimed: &Claimed, uptime: Duration) {
+        let Some(owner) = self.claims.get_mut(&claimed.claim).filter(|owner| owner.key == *key && owner.until.is_none()) else { return };
+        if claimed.after_death.is_zero() {
+            self.claims.remove(&claimed.claim);
+        } else {
+            let until = uptime + claimed.after_death;
+            owner.until = Some(until);
+            self.graves.push_back((until, claimed.claim.clone()));
+        }
+    }
+
+    /// Every claim's time after death is the same hour, so the first to die is the first to be forgotten.
+    fn forget_graves(&mut self, uptime: Duration) {
+        while let Some((until, _)) = self.graves.front()
+            && (*until <= uptime || self.graves.len() > GRAVES_MAX)
+        {
+            let Some((until, claim)) = self.graves.pop_front() else { return };
+            // It may have been claimed anew since.
+            if self.claims.get(&claim).is_some_and(|owner| owner.until == Some(until)) {
+                self.claims.remove(&claim);
+            }
+        }
+    }
+}
+
+fn change(change: Change) -> Verdict {
+    Verdict::Change(Box::new(change))
+}
+
+/// Whether the durable part is what lies on disk already, but for the revision.
+fn same_file(object: &mut Value, former: Option<(&Entry, Option<Value>)>) -> bool {
+    let Some((entry, Some(on_disk))) = former else { return false };
+    document::stamp(object, entry.stored.revision);
+    *object == on_disk
+}

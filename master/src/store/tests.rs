@@ -1,0 +1,95 @@
+//! The door as its callers see it.
+
+use super::*;
+use coracle_api::meta::{Claim, Durable};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+
+const PODS: Resource = Resource::core("pods");
+
+pub fn key(name: &str) -> Key {
+    Key { resource: PODS, namespace: "default".to_owned(), name: name.to_owned() }
+}
+
+pub fn pod(name: &str, spec: &str, status: Option<&str>) -> Value {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {"is": spec}});
+    if let Some(status) = status {
+        pod["status"] = json!({"is": status});
+    }
+    pod
+}
+
+/// Annotations `claim/x: ""` claim x; `keep/x: ""` claims it for an hour after death.
+pub fn claims_of(_: &Key, object: &Value) -> Vec<Claimed> {
+    let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
+    let claim = |value: &str, hours: u64| Claimed {
+        claim: Claim { space: Cow::Borrowed("token"), value: value.to_owned() },
+        after_death: Duration::from_secs(hours * 3600),
+    };
+    annotations
+        .filter_map(|(name, _)| match name.split_once('/') {
+            Some(("claim", value)) => Some(claim(value, 0)),
+            Some(("keep", value)) => Some(claim(value, 1)),
+            _ => None,
+        })
+        .collect()
+}
+
+pub fn durable_of(key: &Key, _: &Value) -> Durable {
+    match key.resource.plural.as_ref() {
+        "pods" => Durable::WithoutStatus,
+        "events" => Durable::Nothing,
+        _ => Durable::Whole,
+    }
+}
+
+pub fn rules() -> Rules<'static> {
+    let row = |plural: &'static str, kind: &'static str| KindRow {
+        resource: Resource::core(plural),
+        api_version: Cow::Borrowed("v1"),
+        kind: Cow::Borrowed(kind),
+    };
+    Rules {
+        kinds: vec![row("pods", "Pod"), row("services", "Service"), row("namespaces", "Namespace"), row("events", "Event")],
+        claims: &claims_of,
+        durable: &durable_of,
+    }
+}
+
+pub fn create(object: Value) -> Write {
+    let key = key(object["metadata"]["name"].as_str().expect("a name"));
+    let claims = claims_of(&key, &object);
+    Write::Create { key, object, durable: Durable::WithoutStatus, claims }
+}
+
+pub fn update(object: Value, seen: Revision) -> Write {
+    let key = key(object["metadata"]["name"].as_str().expect("a name"));
+    let claims = claims_of(&key, &object);
+    Write::Update { key, object, seen, durable: Durable::WithoutStatus, claims }
+}
+
+#[test]
+fn a_directory_remembers() {
+    let dir = std::env::temp_dir().join(format!("coracle-store-{}-remembers", std::process::id()));
+    std::fs::remove_dir_all(&dir).ok();
+    let store = Store::open(&dir.join("data"), None, &rules()).expect("it opens").store;
+    let first = store.write(create(pod("web", "a", None))).expect("it is new");
+    let second = store.write(update(pod("web", "b", Some("up")), first.revision)).expect("it was seen");
+    assert!(second.revision > first.revision);
+    let text = std::fs::read_to_string(dir.join("data/objects/core/pods/default/web.json")).expect("its file");
+    assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n"), "{text}");
+    assert!(!text.contains("up"), "{text}");
+    let Err(error) = Store::open(&dir.join("data"), None, &rules()) else { panic!("two masters") };
+    assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+    store.close().expect("the disk is well");
+    drop(store);
+    let again = Store::open(&dir.join("data"), None, &rules()).expect("it opens again").store;
+    let web = again.get(&key("web")).expect("it is whole").expect("it is there");
+    assert!(web.revision > second.revision);
+    let expected = format!(
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"web","namespace":"default","resourceVersion":"{}"}},"spec":{{"is":"b"}}}}"#,
+        web.revision
+    );
+    assert_eq!(web.json, expected);
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+}

@@ -1,0 +1,229 @@
+//! The words of the door: what is stored, written, refused, followed and reported.
+
+use super::{Store, document};
+use bytes::Bytes;
+use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An object as it is stored: compact v1 JSON, resourceVersion inside. It always begins `{"apiVersion":"..","kind":"..",`.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub key: Key,
+    pub revision: Revision,
+    pub json: Bytes,
+    /// `metadata.labels`, for selectors; sorted by key.
+    pub labels: Arc<[(Box<str>, Box<str>)]>,
+}
+
+impl Stored {
+    /// The same object with another revision inside, as the event of its deletion shows it.
+    pub fn at(&self, revision: Revision) -> Stored {
+        let mut document: Value = serde_json::from_slice(&self.json).expect("the store wrote this JSON itself");
+        document::stamp(&mut document, revision);
+        Stored { revision, json: document::compact(&document), ..self.clone() }
+    }
+}
+
+/// A claim that a write makes for its object; it is checked and committed together with the object.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    pub claim: Claim,
+    /// How long it stays taken after the object is gone, in uptime of this process. Zero for most.
+    pub after_death: Duration,
+}
+
+/// What `prepare` hands over.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Absent before.
+    Create { key: Key, object: Value, durable: Durable, claims: Vec<Claimed> },
+    /// Present, at `seen`. An object equal to the stored one but for its resourceVersion changes nothing: no revision, no event, no byte.
+    Update { key: Key, object: Value, seen: Revision, durable: Durable, claims: Vec<Claimed> },
+    /// Present, at `seen`.
+    Delete { key: Key, seen: Revision },
+}
+
+/// Why a write was not done. Expected outcomes; nothing has changed.
+#[derive(Debug)]
+pub enum Refused {
+    Exists {
+        revision: Option<Revision>,
+    },
+    Missing,
+    /// Somebody else wrote first; `now` is what stands there.
+    Stale {
+        now: Stored,
+    },
+    /// Another object owns the claim.
+    Claimed {
+        claim: Claim,
+        owner: Key,
+    },
+    /// The object's file is damaged: reads answer 500, a create of this name 409.
+    Damaged {
+        why: String,
+    },
+    TooLarge {
+        bytes: usize,
+    },
+    /// The disk would not take it (no space, read-only, IO error). `space`: it is ENOSPC.
+    Disk {
+        why: String,
+        space: bool,
+    },
+}
+
+/// One change of one object. `old` and `new` as before and after; no `new`: deleted, and `revision` is the deletion's.
+/// Neither: a damaged object, that nobody could see, was given up.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub revision: Revision,
+    pub key: Key,
+    pub old: Option<Stored>,
+    pub new: Option<Stored>,
+}
+
+impl Event {
+    /// As a watcher hears of what was there before it came.
+    pub fn created(stored: Stored) -> Event {
+        Event { revision: stored.revision, key: stored.key.clone(), old: None, new: Some(stored) }
+    }
+}
+
+/// A list at one revision.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub revision: Revision,
+    /// In order of namespace and name.
+    pub items: Vec<Stored>,
+    /// Keys whose files are damaged: they exist, but cannot be shown.
+    pub damaged: Vec<Key>,
+}
+
+/// Changes after a revision that the history no longer holds.
+#[derive(Debug, PartialEq)]
+pub struct Gone {
+    pub oldest: Revision,
+}
+
+/// Which events a watcher is told of.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    pub resource: Resource,
+    /// None: all namespaces.
+    pub namespace: Option<String>,
+    pub name: Option<String>,
+}
+
+impl Scope {
+    pub fn holds(&self, key: &Key) -> bool {
+        key.resource == self.resource
+            && self.namespace.as_ref().is_none_or(|namespace| key.namespace == *namespace)
+            && self.name.as_ref().is_none_or(|name| key.name == *name)
+    }
+}
+
+/// What a watcher is called with, in order, on the committing thread: it must not block, nor write to the store.
+/// `false` ends the watch (slow or gone).
+pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
+
+/// What the store must be told of the kinds, of which it names none.
+pub struct Rules<'a> {
+    pub kinds: Vec<KindRow>,
+    /// The claims of an object as it is loaded.
+    pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,
+    /// How much of a loaded object was worth flash.
+    pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
+}
+
+pub struct KindRow {
+    pub resource: Resource,
+    pub api_version: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+}
+
+pub struct Opened {
+    pub store: Store,
+    /// How many were loaded.
+    pub objects: usize,
+    /// What was found and done at the start; logged already.
+    pub notes: Vec<String>,
+}
+
+#[derive(Debug)]
+pub enum OpenError {
+    InUse { dir: PathBuf, pid: String },
+    Newer { format: u64 },
+    Io { path: PathBuf, error: io::Error },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::InUse { dir, pid } => {
+                write!(f, "{}: in use by another master, pid {pid}; stop it or choose another --data-dir", dir.display())
+            }
+            OpenError::Newer { format } => {
+                write!(
+                    f,
+                    "HEAD.json: written in format {format} by a newer master; this one would not understand it, install that version again"
+                )
+            }
+            OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// The object exists, but nobody can say what it is.
+#[derive(Debug, PartialEq)]
+pub struct Damaged {
+    pub why: String,
+}
+
+/// A file that could not be taken for what its place says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Damage {
+    /// Where it lies now, below the data directory.
+    pub file: String,
+    /// None: it was no object's file.
+    pub key: Option<Key>,
+    /// apiVersion and kind, where there is a key.
+    pub(super) kind: Option<(String, String)>,
+    pub why: String,
+    /// What to do.
+    pub remedy: String,
+}
+
+impl Damage {
+    /// All that can be said of the object.
+    pub(super) fn identity(&self, key: &Key, revision: Revision) -> Stored {
+        let (api_version, kind) = self.kind.clone().unwrap_or_default();
+        let mut document = serde_json::json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": key.name}});
+        if !key.namespace.is_empty() {
+            document["metadata"]["namespace"] = Value::String(key.namespace.clone());
+        }
+        document::stamp(&mut document, revision);
+        Stored { key: key.clone(), revision, json: document::compact(&document), labels: document::labels(&document) }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (now at {}): {}", self.why, self.file, self.remedy)
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Health {
+    /// Why nothing can be written at the moment.
+    pub degraded: Option<String>,
+    pub damaged: Vec<Damage>,
+}
