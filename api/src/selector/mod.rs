@@ -1,0 +1,28 @@
+//! Which objects a client wants to see: by label (`labels`, two grammars) and by field (`fields`).
+//!
+//! Both are parsed once and then only compared. Errors are texts, those of Kubernetes: a client sees them as a 400.
+
+mod fields;
+mod labels;
+
+pub use fields::FieldSelector;
+pub use labels::{Grammar, LabelSelector};
+
+/// Both together, as a list or a watch carries them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selector {
+    pub labels: LabelSelector,
+    pub fields: FieldSelector,
+}
+
+impl Selector {
+    /// Whether it lets everything through.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Against an object as it is stored: its labels sorted by key, its document as JSON.
+    pub fn matches(&self, labels: &[(Box<str>, Box<str>)], json: &[u8]) -> bool {
+        self.labels.matches(labels) && self.fields.matches_json(json)
+    }
+}
