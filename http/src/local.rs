@@ -265,12 +265,15 @@ fn response(status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> Response<i
 
 /// Dropping a request makes tiny_http allocate all that its client announced and did not send, which for a disk image sent here by
 /// mistake ends the process. So the client gets its answer, and the rest of this connection, a thread and two descriptors, is given
-/// up for good.
+/// up for good. The only way to the bare connection leads through an answer of tiny_http: an interim one, which clients skip.
 fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let Body::Whole(bytes) = answer.body else { return Ok(()) };
-    let rest = request.upgrade("close", response(answer.status, &answer.headers, bytes));
+    let mut rest = request.upgrade("close", Response::empty(100));
+    let head = format!("HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.status, bytes.len());
+    let told = rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
+    let told = told.and_then(|()| rest.flush());
     std::mem::forget(rest);
-    Ok(())
+    told
 }
 
 /// The rest of a stream's life is in its own thread; its place is given back with it.

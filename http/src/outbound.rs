@@ -76,7 +76,7 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
         .header(header::CONNECTION, "close")
         .body(Empty::new())
         .map_err(|e| broken(&e))?;
-    let fetched = timeout(FORWARD_HEAD, fetch(wire, request)).await;
+    let fetched = timeout(FORWARD_HEAD.min(forward.idle), fetch(wire, request)).await;
     let fetched = fetched.map_err(|_| silent("does not answer"))?.map_err(|e| broken(&e))?;
     let mut headers = HeaderMap::new();
     if let Some(content_type) = fetched.head.headers.get(header::CONTENT_TYPE) {

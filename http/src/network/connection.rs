@@ -52,7 +52,7 @@ pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAdd
                 connection.as_mut().graceful_shutdown();
             }
             // A quarter of the patience: often enough, and an idle watch costs a wake-up in 7.5 s.
-            _ = sleep(limits.stall / 4) => if client.pace.overdue(&client.plane) { return },
+            _ = sleep(limits.stall.min(limits.answer) / 4) => if client.pace.overdue(&client.plane) { return },
         }
     }
 }
