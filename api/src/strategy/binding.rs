@@ -1,9 +1,13 @@
-//! Bindings: a pod is put on a node.
+//! Bindings: a pod is put on a node, once.
 
-use super::{Making, Rules, Strategy, meta, no_claims, nothing};
-use coracle_schema::Problem;
-use serde_json::Value;
+use super::doc::{entries, has, list, map_at, text};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, container, names, no_claims, nothing};
+use crate::meta::Time;
+use coracle_schema::{Path, Problem};
+use serde_json::{Value, json};
 
+/// A binding is never stored: it changes its pod. See `bind`.
 pub static BINDING: Strategy = Strategy {
     create,
     update,
@@ -15,18 +19,118 @@ pub static BINDING: Strategy = Strategy {
     delete: meta::delete,
 };
 
-fn create(object: &mut Value, making: &mut Making<'_>) {
-    meta::create(object, making, false);
+fn create(binding: &mut Value, making: &mut Making<'_>) {
+    meta::create(binding, making, false);
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false && new["spec"] != old["spec"]);
+    meta::update(new, old, false);
 }
 
-fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(object, rules)
+fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(binding, Scope::Namespaced, names::subdomain, rules);
+    let (target, path) = (&binding["target"], Path::new("target"));
+    let kind = text(target, "kind");
+    if !kind.is_empty() {
+        found.extend(container::one_of(kind, &["Node", "<empty>"], &path.field("kind")));
+    }
+    match text(target, "name") {
+        "" => found.push(Problem::required(&path.field("name"), "")),
+        name => {
+            let form = if rules.old_names { names::old_id } else { names::subdomain };
+            found.extend(names::problems(&path.field("name"), name, form(name)));
+        }
+    }
+    found
 }
 
 fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
     validate(new, rules)
+}
+
+/// The pod on the node that the binding names, with the binding's labels and annotations; or why that cannot be, in the
+/// words of a Conflict.
+pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
+    let name = text(&pod["metadata"], "name");
+    if has(&pod["metadata"], "deletionTimestamp") {
+        return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    let node = text(&pod["spec"], "nodeName");
+    if !node.is_empty() {
+        return Err(format!("pod {name} is already assigned to node {node:?}"));
+    }
+    let (uid, meant) = (text(&pod["metadata"], "uid"), text(&binding["metadata"], "uid"));
+    if !meant.is_empty() && meant != uid {
+        return Err(format!("Precondition failed: UID in precondition: {meant}, UID in object meta: {uid}"));
+    }
+    let mut pod = pod.clone();
+    map_at(&mut pod, "spec").insert("nodeName".into(), binding["target"]["name"].clone());
+    for field in ["labels", "annotations"] {
+        for (key, value) in entries(&binding["metadata"], field) {
+            map_at(&mut pod["metadata"], field).insert(key.clone(), value.clone());
+        }
+    }
+    let condition = json!({
+        "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
+    });
+    let status = map_at(&mut pod, "status");
+    let mut conditions = status.remove("conditions").map(|all| list(&json!({"all": all}), "all").to_vec()).unwrap_or_default();
+    conditions.retain(|condition| text(condition, "type") != "PodScheduled");
+    conditions.push(condition);
+    status.insert("conditions".into(), conditions.into());
+    Ok(pod)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Time {
+        Time::from_seconds(1_600_000_000).unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_bound_once() {
+        let waiting = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+        let pod = json!({"metadata": {"name": "p", "uid": "u", "labels": {"a": "1"}}, "spec": {},
+            "status": {"phase": "Pending", "conditions": [{"type": "Other", "status": "True"}, waiting]}});
+        let binding =
+            json!({"metadata": {"name": "p", "labels": {"b": "2"}, "annotations": {"c": "3"}}, "target": {"kind": "Node", "name": "n1"}});
+        let bound = bind(&pod, &binding, now()).unwrap();
+        assert_eq!(bound["spec"]["nodeName"], "n1");
+        assert_eq!(bound["metadata"]["labels"], json!({"a": "1", "b": "2"}));
+        assert_eq!(bound["metadata"]["annotations"], json!({"c": "3"}));
+        let conditions = json!([{"type": "Other", "status": "True"}, {"type": "PodScheduled", "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": "2020-09-13T12:26:40Z"}]);
+        assert_eq!(bound["status"], json!({"phase": "Pending", "conditions": conditions}));
+        assert_eq!(bind(&bound, &binding, now()), Err("pod p is already assigned to node \"n1\"".into()));
+    }
+
+    #[test]
+    fn refusals() {
+        fn check(pod: Value, binding: Value, expected: &str) {
+            let refused = bind(&pod, &binding, now()).expect_err("refused");
+            assert!(refused.starts_with(expected), "{refused}");
+        }
+        let binding = json!({"metadata": {"uid": "v"}, "target": {"name": "n"}});
+        check(json!({"metadata": {"name": "p", "uid": "u"}}), binding.clone(), "Precondition failed: UID in precondition: v");
+        check(
+            json!({"metadata": {"name": "p", "uid": "v", "deletionTimestamp": "2020-01-01T00:00:00Z"}}),
+            binding,
+            "pod p is being deleted",
+        );
+    }
+
+    #[test]
+    fn targets() {
+        fn check(target: Value, expected: &[&str]) {
+            let binding = json!({"metadata": {"name": "p", "namespace": "default"}, "target": target});
+            let found: Vec<String> = validate(&binding, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected);
+        }
+        check(json!({"name": "n"}), &[]);
+        check(json!({"kind": "Node", "name": "n"}), &[]);
+        check(json!({"kind": "Node"}), &["target.name: Required value"]);
+        check(json!({"kind": "Pod", "name": "n"}), &["target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\""]);
+    }
 }

@@ -1,8 +1,11 @@
 //! Endpoints: the addresses behind a service.
 
-use super::{Making, Rules, Strategy, meta, no_claims, whole};
-use coracle_schema::Problem;
+use super::doc::{default_to, list, list_at, number, text};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, container, names, no_claims, supported, whole};
+use coracle_schema::{Path, Problem};
 use serde_json::Value;
+use std::net::IpAddr;
 
 pub static ENDPOINTS: Strategy = Strategy {
     create,
@@ -15,18 +18,127 @@ pub static ENDPOINTS: Strategy = Strategy {
     delete: meta::delete,
 };
 
-fn create(object: &mut Value, making: &mut Making<'_>) {
-    meta::create(object, making, false);
+fn create(endpoints: &mut Value, making: &mut Making<'_>) {
+    defaults(endpoints);
+    meta::create(endpoints, making, false);
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false && new["spec"] != old["spec"]);
+    defaults(new);
+    meta::update(new, old, false);
 }
 
-fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(object, rules)
+fn defaults(endpoints: &mut Value) {
+    for subset in list_at(endpoints, "subsets") {
+        list_at(subset, "ports").for_each(|port| default_to(port, "protocol", "TCP"));
+    }
 }
 
-fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
-    validate(new, rules)
+fn validate(endpoints: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(endpoints, Scope::Namespaced, names::subdomain, rules);
+    for (at, subset) in list(endpoints, "subsets").iter().enumerate() {
+        let path = Path::new("subsets").index(at);
+        if list(subset, "addresses").is_empty() && list(subset, "notReadyAddresses").is_empty() {
+            found.push(Problem::required(&path, "must specify `addresses` or `notReadyAddresses`"));
+        }
+        for field in ["addresses", "notReadyAddresses"] {
+            for (at, address) in list(subset, field).iter().enumerate() {
+                found.extend(this_address(address, rules, &path.field(field).index(at)));
+            }
+        }
+        let ports = list(subset, "ports");
+        for (at, port) in ports.iter().enumerate() {
+            found.extend(this_port(port, ports.len() > 1, &path.field("ports").index(at)));
+        }
+    }
+    found
+}
+
+fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate_update(new, old);
+    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found
+}
+
+fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let ip = text(address, "ip");
+    let at = path.field("ip");
+    let mut found = match ip.parse::<IpAddr>() {
+        Ok(parsed) => reserved(parsed).map(|words| Problem::invalid(&at, ip, words)).into_iter().collect(),
+        Err(_) => names::problems(&at, ip, names::ip(ip)),
+    };
+    let host = text(address, "hostname");
+    if !host.is_empty() {
+        found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
+    }
+    let node = text(address, "nodeName");
+    if !node.is_empty() {
+        let form = if rules.old_names { names::old_id } else { names::subdomain };
+        found.extend(names::problems(&path.field("nodeName"), node, form(node)));
+    }
+    found
+}
+
+/// Addresses that mean another thing on every host: nobody can be reached there through a service.
+pub fn reserved(address: IpAddr) -> Option<&'static str> {
+    let (link_local, link_multicast) = match address {
+        IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
+        IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),
+    };
+    if address.is_unspecified() {
+        return Some("may not be unspecified (0.0.0.0 or ::)");
+    }
+    if address.is_loopback() {
+        return Some("may not be in the loopback range (127.0.0.0/8, ::1/128)");
+    }
+    if link_local {
+        return Some("may not be in the link-local range (169.254.0.0/16, fe80::/10)");
+    }
+    link_multicast.then_some("may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)")
+}
+
+fn this_port(port: &Value, needs_name: bool, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    match text(port, "name") {
+        "" if needs_name => found.push(Problem::required(&path.field("name"), "")),
+        "" => {}
+        name => found.extend(names::problems(&path.field("name"), name, names::label(name))),
+    }
+    let value = number(port, "port").unwrap_or(0);
+    found.extend(names::problems(&path.field("port"), value, names::port_number(value)));
+    found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn problems() {
+        fn check(subset: Value, expected: &[&str]) {
+            let mut endpoints = json!({"metadata": {"name": "e", "namespace": "default"}, "subsets": [subset]});
+            defaults(&mut endpoints);
+            let found: Vec<String> = validate(&endpoints, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected, "{endpoints}");
+        }
+        check(json!({"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}), &[]);
+        check(json!({"notReadyAddresses": [{"ip": "10.0.0.1"}]}), &[]);
+        check(json!({}), &["subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"]);
+        let words = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        check(json!({"addresses": [{"ip": "x"}]}), &[&format!("subsets[0].addresses[0].ip: Invalid value: \"x\": {words}")]);
+        let words = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
+        check(
+            json!({"addresses": [{"ip": "127.0.0.1"}]}),
+            &[&format!("subsets[0].addresses[0].ip: Invalid value: \"127.0.0.1\": {words}")],
+        );
+        let ports = json!([{"port": 80, "name": "a"}, {"port": 0, "protocol": "tcp"}]);
+        let expected = [
+            "subsets[0].ports[1].name: Required value",
+            "subsets[0].ports[1].port: Invalid value: 0: must be between 1 and 65535, inclusive",
+            "subsets[0].ports[1].protocol: Unsupported value: \"tcp\": supported values: \"SCTP\", \"TCP\", \"UDP\"",
+        ];
+        check(json!({"addresses": [{"ip": "10.0.0.1"}], "ports": ports}), &expected);
+    }
 }

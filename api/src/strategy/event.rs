@@ -1,8 +1,15 @@
-//! Events: what happened to an object.
+//! Events: what happened to an object. They live in memory only.
 
-use super::{Making, Rules, Strategy, meta, no_claims, nothing};
-use coracle_schema::Problem;
+use super::doc::{has, text};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, names, no_claims, nothing};
+use coracle_schema::{Path, Problem};
 use serde_json::Value;
+
+/// Longest of the short texts of a new-style event, in characters.
+const WORD_CHARS_MAX: usize = 128;
+/// Longest message of a new-style event, in characters.
+const MESSAGE_CHARS_MAX: usize = 1024;
 
 pub static EVENT: Strategy = Strategy {
     create,
@@ -15,18 +22,52 @@ pub static EVENT: Strategy = Strategy {
     delete: meta::delete,
 };
 
-fn create(object: &mut Value, making: &mut Making<'_>) {
-    meta::create(object, making, false);
+fn create(event: &mut Value, making: &mut Making<'_>) {
+    meta::create(event, making, false);
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false && new["spec"] != old["spec"]);
+    meta::update(new, old, false);
 }
 
-fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(object, rules)
+/// An event is called after its object, which may have a name of 2014.
+fn validate(event: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(event, Scope::Namespaced, names::old_id, rules);
+    let (namespace, of) = (text(&event["metadata"], "namespace"), text(&event["involvedObject"], "namespace"));
+    // Events of what has no namespace, like nodes, live in the default one.
+    if namespace != of && !(of.is_empty() && namespace == "default") {
+        let path = Path::new("involvedObject.namespace");
+        found.push(Problem::invalid(&path, of, "does not match event.namespace"));
+    }
+    if has(event, "eventTime") {
+        found.extend(new_style(event));
+    }
+    found
 }
 
-fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
-    validate(new, rules)
+/// Events with a precise time say who reports and what was done.
+fn new_style(event: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let root = Path::root();
+    for field in ["reportingComponent", "reportingInstance", "action", "reason"] {
+        let (path, word) = (root.field(field), text(event, field));
+        if word.is_empty() {
+            found.push(Problem::required(&path, ""));
+        }
+        if field == "reportingComponent" {
+            found.extend(names::problems(&path, word, names::qualified(word)));
+        } else if word.chars().count() > WORD_CHARS_MAX {
+            found.push(Problem::invalid(&path, "", format!("can have at most {WORD_CHARS_MAX} characters")));
+        }
+    }
+    if text(event, "message").chars().count() > MESSAGE_CHARS_MAX {
+        found.push(Problem::invalid(&root.field("message"), "", format!("can have at most {MESSAGE_CHARS_MAX} characters")));
+    }
+    found
+}
+
+fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate_update(new, old);
+    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found
 }

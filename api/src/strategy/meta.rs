@@ -1,8 +1,8 @@
 //! The rules of metadata that all kinds share.
 
-use super::doc::{copy, default_to, has, list, map_at, remove, text};
-use super::{Deleting, Deletion, Making, Rules, creation_token_problem};
-use coracle_schema::Problem;
+use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, text, texts, yes};
+use super::{Deleting, Deletion, Making, Rules, creation_token_problem, names};
+use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
 /// Longest base of a generated name; what is longer is cut, so that five random characters fit in a label.
@@ -112,14 +112,161 @@ pub fn is_released(object: &Value) -> bool {
     has(meta, "deletionTimestamp") && meta["deletionGracePeriodSeconds"].as_i64() == Some(0) && list(meta, "finalizers").is_empty()
 }
 
-/// Every problem of an object's metadata.
-pub fn validate(object: &Value, _rules: Rules) -> Vec<Problem> {
-    creation_token_problem(object).into_iter().collect()
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Cluster,
+    Namespaced,
+}
+
+/// The form of a kind's names.
+pub type NameRule = fn(&str) -> names::Faults;
+
+/// Every problem of an object's metadata. `scope`: whether the kind lives in namespaces; `name_rule`: the form of its names.
+pub fn validate(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules) -> Vec<Problem> {
+    let meta = &object["metadata"];
+    let path = Path::new("metadata");
+    let mut problems = Vec::new();
+    let name_rule = if rules.old_names { names::old_id } else { name_rule };
+    let base = text(meta, "generateName");
+    if !base.is_empty() {
+        // Whatever follows the base makes a good end, so a dash may end it.
+        let stem = format!("{}x", base.strip_suffix('-').unwrap_or(base));
+        problems.extend(names::problems(&path.field("generateName"), base, name_rule(&stem)));
+    }
+    let name = text(meta, "name");
+    if name.is_empty() {
+        problems.push(Problem::required(&path.field("name"), "name or generateName is required"));
+    } else {
+        problems.extend(names::problems(&path.field("name"), name, name_rule(name)));
+    }
+    let namespace = text(meta, "namespace");
+    match (scope, namespace.is_empty()) {
+        (Scope::Namespaced, true) => problems.push(Problem::required(&path.field("namespace"), "")),
+        (Scope::Namespaced, false) => {
+            let rule = if rules.old_names { names::old_id } else { names::label };
+            problems.extend(names::problems(&path.field("namespace"), namespace, rule(namespace)));
+        }
+        (Scope::Cluster, false) => problems.push(Problem::forbidden(&path.field("namespace"), "not allowed on this type")),
+        (Scope::Cluster, true) => {}
+    }
+    problems.extend(labels(meta, "labels", &path, rules));
+    problems.extend(annotations(meta, &path));
+    problems.extend(owners(meta, &path));
+    problems.extend(finalizers(meta, &path));
+    problems.extend(creation_token_problem(object));
+    problems
+}
+
+/// Every problem of metadata that replaces other metadata: those of the server's own fields. A uid that is given and
+/// differs is a conflict of preconditions, for whoever writes.
+pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
+    let path = Path::new("metadata");
+    let (meta, was) = (&new["metadata"], &old["metadata"]);
+    let mut problems = Vec::new();
+    for fixed in ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if meta[fixed] != was[fixed] && !(is_empty(&meta[fixed]) && is_empty(&was[fixed])) {
+            problems.push(Problem::invalid(&path.field(fixed), meta[fixed].clone(), "field is immutable"));
+        }
+    }
+    if has(was, "deletionTimestamp") {
+        let held = list(was, "finalizers");
+        let added: Vec<&str> = list(meta, "finalizers").iter().filter(|one| !held.contains(one)).filter_map(Value::as_str).collect();
+        if !added.is_empty() {
+            let shown: Vec<String> = added.iter().map(|one| format!("{one:?}")).collect();
+            let words = "no new finalizers can be added if the object is being deleted, found new finalizers";
+            problems.push(Problem::forbidden(&path.field("finalizers"), format!("{words} []string{{{}}}", shown.join(", "))));
+        }
+    }
+    problems
+}
+
+/// What `validate` finds in the new object, without what it finds in the old one at the same place: names that were
+/// taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the old one.
+pub fn new_problems(new: Vec<Problem>, old: &[Problem]) -> Vec<Problem> {
+    new.into_iter().filter(|problem| !old.contains(problem)).collect()
+}
+
+/// The problems of a map of labels: metadata's, a selector's.
+pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem> {
+    let path = path.field(field);
+    let mut problems = Vec::new();
+    for (key, value) in texts(of, field) {
+        let (of_key, of_value) = match rules.old_names {
+            true => (names::old_label_key(key), names::old_label_value(value)),
+            false => (names::qualified(key), names::label_value(value)),
+        };
+        problems.extend(names::problems(&path, key, of_key));
+        problems.extend(names::problems(&path.key(key), value, of_value));
+    }
+    problems
+}
+
+fn annotations(meta: &Value, path: &Path) -> Vec<Problem> {
+    let path = path.field("annotations");
+    let mut problems = Vec::new();
+    let mut bytes = 0;
+    for (key, value) in texts(meta, "annotations") {
+        problems.extend(names::problems(&path, key, names::qualified(&key.to_ascii_lowercase())));
+        bytes += key.len() + value.len();
+    }
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        problems.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes")));
+    }
+    problems
+}
+
+fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
+    let path = path.field("ownerReferences");
+    let mut problems = Vec::new();
+    let mut controller: Option<String> = None;
+    for owner in list(meta, "ownerReferences") {
+        let version = text(owner, "apiVersion");
+        if version.is_empty() || version.split('/').count() > 2 || version.ends_with('/') {
+            problems.push(Problem::invalid(&path.field("apiVersion"), version, "version must not be empty"));
+        }
+        for needed in ["kind", "name", "uid"] {
+            if text(owner, needed).is_empty() {
+                problems.push(Problem::invalid(&path.field(needed), "", "must not be empty"));
+            }
+        }
+        if version == "v1" && text(owner, "kind") == "Event" {
+            problems.push(Problem::invalid(&path, owner.clone(), "/v1, Kind=Event is disallowed from being an owner"));
+        }
+        if yes(owner, "controller") {
+            let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+            if let Some(first) = &controller {
+                let words =
+                    format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}");
+                problems.push(Problem::invalid(&path, meta["ownerReferences"].clone(), words));
+            }
+            controller.get_or_insert(this);
+        }
+    }
+    problems
+}
+
+fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
+    let path = path.field("finalizers");
+    let all = list(meta, "finalizers");
+    let mut problems = Vec::new();
+    for (at, finalizer) in all.iter().enumerate() {
+        let name = finalizer.as_str().unwrap_or_default();
+        problems.extend(names::problems(&path, name, names::qualified(name)));
+        if !name.contains('/') && !["orphan", "foregroundDeletion"].contains(&name) {
+            let words = "name is neither a standard finalizer name nor is it fully qualified";
+            problems.push(Problem::invalid(&path.index(at), name, words));
+        }
+    }
+    if all.iter().any(|one| one == "orphan") && all.iter().any(|one| one == "foregroundDeletion") {
+        problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
+    }
+    problems
 }
 
 fn drop_empty(object: &mut Value) {
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
-        if super::doc::is_empty(&object["metadata"][field]) {
+        if is_empty(&object["metadata"][field]) {
             remove(&mut object["metadata"], field);
         }
     }

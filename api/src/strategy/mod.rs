@@ -8,17 +8,23 @@
 //! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
 
-mod binding;
+pub mod binding;
+mod container;
 mod doc;
 mod endpoints;
 mod event;
 pub mod meta;
+mod names;
 pub mod namespace;
 mod network;
 mod node;
 pub mod pod;
+pub mod pod_defaults;
+mod pod_spec;
+pub mod qos;
 mod replicationcontroller;
-mod service;
+pub mod service;
+mod service_rules;
 
 pub use network::Cidr;
 
@@ -140,4 +146,18 @@ fn without_status(_: &Value) -> Durable {
 /// For kinds that live in memory only.
 fn nothing(_: &Value) -> Durable {
     Durable::Nothing
+}
+
+/// A field that must be there and be one of a list.
+fn supported(of: &Value, field: &str, list: &[&str], path: &Path) -> Option<Problem> {
+    let path = path.field(field);
+    match doc::text(of, field) {
+        "" => Some(Problem::required(&path, "")),
+        value => container::one_of(value, list, &path),
+    }
+}
+
+fn supported_text(list: &[&str]) -> String {
+    let quoted: Vec<String> = list.iter().map(|one| format!("\"{one}\"")).collect();
+    format!("supported values: {}", quoted.join(", "))
 }

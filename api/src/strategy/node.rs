@@ -1,32 +1,91 @@
-//! Nodes.
+//! Nodes: hosts that run pods.
 
-use super::{Making, Rules, Strategy, meta, no_claims, without_status};
-use coracle_schema::Problem;
+use super::doc::{has, is_empty, list, map_at, text, texts};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, names, no_claims, pod_spec, without_status};
+use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
-pub static NODE: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: without_status,
-    delete: meta::delete,
-};
+/// Annotations that an agent says of itself along with its status.
+const OURS: &str = "coracle.dev/";
 
-fn create(object: &mut Value, making: &mut Making<'_>) {
-    meta::create(object, making, false);
+pub static NODE: Strategy =
+    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable: without_status, delete: meta::delete };
+
+/// A node is made by the agent on it, which says its status with it.
+fn create(node: &mut Value, making: &mut Making<'_>) {
+    defaults(node);
+    meta::create(node, making, false);
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false && new["spec"] != old["spec"]);
+    defaults(new);
+    for kept in ["podCIDR", "podCIDRs", "providerID"] {
+        if is_empty(&new["spec"][kept]) && !is_empty(&old["spec"][kept]) {
+            map_at(new, "spec").insert(kept.into(), old["spec"][kept].clone());
+        }
+    }
+    new["status"] = old["status"].clone();
+    meta::update(new, old, false);
 }
 
-fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(object, rules)
+/// An agent that came back may listen elsewhere: its own annotations come with its status.
+fn status_update(new: &mut Value, old: &Value) {
+    let said = new["metadata"]["annotations"].take();
+    meta::status_update(new, old);
+    allocatable(new);
+    for (key, value) in texts(&serde_json::json!({"said": said}), "said").filter(|(key, _)| key.starts_with(OURS)) {
+        map_at(&mut new["metadata"], "annotations").insert(key.to_owned(), value.into());
+    }
 }
 
-fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
-    validate(new, rules)
+fn defaults(node: &mut Value) {
+    allocatable(node);
+    let spec = map_at(node, "spec");
+    if let Some(cidr) = spec.get("podCIDR").filter(|cidr| !is_empty(cidr)).cloned()
+        && spec.get("podCIDRs").is_none_or(is_empty)
+    {
+        spec.insert("podCIDRs".into(), vec![cidr].into());
+    }
+}
+
+/// A node that does not say what pods may have lets them have all.
+fn allocatable(node: &mut Value) {
+    if has(&node["status"], "capacity") && is_empty(&node["status"]["allocatable"]) {
+        node["status"]["allocatable"] = node["status"]["capacity"].clone();
+    }
+}
+
+fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(node, Scope::Cluster, names::subdomain, rules);
+    let spec = &node["spec"];
+    found.extend(pod_spec::taints(spec));
+    let path = Path::new("spec").field("podCIDRs");
+    let ranges: Vec<&str> = list(spec, "podCIDRs").iter().filter_map(Value::as_str).collect();
+    let (first, ranges_path) = (text(spec, "podCIDR"), &path);
+    if !first.is_empty() && ranges.first().is_some_and(|range| *range != first) {
+        found.push(Problem::invalid(&path.index(0), ranges[0], "must match podCIDR"));
+    }
+    for (at, range) in ranges.iter().enumerate() {
+        found.extend(names::problems(&ranges_path.index(at), *range, names::cidr(range)));
+    }
+    let families: Vec<bool> = ranges.iter().filter_map(|range| names::cidr_is_v6(range)).collect();
+    if families.len() > 1 && (families.len() > 2 || families[0] == families[1]) {
+        let words = "may specify no more than one CIDR for each IP family";
+        found.push(Problem::invalid(&path, spec["podCIDRs"].clone(), words));
+    }
+    found
+}
+
+fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate_update(new, old);
+    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    for (field, said) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
+        let (now, was) = (&new["spec"][field], &old["spec"][field]);
+        if !is_empty(was) && now != was {
+            let words = format!("node updates may not change {said} except from \"\" to valid");
+            found.push(Problem::forbidden(&Path::new("spec").field(field), words));
+        }
+    }
+    found
 }

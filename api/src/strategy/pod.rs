@@ -1,32 +1,150 @@
 //! Pods: what is set, kept and refused over a pod's life.
 
-use super::{Making, Rules, Strategy, meta, no_claims, without_status};
-use coracle_schema::Problem;
-use serde_json::Value;
+use super::doc::{has, is_empty, list, map_at, number, text};
+use super::meta::{self, Scope};
+use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, qos};
+use crate::meta::{Durable, Time};
+use coracle_schema::{Path, Problem};
+use serde_json::{Value, json};
 
-pub static POD: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: without_status,
-    delete: meta::delete,
-};
+/// Grace of a pod that does not say one.
+pub const GRACE_S_DEFAULT: i64 = 30;
 
-fn create(object: &mut Value, making: &mut Making<'_>) {
-    meta::create(object, making, true);
+pub static POD: Strategy = Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable, delete };
+
+fn create(pod: &mut Value, making: &mut Making<'_>) {
+    meta::create(pod, making, true);
+    map_at(pod, "spec");
+    pod_defaults::pod(&mut pod["spec"]);
+    pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, true && new["spec"] != old["spec"]);
+    map_at(new, "spec");
+    pod_defaults::pod(&mut new["spec"]);
+    new["status"] = old["status"].clone();
+    meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }
 
-fn validate(object: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(object, rules)
+/// The class of service is the server's word; whoever reports a status may leave it out.
+fn status_update(new: &mut Value, old: &Value) {
+    meta::status_update(new, old);
+    let class = &old["status"]["qosClass"];
+    if !class.is_null() && text(&new["status"], "qosClass").is_empty() {
+        map_at(new, "status").insert("qosClass".into(), class.clone());
+    }
 }
 
-fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
-    validate(new, rules)
+fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(pod, Scope::Namespaced, names::subdomain, rules);
+    found.extend(pod_spec::validate(&pod["spec"], rules, &Path::new("spec")));
+    found
+}
+
+fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate_update(new, old);
+    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    let path = Path::new("spec");
+    let (spec, was) = (&new["spec"], &old["spec"]);
+    for field in ["containers", "initContainers"] {
+        if list(spec, field).len() != list(was, field).len() {
+            found.push(Problem::forbidden(&path.field(field), "pod updates may not add or remove containers"));
+            return found;
+        }
+    }
+    found.extend(deadline(spec, was, &path.field("activeDeadlineSeconds")));
+    if list(was, "tolerations").iter().any(|kept| !list(spec, "tolerations").iter().any(|now| is_kept(kept, now))) {
+        let words = "existing toleration can not be modified except its tolerationSeconds";
+        found.push(Problem::forbidden(&path.field("tolerations"), words));
+    }
+    found.extend(fixed(spec, was, &path));
+    let (class, was) = (&new["status"]["qosClass"], &old["status"]["qosClass"]);
+    if class != was && !is_empty(was) {
+        found.push(Problem::invalid(&Path::new("status.qosClass"), class.clone(), "field is immutable"));
+    }
+    found
+}
+
+/// The deadline may come, and come earlier.
+fn deadline(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
+    let old = number(was, "activeDeadlineSeconds")?;
+    match number(spec, "activeDeadlineSeconds") {
+        Some(new) if new > old => Some(Problem::invalid(path, new, "must be less than or equal to previous value")),
+        Some(_) => None,
+        None => Some(Problem::invalid(path, Value::Null, "must not update from a positive integer to nil value")),
+    }
+}
+
+fn is_kept(kept: &Value, now: &Value) -> bool {
+    ["key", "operator", "value", "effect"].iter().all(|field| text(kept, field) == text(now, field))
+}
+
+/// All the rest of a spec stays as it is.
+fn fixed(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
+    let mut same = spec.clone();
+    for field in ["containers", "initContainers"] {
+        for (at, was) in list(was, field).iter().enumerate() {
+            same[field][at]["image"] = was["image"].clone();
+        }
+    }
+    for field in ["activeDeadlineSeconds", "tolerations"] {
+        same[field] = was[field].clone();
+    }
+    if number(was, "terminationGracePeriodSeconds").is_some_and(|grace| grace < 0) && same["terminationGracePeriodSeconds"] == 1 {
+        same["terminationGracePeriodSeconds"] = was["terminationGracePeriodSeconds"].clone();
+    }
+    let differing = pod_spec::differing(&same, was);
+    if differing.is_empty() {
+        return None;
+    }
+    let words = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
+        `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
+        (allow it to be set to 1 if it was previously negative)";
+    let changed: Vec<String> = differing.iter().map(|field| format!("spec.{field}")).collect();
+    Some(Problem::forbidden(path, format!("{words}\nchanged: {}", changed.join(", "))))
+}
+
+/// Statuses of living pods can be seen again; how one ended cannot.
+fn durable(pod: &Value) -> Durable {
+    if is_finished(pod) { Durable::Whole } else { Durable::WithoutStatus }
+}
+
+/// Whether a pod has ended for good.
+pub fn is_finished(pod: &Value) -> bool {
+    matches!(text(&pod["status"], "phase"), "Succeeded" | "Failed")
+}
+
+/// A pod that may still run on a node gets its grace, and the node's agent takes it away at the end (grace 0). A grace
+/// that runs may only be shortened.
+fn delete(pod: &Value, deleting: Deleting) -> Deletion {
+    let meta = &pod["metadata"];
+    let asked = deleting.grace_s.map(|grace| if grace < 0 { 1 } else { grace });
+    if has(meta, "deletionTimestamp") {
+        let running = number(meta, "deletionGracePeriodSeconds").unwrap_or(0);
+        return match asked {
+            Some(grace) if grace < running => ended(shortened(pod, running, grace), grace),
+            _ => Deletion::Mark(pod.clone()),
+        };
+    }
+    let own = || number(&pod["spec"], "terminationGracePeriodSeconds").unwrap_or(GRACE_S_DEFAULT).max(0);
+    let unbound = text(&pod["spec"], "nodeName").is_empty();
+    let grace = if unbound || is_finished(pod) { 0 } else { asked.unwrap_or_else(own) };
+    ended(meta::marked(pod, deleting.now, grace), grace)
+}
+
+fn ended(marked: Value, grace_s: i64) -> Deletion {
+    let free = list(&marked["metadata"], "finalizers").is_empty();
+    if grace_s == 0 && free { Deletion::Remove } else { Deletion::Mark(marked) }
+}
+
+/// The deletion was asked for when it was; its end comes earlier.
+fn shortened(pod: &Value, running_s: i64, grace_s: i64) -> Value {
+    let mut pod = pod.clone();
+    let meta = &mut pod["metadata"];
+    let end = Time::parse(text(meta, "deletionTimestamp")).and_then(|end| Time::from_seconds(end.seconds() - running_s + grace_s));
+    if let Some(end) = end {
+        meta["deletionTimestamp"] = end.to_string().into();
+    }
+    meta["deletionGracePeriodSeconds"] = grace_s.into();
+    pod
 }

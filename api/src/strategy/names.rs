@@ -1,0 +1,238 @@
+//! The forms that names may have, and the words of Kubernetes for those that do not. Each rule gives what is wrong
+//! with a text: nothing, or one sentence for each rule it breaks.
+
+use coracle_schema::{Path, Problem};
+
+/// Longest label of a DNS name, label value and name part of a label key.
+const LABEL_BYTES_MAX: usize = 63;
+/// Longest DNS name, and with it longest object name.
+const SUBDOMAIN_BYTES_MAX: usize = 253;
+/// Longest name of a port (RFC 6335).
+const PORT_NAME_BYTES_MAX: usize = 15;
+/// Longest label value that 2014 could hold in a file name or a selector; it set no limit of its own.
+const OLD_LABEL_BYTES_MAX: usize = 253;
+
+const LABEL_WORDS: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with \
+    an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+const SUBDOMAIN_WORDS: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start \
+    and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+const QUALIFIED_WORDS: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+    character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
+const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start \
+    and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
+    '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+
+pub const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+pub const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+
+/// What is wrong with a text: nothing, or a sentence for each broken rule.
+pub type Faults = Vec<String>;
+
+/// Names of namespaces, containers, volumes, ports of services: `my-name`.
+pub fn label(name: &str) -> Faults {
+    let mut faults = no_longer_than(name, LABEL_BYTES_MAX);
+    if !is_label(name) {
+        faults.push(LABEL_WORDS.into());
+    }
+    faults
+}
+
+/// Names of most objects: `my.name`.
+pub fn subdomain(name: &str) -> Faults {
+    let mut faults = no_longer_than(name, SUBDOMAIN_BYTES_MAX);
+    if !name.split('.').all(is_label) {
+        faults.push(SUBDOMAIN_WORDS.into());
+    }
+    faults
+}
+
+/// Ids of 2014: what names a file and a path segment without doubt.
+pub fn old_id(name: &str) -> Faults {
+    let mut faults = no_longer_than(name, SUBDOMAIN_BYTES_MAX);
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if name.starts_with('.') || !name.bytes().all(good) {
+        faults.push("must consist of letters, digits, '-', '_' or '.', and must not start with '.'".into());
+    }
+    faults
+}
+
+/// Keys of labels and annotations, names of resources and taints: `example.com/MyName`.
+pub fn qualified(name: &str) -> Faults {
+    let mut faults = Vec::new();
+    let parts: Vec<&str> = name.split('/').collect();
+    let name = match parts[..] {
+        [name] => name,
+        ["", name] => {
+            faults.push("prefix part must be non-empty".into());
+            name
+        }
+        [prefix, name] => {
+            faults.extend(subdomain(prefix).into_iter().map(|fault| format!("prefix part {fault}")));
+            name
+        }
+        _ => {
+            let shape = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
+            return vec![format!("a qualified name {QUALIFIED_WORDS} {shape}")];
+        }
+    };
+    if name.is_empty() {
+        faults.push("name part must be non-empty".into());
+    } else {
+        faults.extend(no_longer_than(name, LABEL_BYTES_MAX).into_iter().map(|fault| format!("name part {fault}")));
+    }
+    if !is_token(name) {
+        faults.push(format!("name part {QUALIFIED_WORDS}"));
+    }
+    faults
+}
+
+/// Values of labels: empty, or `MyValue`.
+pub fn label_value(value: &str) -> Faults {
+    let mut faults = no_longer_than(value, LABEL_BYTES_MAX);
+    if !value.is_empty() && !is_token(value) {
+        faults.push(LABEL_VALUE_WORDS.into());
+    }
+    faults
+}
+
+/// Keys of labels in 2014, which did not check them: whatever a selector can still name.
+pub fn old_label_key(key: &str) -> Faults {
+    let bad = |c: char| c.is_control() || c.is_whitespace() || matches!(c, '=' | ',' | '!' | '(' | ')');
+    if key.is_empty() || key.contains(bad) {
+        return vec!["must not be empty, nor hold blanks, control characters or any of '=,!()'".into()];
+    }
+    no_longer_than(key, OLD_LABEL_BYTES_MAX)
+}
+
+/// Values of labels in 2014.
+pub fn old_label_value(value: &str) -> Faults {
+    if value.contains(|c: char| c.is_control() || c == ',') {
+        return vec!["must not hold control characters or ','".into()];
+    }
+    no_longer_than(value, OLD_LABEL_BYTES_MAX)
+}
+
+/// Names of container ports (RFC 6335): `http`.
+pub fn port_name(name: &str) -> Faults {
+    let mut faults = no_longer_than(name, PORT_NAME_BYTES_MAX);
+    let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if name.is_empty() || !name.bytes().all(good) {
+        faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".into());
+    }
+    if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {
+        faults.push("must contain at least one letter (a-z)".into());
+    }
+    if name.contains("--") {
+        faults.push("must not contain consecutive hyphens".into());
+    }
+    if name.starts_with('-') || name.ends_with('-') {
+        faults.push("must not begin or end with a hyphen".into());
+    }
+    faults
+}
+
+/// Names of environment variables.
+pub fn env_name(name: &str) -> Faults {
+    if name.chars().all(|c| (' '..='~').contains(&c) && c != '=') {
+        return Vec::new();
+    }
+    vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".into()]
+}
+
+/// Numbers of ports.
+pub fn port_number(port: i64) -> Faults {
+    between(port, 1, 65535)
+}
+
+pub fn between(number: i64, low: i64, high: i64) -> Faults {
+    if (low..=high).contains(&number) { Vec::new() } else { vec![format!("must be between {low} and {high}, inclusive")] }
+}
+
+/// Addresses, of either family.
+pub fn ip(address: &str) -> Faults {
+    if address.parse::<std::net::IpAddr>().is_ok() { Vec::new() } else { vec![IP_WORDS.into()] }
+}
+
+/// Address ranges, of either family.
+pub fn cidr(range: &str) -> Faults {
+    if cidr_is_v6(range).is_some() { Vec::new() } else { vec![CIDR_WORDS.into()] }
+}
+
+/// The family of an address range; None when it is none.
+pub fn cidr_is_v6(range: &str) -> Option<bool> {
+    let (address, bits) = range.split_once('/')?;
+    let address: std::net::IpAddr = address.parse().ok()?;
+    let bits: u8 = bits.parse().ok().filter(|_| bits.bytes().all(|byte| byte.is_ascii_digit()))?;
+    (bits <= if address.is_ipv6() { 128 } else { 32 }).then_some(address.is_ipv6())
+}
+
+/// Each fault as a problem of the value at a path.
+pub fn problems(path: &Path, value: impl Into<serde_json::Value>, faults: Faults) -> Vec<Problem> {
+    let value = value.into();
+    faults.into_iter().map(|fault| Problem::invalid(path, value.clone(), fault)).collect()
+}
+
+fn no_longer_than(text: &str, bytes_max: usize) -> Faults {
+    if text.len() <= bytes_max { Vec::new() } else { vec![format!("must be no more than {bytes_max} characters")] }
+}
+
+fn is_label(name: &str) -> bool {
+    let end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let bytes = name.as_bytes();
+    bytes.first().is_some_and(end) && bytes.last().is_some_and(end) && bytes.iter().all(|byte| end(byte) || *byte == b'-')
+}
+
+fn is_token(name: &str) -> bool {
+    let bytes = name.as_bytes();
+    let end = u8::is_ascii_alphanumeric;
+    bytes.first().is_some_and(end)
+        && bytes.last().is_some_and(end)
+        && bytes.iter().all(|byte| end(byte) || matches!(byte, b'-' | b'_' | b'.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms() {
+        fn check(rule: fn(&str) -> Faults, good: &[&str], bad: &[(&str, &[&str])]) {
+            for text in good {
+                assert_eq!(rule(text), Faults::new(), "{text:?}");
+            }
+            for (text, expected) in bad {
+                let found = rule(text);
+                assert_eq!(found.len(), expected.len(), "{text:?}: {found:?}");
+                for (fault, start) in found.iter().zip(*expected) {
+                    assert!(fault.starts_with(start), "{text:?}: {fault:?} should start {start:?}");
+                }
+            }
+        }
+        let long = "x".repeat(64);
+        let longer = "x".repeat(254);
+        let no_label: &[&str] = &["a lowercase RFC 1123 label"];
+        check(label, &["a", "1a", "my-name"], &[("", no_label), ("A", no_label), ("-a", no_label), ("a-", no_label), ("a.b", no_label)]);
+        check(label, &[&long[1..]], &[(&long, &["must be no more than 63 characters"])]);
+        let no_subdomain: &[&str] = &["a lowercase RFC 1123 subdomain"];
+        check(subdomain, &["a", "a.b-c.1", &long], &[("a..b", no_subdomain), (".", no_subdomain), ("a_b", no_subdomain)]);
+        check(subdomain, &[], &[(&longer, &["must be no more than 253 characters"])]);
+        let no_id: &[&str] = &["must consist of letters"];
+        check(old_id, &["frontendController", "a_b", "a..b"], &[(".a", no_id), ("a/b", no_id), ("a b", no_id), ("ä", no_id)]);
+        let no_name: &[&str] = &["name part must consist"];
+        check(qualified, &["a", "A_b.c-1", "example.com/a"], &[("a b", no_name), ("-a", no_name), ("a.b/c d", no_name)]);
+        check(qualified, &[], &[("", &["name part must be non-empty", "name part must consist"])]);
+        check(qualified, &[], &[("/a", &["prefix part must be non-empty"]), ("a/b/c", &["a qualified name must consist"])]);
+        check(qualified, &[], &[("A/b", &["prefix part a lowercase"]), (&long, &["name part must be no more than 63 characters"])]);
+        let no_value: &[&str] = &["a valid label must be"];
+        check(label_value, &["", "a", "MyValue_1"], &[("a b", no_value), ("-", no_value), ("/", no_value)]);
+        check(old_label_key, &["name", "a/b/c"], &[("", &["must not be empty"]), ("a b", &["must not be empty"])]);
+        check(old_label_value, &["", "a b", "/"], &[("a,b", &["must not hold"])]);
+        check(port_name, &["http", "a1-b"], &[("nope!", &["must contain only"]), ("80", &["must contain at least"])]);
+        check(port_name, &[], &[("a--b", &["must not contain consec"]), ("a-", &["must not begin"]), (&long[..16], &["must be no more"])]);
+        let no_env: &[&str] = &["a valid environment variable name"];
+        check(env_name, &["A", "1A", "a.b c"], &[("A=B", no_env), ("ä", no_env), ("a\n", no_env)]);
+        check(ip, &["10.0.0.1", "fd00::1"], &[("x", &["must be a valid IP"]), ("10.0.0.01", &["must be a valid IP"])]);
+        check(cidr, &["10.0.0.0/24", "fd00::/64"], &[("10.0.0.0", &["must be a valid CIDR"]), ("10.0.0.0/33", &["must be a valid CIDR"])]);
+    }
+}

@@ -1,0 +1,255 @@
+//! Every problem of the spec of a pod or of a template.
+
+use super::container::{self, host_port_clashes, user_numbers};
+use super::doc::{has, is_empty, list, number, text, texts, yes};
+use super::meta::labels;
+use super::names::{self, problems};
+use super::qos::quantity;
+use super::{Rules, supported};
+use coracle_schema::{Path, Problem, Quantity, Reason};
+use serde_json::Value;
+use std::collections::HashSet;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const NO_BACK_STEPS: &str = "must not contain '..'";
+
+/// Every problem of a pod's spec, in the order in which Kubernetes tells them.
+pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let volumes = volumes(spec, path, &mut found);
+    found.extend(containers(spec, &volumes, path));
+    found.extend(supported(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
+    found.extend(supported(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path));
+    for (key, value) in texts(spec, "nodeSelector") {
+        let (of_key, of_value) = match rules.old_names {
+            true => (names::old_label_key(key), names::old_label_value(value)),
+            false => (names::qualified(key), names::label_value(value)),
+        };
+        found.extend(problems(&path.field("nodeSelector"), key, of_key));
+        found.extend(problems(&path.field("nodeSelector"), value, of_value));
+    }
+    found.extend(security(spec, path));
+    for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
+        if text(secret, "name").is_empty() {
+            found.push(Problem::required(&path.field("imagePullSecrets").index(at).field("name"), ""));
+        }
+    }
+    if text(spec, "dnsPolicy") == "None" && is_empty(&spec["dnsConfig"]["nameservers"]) {
+        let words = "must provide `dnsConfig` when `dnsPolicy` is None";
+        found.push(Problem::required(&path.field("dnsConfig"), words));
+    }
+    let node = if rules.old_names { names::old_id } else { names::subdomain };
+    let forms: [(&str, fn(&str) -> names::Faults); 5] = [
+        ("serviceAccountName", names::subdomain),
+        ("nodeName", node),
+        ("hostname", names::label),
+        ("subdomain", names::label),
+        ("priorityClassName", names::subdomain),
+    ];
+    for (field, form) in forms {
+        let name = text(spec, field);
+        if !name.is_empty() {
+            found.extend(problems(&path.field(field), name, form(name)));
+        }
+    }
+    if let Some(deadline) = number(spec, "activeDeadlineSeconds") {
+        let faults = names::between(deadline, 1, i32::MAX.into());
+        found.extend(problems(&path.field("activeDeadlineSeconds"), deadline, faults));
+    }
+    for (at, toleration) in list(spec, "tolerations").iter().enumerate() {
+        found.extend(tolerates(toleration, &path.field("tolerations").index(at)));
+    }
+    for (at, alias) in list(spec, "hostAliases").iter().enumerate() {
+        let path = path.field("hostAliases").index(at);
+        found.extend(problems(&path.field("ip"), text(alias, "ip"), names::ip(text(alias, "ip"))));
+        for (at, host) in list(alias, "hostnames").iter().enumerate() {
+            let host = host.as_str().unwrap_or_default();
+            found.extend(problems(&path.field("hostnames").index(at), host, names::subdomain(host)));
+        }
+    }
+    found
+}
+
+/// A template for pods: its labels and annotations, and the spec. `path` is the template's.
+pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = labels(&template["metadata"], "labels", &path.field("metadata"), rules);
+    found.extend(validate(&template["spec"], rules, &path.field("spec")));
+    found
+}
+
+fn containers(spec: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let grace_s = number(spec, "terminationGracePeriodSeconds").unwrap_or(30);
+    if list(spec, "containers").is_empty() {
+        found.push(Problem::required(&path.field("containers"), ""));
+    }
+    let mut seen = HashSet::new();
+    for field in ["containers", "initContainers", "ephemeralContainers"] {
+        for (at, container) in list(spec, field).iter().enumerate() {
+            let path = path.field(field).index(at);
+            found.extend(container::validate(container, volumes, grace_s, &path));
+            let name = text(container, "name");
+            if !name.is_empty() && !seen.insert(name) {
+                found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+            }
+        }
+        if field == "containers" {
+            found.extend(host_port_clashes(spec, &path.field(field)));
+        }
+    }
+    found
+}
+
+/// The names of the volumes; their problems are added to those found.
+fn volumes<'a>(spec: &'a Value, path: &Path, found: &mut Vec<Problem>) -> HashSet<&'a str> {
+    let mut seen = HashSet::new();
+    for (at, volume) in list(spec, "volumes").iter().enumerate() {
+        let path = path.field("volumes").index(at);
+        let name = text(volume, "name");
+        if name.is_empty() {
+            found.push(Problem::required(&path.field("name"), ""));
+        } else {
+            found.extend(problems(&path.field("name"), name, names::label(name)));
+            if !seen.insert(name) {
+                found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+            }
+        }
+        found.extend(source(volume, &path));
+    }
+    seen
+}
+
+/// Exactly one source, and the sources that are used today whole.
+fn source(volume: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let given = volume.as_object().into_iter().flatten().filter(|(field, source)| *field != "name" && !source.is_null());
+    let kinds: Vec<&str> = given.map(|(field, _)| field.as_str()).collect();
+    if kinds.is_empty() {
+        found.push(Problem::required(path, "must specify a volume type"));
+    }
+    for kind in kinds.iter().skip(1) {
+        found.push(Problem::forbidden(&path.field(kind), "may not specify more than 1 volume type"));
+    }
+    let Some(kind) = kinds.first() else { return found };
+    let (source, path) = (&volume[kind], path.field(kind));
+    let required = match *kind {
+        "hostPath" => "path",
+        "secret" => "secretName",
+        "configMap" => "name",
+        "persistentVolumeClaim" => "claimName",
+        _ => "",
+    };
+    if !required.is_empty() && text(source, required).is_empty() {
+        found.push(Problem::required(&path.field(required), ""));
+    }
+    if *kind == "hostPath" {
+        let target = text(source, "path");
+        if target.split('/').any(|part| part == "..") {
+            found.push(Problem::invalid(&path.field("path"), target, NO_BACK_STEPS));
+        }
+        let known = ["", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
+        found.extend(container::one_of(text(source, "type"), &known, &path.field("type")));
+    }
+    if *kind == "emptyDir" && quantity(&source["sizeLimit"]) < Quantity::ZERO {
+        let words = "SizeLimit field must be a valid resource quantity";
+        found.push(Problem::forbidden(&path.field("sizeLimit"), words));
+    }
+    found
+}
+
+fn security(spec: &Value, path: &Path) -> Vec<Problem> {
+    let at = path.field("securityContext");
+    let mut found = user_numbers(&spec["securityContext"], &at);
+    if yes(spec, "shareProcessNamespace") && yes(spec, "hostPID") {
+        let words = "ShareProcessNamespace and HostPID cannot both be enabled";
+        found.push(Problem::invalid(&at.field("shareProcessNamespace"), true, words));
+    }
+    if yes(spec, "hostNetwork") {
+        for field in ["containers", "initContainers"] {
+            for (at, container) in list(spec, field).iter().enumerate() {
+                for (at_port, port) in list(container, "ports").iter().enumerate() {
+                    if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
+                        let path = path.field(field).index(at).field("ports").index(at_port).field("containerPort");
+                        found.push(Problem::invalid(&path, port["containerPort"].clone(), "must match `hostPort`"));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+fn tolerates(toleration: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let (key, operator, value) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "value"));
+    let effect = text(toleration, "effect");
+    if !key.is_empty() {
+        found.extend(problems(&path.field("key"), key, names::qualified(key)));
+    } else if operator != "Exists" {
+        let words = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        found.push(Problem::invalid(&path.field("operator"), operator, words));
+    }
+    if has(toleration, "tolerationSeconds") && effect != "NoExecute" {
+        let words = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+        found.push(Problem::invalid(&path.field("effect"), effect, words));
+    }
+    match operator {
+        "" | "Equal" => found.extend(problems(&path.field("operator"), value, names::label_value(value))),
+        "Exists" if !value.is_empty() => {
+            let words = "value must be empty when `operator` is 'Exists'";
+            found.push(Problem::invalid(&path.field("operator"), value, words));
+        }
+        "Exists" => {}
+        _ => found.extend(container::one_of(operator, &["Equal", "Exists"], &path.field("operator"))),
+    }
+    if !effect.is_empty() {
+        found.extend(container::one_of(effect, &EFFECTS, &path.field("effect")));
+    }
+    found
+}
+
+/// Taints of a node, which tolerations answer to. Kubernetes says that they stand in the metadata.
+pub fn taints(spec: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, taint) in list(spec, "taints").iter().enumerate() {
+        let path = Path::new("metadata.taints").index(at);
+        let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
+        found.extend(problems(&path.field("key"), key, names::qualified(key)));
+        found.extend(problems(&path.field("value"), value, names::label_value(value)));
+        found.extend(supported(taint, "effect", &EFFECTS, &path));
+        if !seen.insert((key, effect)) {
+            let words = "taints must be unique by key and effect pair";
+            found.push(Problem::new(&path, Reason::Duplicate, Some(taint.clone()), words));
+        }
+    }
+    found
+}
+
+/// Fields of a spec that differ, by name; of containers, by their fields.
+pub fn differing(new: &Value, old: &Value) -> Vec<String> {
+    let names: std::collections::BTreeSet<&String> =
+        [new, old].iter().filter_map(|spec| spec.as_object()).flat_map(|spec| spec.keys()).collect();
+    let mut differing = Vec::new();
+    for name in names {
+        let (now, was) = (&new[name], &old[name]);
+        if now == was || is_empty(now) && is_empty(was) {
+            continue;
+        }
+        if let (Value::Array(now), Value::Array(was)) = (now, was)
+            && name.ends_with("ontainers")
+            && now.len() == was.len()
+        {
+            for (at, (now, was)) in now.iter().zip(was).enumerate() {
+                let both = [now, was];
+                let fields: std::collections::BTreeSet<&String> =
+                    both.iter().filter_map(|one| one.as_object()).flat_map(|one| one.keys()).collect();
+                let fields = fields.into_iter().filter(|field| now[*field] != was[*field]);
+                differing.extend(fields.map(|field| format!("{name}[{at}].{field}")));
+            }
+        } else {
+            differing.push(name.clone());
+        }
+    }
+    differing
+}

@@ -1,0 +1,303 @@
+//! Every problem of a service.
+
+use super::doc::{has, is_empty, list, number, text};
+use super::meta::{self, Scope};
+use super::names::{self, problems};
+use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
+use super::{Rules, container, endpoints, supported};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::net::IpAddr;
+
+const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
+const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+/// Longest that a client stays with its pod.
+const AFFINITY_S_MAX: i64 = 86400;
+
+/// Every problem of a service, in the order in which Kubernetes tells them.
+pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(service, Scope::Namespaced, names::label, rules);
+    let (spec, path) = (&service["spec"], Path::new("spec"));
+    let kind = text(spec, "type");
+    let all = list(spec, "ports");
+    if all.is_empty() && !is_headless(spec) && kind != "ExternalName" {
+        found.push(Problem::required(&path.field("ports"), ""));
+    }
+    found.extend(of_type(spec, kind, &path));
+    let mut seen = HashSet::new();
+    for (at, port) in all.iter().enumerate() {
+        found.extend(this_port(port, all.len() > 1, &mut seen, &path.field("ports").index(at)));
+    }
+    found.extend(meta::labels(spec, "selector", &path, rules));
+    found.extend(supported(spec, "sessionAffinity", &["ClientIP", "None"], &path));
+    let seconds = &spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"];
+    if text(spec, "sessionAffinity") == "ClientIP" && !seconds.as_i64().is_some_and(|s| (1..=AFFINITY_S_MAX).contains(&s)) {
+        let words = format!("must be greater than 0 and less than {AFFINITY_S_MAX}");
+        found.push(Problem::invalid(&Path::new("spec.sessionAffinityConfig.clientIP.timeoutSeconds"), seconds.clone(), words));
+    }
+    found.extend(addresses(spec, rules, &path));
+    for (at, ip) in list(spec, "externalIPs").iter().enumerate() {
+        let (ip, path) = (ip.as_str().unwrap_or_default(), path.field("externalIPs").index(at));
+        match ip.parse::<IpAddr>() {
+            Ok(address) => found.extend(endpoints::reserved(address).map(|words| Problem::invalid(&path, ip, words))),
+            Err(_) => found.extend(problems(&path, ip, names::ip(ip))),
+        }
+    }
+    found.extend(supported(spec, "type", &TYPES, &path));
+    found.extend(node_ports(spec, &path));
+    found.extend(duplicates(spec, &path));
+    found.extend(balancer(service, &path));
+    found.extend(traffic(spec, &path));
+    found
+}
+
+/// What an update may not change, and the problems that it brings.
+pub fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate_update(new, old);
+    let (spec, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
+    if wants_address(spec) && wants_address(was) && !is_empty(&was["clusterIPs"]) && spec["clusterIPs"][0] != was["clusterIPs"][0] {
+        let words = "may not change once set";
+        found.push(Problem::invalid(&path.field("clusterIPs").index(0), spec["clusterIPs"].clone(), words));
+    }
+    let (class, before) = (&spec["loadBalancerClass"], &was["loadBalancerClass"]);
+    if text(spec, "type") == "LoadBalancer" && text(was, "type") == "LoadBalancer" && class != before {
+        found.push(Problem::invalid(&path.field("loadBalancerClass"), class.clone(), "may not change once set"));
+    }
+    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found
+}
+
+fn of_type(spec: &Value, kind: &str, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if matches!(kind, "LoadBalancer" | "NodePort") && is_headless(spec) {
+        let words = format!("may not be set to 'None' for {kind} services");
+        found.push(Problem::invalid(&path.field("clusterIPs").index(0), HEADLESS, words));
+    }
+    if kind != "ExternalName" {
+        return found;
+    }
+    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        let also = if field == "clusterIPs" { "clusterIP" } else { field };
+        if !is_empty(&spec[field]) || !is_empty(&spec[also]) {
+            found.push(Problem::forbidden(&path.field(field), "may not be set for ExternalName services"));
+        }
+    }
+    let (name, path) = (text(spec, "externalName"), path.field("externalName"));
+    match name.strip_suffix('.').unwrap_or(name) {
+        "" => found.push(Problem::required(&path, "")),
+        host => found.extend(problems(&path, host, names::subdomain(host))),
+    }
+    found
+}
+
+fn this_port<'a>(port: &'a Value, needs_name: bool, seen: &mut HashSet<&'a str>, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let name = text(port, "name");
+    if name.is_empty() && needs_name {
+        found.push(Problem::required(&path.field("name"), ""));
+    } else if !name.is_empty() {
+        found.extend(problems(&path.field("name"), name, names::label(name)));
+        if !seen.insert(name) {
+            found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+        }
+    }
+    let value = number(port, "port").unwrap_or(0);
+    found.extend(problems(&path.field("port"), value, names::port_number(value)));
+    found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
+    // A target that was left out is the port itself, whose number is named already.
+    if has(port, "targetPort") && (port["targetPort"] != port["port"] || port["port"].is_string()) {
+        found.extend(container::port(&port["targetPort"], &path.field("targetPort")));
+    }
+    let protocol = text(port, "appProtocol");
+    if !protocol.is_empty() {
+        found.extend(problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
+    }
+    found
+}
+
+fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    if text(spec, "type") == "ExternalName" {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let (ip, ips) = (text(spec, "clusterIP"), list(spec, "clusterIPs"));
+    let (list_path, families_path, policy_path) = (path.field("clusterIPs"), path.field("ipFamilies"), path.field("ipFamilyPolicy"));
+    if ip.is_empty() && !ips.is_empty() {
+        found.push(Problem::invalid(&list_path, ips.to_vec(), "must be empty when `clusterIP` is not specified"));
+        return found;
+    }
+    if ips.first().is_some_and(|first| first != ip) {
+        found.push(Problem::invalid(&list_path, ips.to_vec(), "first value must match `clusterIP`"));
+        return found;
+    }
+    let families = list(spec, "ipFamilies");
+    for (at, family) in families.iter().enumerate() {
+        found.extend(container::one_of(family.as_str().unwrap_or_default(), &FAMILIES, &families_path.index(at)));
+        if families[..at].contains(family) {
+            found.push(Problem::new(&families_path.index(at), Reason::Duplicate, Some(family.clone()), ""));
+        }
+    }
+    let policy = text(spec, "ipFamilyPolicy");
+    if !policy.is_empty() {
+        found.extend(container::one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
+    }
+    if ips.len() > 2 {
+        found.push(Problem::invalid(&list_path, ips.to_vec(), "may only hold up to 2 values"));
+    }
+    for (at, ip) in ips.iter().enumerate() {
+        found.extend(this_address(ip.as_str().unwrap_or_default(), families.get(at), ips, at, rules, &list_path));
+    }
+    if found.is_empty() {
+        found.extend(stack(spec, &families_path, &policy_path));
+    }
+    // What could be given was given: a service that wants an IPv4 address and is whole otherwise found the range full.
+    if found.is_empty() && ip.is_empty() && wants_address(spec) {
+        found.push(Problem::required(&path.field("clusterIP"), "no address of the service range is free"));
+    }
+    found
+}
+
+fn this_address(ip: &str, family: Option<&Value>, all: &[Value], at: usize, rules: Rules, path: &Path) -> Vec<Problem> {
+    let here = path.index(at);
+    if ip == HEADLESS {
+        let first = at == 0 && all.len() == 1;
+        return if first { Vec::new() } else { vec![Problem::invalid(&here, ip, "'None' must be the first and only value")] };
+    }
+    let address = match ip.parse::<IpAddr>() {
+        Ok(address) => address,
+        Err(_) => return problems(&here, ip, names::ip(ip)),
+    };
+    let family = family.and_then(Value::as_str).filter(|family| FAMILIES.contains(family));
+    if let Some(family) = family.filter(|family| (*family == "IPv6") != address.is_ipv6()) {
+        return vec![Problem::invalid(&here, ip, format!("expected an {family} value as indicated by `ipFamilies[{at}]`"))];
+    }
+    let given = |range: super::Cidr| matches!(address, IpAddr::V4(v4) if range.can_give(v4));
+    match rules.service_cidr {
+        Some(range) if !given(range) => {
+            let words = format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}");
+            vec![Problem::invalid(path, all.to_vec(), format!("failed to allocate IP {ip}: {words}"))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// This cluster gives IPv4 addresses. What is only wished for is taken; what is required and cannot be had is refused.
+fn stack(spec: &Value, families_path: &Path, policy_path: &Path) -> Option<Problem> {
+    let families = list(spec, "ipFamilies");
+    let policy = text(spec, "ipFamilyPolicy");
+    if is_headless(spec) && is_empty(&spec["selector"]) {
+        return None;
+    }
+    if policy == "SingleStack" && families.len() > 1 {
+        let words = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified";
+        return Some(Problem::invalid(policy_path, policy, words));
+    }
+    if policy == "RequireDualStack" {
+        return Some(Problem::invalid(policy_path, policy, "this cluster is not configured for dual-stack services"));
+    }
+    let other = families.iter().position(|family| family != "IPv4")?;
+    Some(Problem::invalid(&families_path.index(other), families[other].clone(), "not configured on this cluster"))
+}
+
+fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, port) in list(spec, "ports").iter().enumerate() {
+        let path = path.field("ports").index(at).field("nodePort");
+        let Some(number) = number(port, "nodePort").filter(|number| *number != 0) else {
+            if wants_node_ports(spec) {
+                found.push(Problem::required(&path, format!("no port of {}-{} is free", NODE_PORTS.start(), NODE_PORTS.end())));
+            }
+            continue;
+        };
+        if text(spec, "type") == "ClusterIP" {
+            found.push(Problem::forbidden(&path, "may not be used when `type` is 'ClusterIP'"));
+        } else if !NODE_PORTS.contains(&number) {
+            let range = format!("The range of valid ports is {}-{}", NODE_PORTS.start(), NODE_PORTS.end());
+            found.push(Problem::invalid(&path, number, format!("provided port is not in the valid range. {range}")));
+        }
+        if !seen.insert((text(port, "protocol"), number)) {
+            found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), ""));
+        }
+    }
+    found
+}
+
+fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, port) in list(spec, "ports").iter().enumerate() {
+        let (protocol, value) = (text(port, "protocol"), number(port, "port"));
+        if !seen.insert((protocol, value)) {
+            let key = json!({"protocol": protocol, "port": value});
+            found.push(Problem::new(&path.field("ports").index(at), Reason::Duplicate, Some(key), ""));
+        }
+    }
+    found
+}
+
+fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
+    let spec = &service["spec"];
+    let mut found = Vec::new();
+    let balanced = text(spec, "type") == "LoadBalancer";
+    let only = "may only be used when `type` is 'LoadBalancer'";
+    let ranges = list(spec, "loadBalancerSourceRanges");
+    // Kubernetes writes this field large.
+    let ranges_path = path.field("LoadBalancerSourceRanges");
+    if !ranges.is_empty() && !balanced {
+        found.push(Problem::forbidden(&ranges_path, only));
+    }
+    for (at, range) in ranges.iter().enumerate() {
+        let range = range.as_str().unwrap_or_default().trim();
+        found.extend(problems(&ranges_path.index(at), range, names::cidr(range)));
+    }
+    if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
+        found.push(Problem::forbidden(&path.field("allocateLoadBalancerNodePorts"), only));
+    }
+    let class = text(spec, "loadBalancerClass");
+    if !class.is_empty() {
+        if !balanced {
+            found.push(Problem::forbidden(&path.field("loadBalancerClass"), only));
+        }
+        found.extend(problems(&path.field("loadBalancerClass"), class, names::qualified(class)));
+    }
+    for (at, ingress) in list(&service["status"]["loadBalancer"], "ingress").iter().enumerate() {
+        let ip = text(ingress, "ip");
+        if !ip.is_empty() {
+            let path = Path::new("status.loadBalancer.ingress").index(at).field("ip");
+            found.extend(problems(&path, ip, names::ip(ip)));
+        }
+    }
+    found
+}
+
+fn traffic(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let policies = ["Cluster", "Local"];
+    let external = text(spec, "externalTrafficPolicy");
+    if is_reachable_from_outside(spec) {
+        found.extend(supported(spec, "externalTrafficPolicy", &policies, path));
+    } else if !external.is_empty() {
+        let words = "may only be set for externally-accessible services";
+        found.push(Problem::invalid(&path.field("externalTrafficPolicy"), external, words));
+    }
+    if let Some(port) = number(spec, "healthCheckNodePort").filter(|port| *port != 0) {
+        let path = path.field("healthCheckNodePort");
+        if text(spec, "type") == "LoadBalancer" && external == "Local" {
+            found.extend(problems(&path, port, names::port_number(port)));
+        } else {
+            let words = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'";
+            found.push(Problem::invalid(&path, port, words));
+        }
+    }
+    let forms: [(&str, &[&str]); 2] =
+        [("internalTrafficPolicy", &policies), ("trafficDistribution", &["PreferClose", "PreferSameZone", "PreferSameNode"])];
+    for (field, known) in forms {
+        let value = text(spec, field);
+        if !value.is_empty() {
+            found.extend(container::one_of(value, known, &path.field(field)));
+        }
+    }
+    found
+}
