@@ -79,6 +79,10 @@ pub struct Kind {
     pub strategy: &'static Strategy,
     /// An unchanged status is still a sign of life that the controllers are told of.
     pub heartbeats: bool,
+    /// A PUT of an object that is not there makes it.
+    pub put_creates: bool,
+    /// A DELETE that is done at once answers the object that was, and not a Status.
+    pub delete_shows: bool,
 }
 
 impl Kind {
@@ -192,6 +196,8 @@ fn row(plural: &'static str, singular: &'static str, kind: &'static str, strateg
         fields: vec![field("metadata.name"), field("metadata.namespace")],
         strategy,
         heartbeats: false,
+        put_creates: false,
+        delete_shows: false,
     }
 }
 
@@ -200,7 +206,7 @@ fn bindings() -> Kind {
 }
 
 fn endpoints() -> Kind {
-    Kind { short_names: vec!["ep".into()], ..row("endpoints", "endpoints", "Endpoints", &strategy::ENDPOINTS) }
+    Kind { short_names: vec!["ep".into()], put_creates: true, ..row("endpoints", "endpoints", "Endpoints", &strategy::ENDPOINTS) }
 }
 
 fn events() -> Kind {
@@ -221,6 +227,7 @@ fn events() -> Kind {
             SelectableField { path: Cow::Borrowed("source.component"), ..field("source") },
             field("type"),
         ],
+        put_creates: true,
         ..row("events", "event", "Event", &strategy::EVENT)
     }
 }
@@ -231,6 +238,7 @@ fn namespaces() -> Kind {
         namespaced: false,
         subresources: vec![status_of("Namespace")],
         fields: vec![field("metadata.name"), field("status.phase")],
+        delete_shows: true,
         ..row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE)
     }
 }
@@ -268,6 +276,7 @@ fn pods() -> Kind {
             field("status.phase"),
             field("status.podIP"),
         ],
+        delete_shows: true,
         ..row("pods", "pod", "Pod", &strategy::POD)
     }
 }
@@ -289,6 +298,8 @@ fn services() -> Kind {
         categories: vec!["all".into()],
         subresources: vec![status_of("Service")],
         fields: vec![field("metadata.name"), field("metadata.namespace"), field("spec.clusterIP"), field("spec.type")],
+        put_creates: true,
+        delete_shows: true,
         ..row("services", "service", "Service", &strategy::SERVICE)
     }
 }

@@ -1,3 +1,120 @@
 //! The master: API server, scheduler and controllers over one store of JSON files.
+//!
+//!     carriers (network, local) -> serve -> prepare -> store -> watchers, control
+//!
+//! `start` is the only place where the parts meet.
 
+pub mod call;
+pub mod config;
+pub mod fault;
+pub mod notify;
+pub mod prepare;
+pub mod render;
+pub mod serve;
 pub mod store;
+
+use crate::config::Config;
+use crate::serve::Serve;
+use crate::store::{KindRow, Rules, Store};
+use coracle_api::kinds::Kinds;
+use coracle_api::meta::{Durable, Key};
+use coracle_http::network::{self, Access, NetworkPlane};
+use coracle_http::{Handler, Limits, LocalLimits, local, system};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Namespaces that every cluster has. The uid of `kube-system` is the cluster's identity.
+const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
+/// A master that serves.
+pub struct Master {
+    store: Store,
+    network: Option<NetworkPlane>,
+    local: local::LocalPlane,
+}
+
+/// Serves until `shutdown` returns.
+pub fn run(config: &Config, shutdown: impl FnOnce()) -> ExitCode {
+    let begun = Instant::now();
+    let master = match start(config) {
+        Ok(master) => master,
+        Err(why) => {
+            log::error!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    log::info!("ready after {} ms", begun.elapsed().as_millis());
+    notify::notify("READY=1\nSTATUS=serving");
+    shutdown();
+    notify::notify("STOPPING=1\nSTATUS=stopping");
+    master.stop();
+    ExitCode::SUCCESS
+}
+
+/// Everything that can fail is tried in an order that leaves nothing behind; the error is one line.
+pub fn start(config: &Config) -> Result<Master, String> {
+    let limits = Limits::EDGE;
+    system::enough(config.listen.map(|_| &limits), Some(&LocalLimits::HOST), system::granted()).map_err(|shortage| shortage.to_string())?;
+    let listener = match config.listen {
+        Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
+        None => None,
+    };
+    let kinds = Arc::new(Kinds::builtin());
+    let store = open(config, &kinds)?;
+    let heard = Box::new(|_: &Key| {});
+    let serve = Serve::new(store.clone(), kinds, config.service_cidr, heard).map_err(|error| format!("/dev/urandom: {error}"))?;
+    for name in FIRST_NAMESPACES {
+        serve.ensure_namespace(name)?;
+    }
+    let handler: Handler = Arc::new(move |request| serve.answer(&request));
+    let socket = config.admin_socket.display();
+    let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
+        .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
+    let network = match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {
+        Ok(network) => network,
+        Err(error) => {
+            local.stop();
+            return Err(format!("serve on --listen: {error}"));
+        }
+    };
+    log::info!("serving on {socket}{}", network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default());
+    Ok(Master { store, network, local })
+}
+
+fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
+    let row = |kind: &coracle_api::kinds::Kind| KindRow {
+        resource: kind.resource.clone(),
+        api_version: kind.api_version().into(),
+        kind: kind.kind.clone(),
+    };
+    let rules = Rules {
+        kinds: kinds.iter().map(row).collect(),
+        claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
+        durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
+    };
+    let opened = Store::open(&config.data_dir, config.admin_socket.parent(), &rules).map_err(|error| format!("--data-dir {error}"))?;
+    log::info!("{} objects in {}", opened.objects, config.data_dir.display());
+    Ok(opened.store)
+}
+
+impl Master {
+    /// Where the plain port is, when there is one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.network.as_ref().map(|plane| plane.address)
+    }
+
+    /// Requests in flight are answered, watches end, and the store is closed.
+    pub fn stop(self) {
+        if let Some(network) = self.network {
+            network.stop();
+        }
+        self.local.stop();
+        match self.store.close() {
+            Ok(()) => log::info!("stopped"),
+            Err(error) => log::error!("close the store: {error}"),
+        }
+    }
+}

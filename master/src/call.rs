@@ -1,0 +1,341 @@
+//! What a request asks for: its path, method and query, once parsed into a `Call`. PURE.
+//!
+//!     /api/v1[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
+//!     /api/v1beta1[/watch]/RESOURCE[/NAME[/SUBRESOURCE]]?namespace=NS
+//!
+//! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
+
+use coracle_api::kinds::{self, Kind, Kinds};
+use std::time::Duration;
+
+/// Query parameters of one request; more are somebody's mistake.
+const PARAMETERS_MAX: usize = 64;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Version {
+    V1,
+    V1beta1,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub enum Route<'k> {
+    Object(Box<Call<'k>>),
+    Page(Page),
+}
+
+/// Documents that are about the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    Root,
+    Health {
+        verbose: bool,
+    },
+    Version,
+    /// `/api`: the versions of the core group.
+    Versions,
+    /// `/apis`: all other groups.
+    Groups,
+    /// `/api/v1`.
+    Resources,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    List,
+    Watch,
+    Get,
+    Create,
+    Update,
+    Delete,
+    GetStatus,
+    UpdateStatus,
+    Bind,
+    Log,
+}
+
+#[derive(Debug)]
+pub struct Call<'k> {
+    pub version: Version,
+    pub kind: &'k Kind,
+    pub verb: Verb,
+    /// Empty: all namespaces, or a kind that has none.
+    pub namespace: String,
+    /// Empty where the path names no object.
+    pub name: String,
+    pub options: Options,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    pub labels: String,
+    pub fields: String,
+    pub resource_version: String,
+    pub resource_version_match: String,
+    pub timeout: Option<Duration>,
+    pub field_validation: FieldValidation,
+    pub grace_s: Option<i64>,
+    pub propagation: Option<String>,
+    pub continues: bool,
+    pub initial_events: bool,
+    pub dry_run: bool,
+    pub pretty: Option<bool>,
+    /// What a log request asks of the node, as it came.
+    pub log: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+/// Why a request is no call.
+#[derive(Debug, PartialEq)]
+pub enum Misdirected {
+    /// Nothing is served at this path.
+    Nowhere,
+    /// Something is, but not by this method.
+    Method,
+    Malformed(String),
+}
+
+/// The version in which a request is answered, mistakes too.
+pub fn version(path: &str) -> Version {
+    match path.strip_prefix("/api/v1beta1") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => Version::V1beta1,
+        _ => Version::V1,
+    }
+}
+
+pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
+    let path = path.trim_end_matches('/');
+    if let Some(page) = page(path, query) {
+        return if method == "GET" || method == "HEAD" { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
+    }
+    let version = version(path);
+    let prefix = if version == Version::V1 { "/api/v1/" } else { "/api/v1beta1/" };
+    let rest = path.strip_prefix(prefix).ok_or(Misdirected::Nowhere)?;
+    let mut segments = rest.split('/').map(|segment| decode(segment, false)).collect::<Result<Vec<String>, _>>()?;
+    let parameters = parameters(query)?;
+    let watch_path = segments.len() > 1 && segments[0] == "watch";
+    if watch_path {
+        segments.remove(0);
+    }
+    let place = match version {
+        Version::V1 => place_v1(kinds, segments)?,
+        Version::V1beta1 => place_v1beta1(kinds, segments, &parameters)?,
+    };
+    let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
+    let options = options(version, &parameters)?;
+    let verb = verb(method, &place, watch, watch_path)?;
+    // A v1 create names its namespace in the path; v1beta1 has a default.
+    if version == Version::V1 && place.kind.namespaced && place.namespace.is_none() && matches!(verb, Verb::Create | Verb::Bind) {
+        return Err(Misdirected::Method);
+    }
+    let mut namespace = place.namespace.unwrap_or_default();
+    if version == Version::V1beta1
+        && place.kind.namespaced
+        && namespace.is_empty()
+        && (!place.name.is_empty() || verb == Verb::Create || verb == Verb::Bind)
+    {
+        namespace = "default".to_owned();
+    }
+    let mut call = Call { version, kind: place.kind, verb, namespace, name: place.name, options };
+    if verb == Verb::Log {
+        call.options.log = parameters;
+    }
+    Ok(Route::Object(Box::new(call)))
+}
+
+fn page(path: &str, query: &str) -> Option<Page> {
+    Some(match path {
+        "" => Page::Root,
+        "/healthz" | "/livez" | "/readyz" => {
+            let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
+            Page::Health { verbose }
+        }
+        "/version" => Page::Version,
+        "/api" => Page::Versions,
+        "/apis" => Page::Groups,
+        "/api/v1" => Page::Resources,
+        _ => return None,
+    })
+}
+
+/// What a path names.
+struct Place<'k> {
+    kind: &'k Kind,
+    /// None: the path says nothing of a namespace.
+    namespace: Option<String>,
+    name: String,
+    subresource: String,
+}
+
+fn place_v1(kinds: &Kinds, mut segments: Vec<String>) -> Result<Place<'_>, Misdirected> {
+    let mut namespace = None;
+    // `/namespaces/NS/status` is the namespace's own subresource, not a resource inside it.
+    let inside = segments.len() >= 3 && segments[0] == "namespaces" && !subresource_of(kinds, "namespaces", &segments[2]);
+    if inside {
+        namespace = Some(segments.remove(1));
+        segments.remove(0);
+    }
+    let kind = kinds.by_path("", "v1", &segments[0]).ok_or(Misdirected::Nowhere)?;
+    if inside && !kind.namespaced {
+        return Err(Misdirected::Nowhere);
+    }
+    let place = rest(kind, namespace, segments)?;
+    // An object of a namespaced kind has no path outside its namespace; only `watch` of old names one there.
+    if kind.namespaced && !inside && !place.name.is_empty() { Err(Misdirected::Nowhere) } else { Ok(place) }
+}
+
+fn subresource_of(kinds: &Kinds, plural: &str, name: &str) -> bool {
+    kinds.by_path("", "v1", plural).is_some_and(|kind| kind.subresource(name).is_some())
+}
+
+fn place_v1beta1<'k>(kinds: &'k Kinds, segments: Vec<String>, parameters: &[(String, String)]) -> Result<Place<'k>, Misdirected> {
+    let kind = kinds.by_old_path(&segments[0]).ok_or(Misdirected::Nowhere)?;
+    let namespace = parameters.iter().find(|(name, value)| name == "namespace" && !value.is_empty()).map(|(_, value)| value.clone());
+    rest(kind, namespace.filter(|_| kind.namespaced), segments)
+}
+
+fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
+    let mut segments = segments.into_iter().skip(1);
+    let name = segments.next();
+    let subresource = segments.next();
+    let empty = |segment: &Option<String>| segment.as_ref().is_some_and(String::is_empty);
+    if segments.next().is_some() || empty(&name) || empty(&subresource) {
+        return Err(Misdirected::Nowhere);
+    }
+    let name = name.unwrap_or_default();
+    if name.contains('/') {
+        return Err(Misdirected::Malformed(format!("the name {name:?} contains a slash")));
+    }
+    let subresource = subresource.unwrap_or_default();
+    if !subresource.is_empty() && kind.subresource(&subresource).is_none() {
+        return Err(Misdirected::Nowhere);
+    }
+    Ok(Place { kind, namespace, name, subresource })
+}
+
+fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Verb, Misdirected> {
+    let named = !place.name.is_empty();
+    let verb = match (method, place.subresource.as_str()) {
+        ("GET", "") if watch && (watch_path || !named) => Verb::Watch,
+        _ if watch_path => return Err(Misdirected::Method),
+        ("GET", "") => {
+            if named {
+                Verb::Get
+            } else {
+                Verb::List
+            }
+        }
+        ("POST", "") if !named && place.kind.resource.plural == "bindings" => Verb::Bind,
+        ("POST", "") if !named => Verb::Create,
+        ("PUT", "") if named => Verb::Update,
+        ("DELETE", "") if named => Verb::Delete,
+        ("GET", "status") => Verb::GetStatus,
+        ("PUT", "status") => Verb::UpdateStatus,
+        ("POST", "binding") => Verb::Bind,
+        ("GET", "log") => Verb::Log,
+        _ => return Err(Misdirected::Method),
+    };
+    if offered(place.kind, verb) { Ok(verb) } else { Err(Misdirected::Method) }
+}
+
+/// Subresources have been looked up by their names.
+fn offered(kind: &Kind, verb: Verb) -> bool {
+    match verb {
+        Verb::List => kind.offers(kinds::Verb::List),
+        Verb::Watch => kind.offers(kinds::Verb::Watch),
+        Verb::Get => kind.offers(kinds::Verb::Get),
+        Verb::Create => kind.offers(kinds::Verb::Create),
+        Verb::Update => kind.offers(kinds::Verb::Update),
+        Verb::Delete => kind.offers(kinds::Verb::Delete),
+        Verb::GetStatus | Verb::UpdateStatus | Verb::Bind | Verb::Log => true,
+    }
+}
+
+fn options(version: Version, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
+    let mut options = Options::default();
+    for (name, value) in parameters {
+        let (name, value) = (name.as_str(), value.as_str());
+        match (version, name) {
+            (_, "labelSelector") | (Version::V1beta1, "labels") if !value.is_empty() => options.labels = value.to_owned(),
+            (_, "fieldSelector") | (Version::V1beta1, "fields") if !value.is_empty() => options.fields = value.to_owned(),
+            (_, "resourceVersion") => options.resource_version = value.to_owned(),
+            (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
+            (_, "timeoutSeconds") if !value.is_empty() => {
+                options.timeout = Some(Duration::from_secs(number(name, value)?)).filter(|time| !time.is_zero())
+            }
+            (_, "fieldValidation") if !value.is_empty() => options.field_validation = field_validation(value)?,
+            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
+            (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
+            (_, "continue") => options.continues = !value.is_empty(),
+            (_, "limit") if !value.is_empty() => drop(number::<i64>(name, value)?),
+            (_, "sendInitialEvents") => options.initial_events = true,
+            (_, "dryRun") => options.dry_run = true,
+            (_, "pretty") => options.pretty = Some(truth(value)),
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Misdirected> {
+    value.parse().map_err(|_| Misdirected::Malformed(format!("{name}={value} is no number that fits")))
+}
+
+fn field_validation(value: &str) -> Result<FieldValidation, Misdirected> {
+    match value {
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Warn" => Ok(FieldValidation::Warn),
+        "Strict" => Ok(FieldValidation::Strict),
+        _ => Err(Misdirected::Malformed(format!("fieldValidation={value}: supported values are Ignore, Warn, Strict"))),
+    }
+}
+
+fn flag(parameters: &[(String, String)], name: &str) -> bool {
+    parameters.iter().rev().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
+}
+
+/// As Kubernetes reads it: all but 0 and false is true, the bare name too.
+fn truth(value: &str) -> bool {
+    value != "0" && !value.eq_ignore_ascii_case("false")
+}
+
+fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs: Vec<(String, String)> = pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(name, true)?, decode(value, true)?))
+        })
+        .collect::<Result<_, Misdirected>>()?;
+    if pairs.len() > PARAMETERS_MAX {
+        return Err(Misdirected::Malformed(format!("{} query parameters, at most {PARAMETERS_MAX}", pairs.len())));
+    }
+    Ok(pairs)
+}
+
+/// Percent-encodings to text; in a query a plus is a space.
+fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
+    let sent = text;
+    let bad = || Misdirected::Malformed(format!("{sent:?} has a percent-encoding that is no UTF-8 text"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let mut digit = || rest.next().and_then(|byte| (byte as char).to_digit(16)).ok_or_else(bad);
+                bytes.push((digit()? * 16 + digit()?) as u8);
+            }
+            b'+' if plus => bytes.push(b' '),
+            _ => bytes.push(byte),
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    if text.contains('\0') { Err(bad()) } else { Ok(text) }
+}

@@ -1,0 +1,215 @@
+//! What the operator asked for: flags, and a file whose keys are the flags without their dashes.
+//!
+//!     arguments -> (--config FILE -> lines) -> Asked::Run(Config)
+//!
+//! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
+
+use coracle_api::strategy::Cidr;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+pub const USAGE: &str = "\
+coracle-master: API server, scheduler and controllers over one directory of JSON files
+
+usage: coracle-master [flags]
+
+  --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
+  --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
+  --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
+  --admin-socket PATH   the socket that only root can open (default /run/coracle/master/api.sock)
+  --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
+  --help                print this
+  --version             print the version
+";
+
+const SERVICE_CIDR: &str = "10.96.0.0/16";
+const KEYS: [&str; 4] = ["data-dir", "listen", "admin-socket", "service-cidr"];
+/// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
+const FILE_BYTES_MAX: usize = 64 * 1024;
+/// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
+const SERVICES_MAX: u32 = 1 << 20;
+/// Of the smallest, a /30.
+const SERVICES_MIN: u32 = 2;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub data_dir: PathBuf,
+    pub listen: Option<SocketAddr>,
+    pub admin_socket: PathBuf,
+    pub service_cidr: Cidr,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data_dir: "/var/lib/coracle/master".into(),
+            listen: None,
+            admin_socket: "/run/coracle/master/api.sock".into(),
+            service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Asked {
+    Run(Config),
+    Help,
+    Version,
+}
+
+/// `arguments` without the program's name; `read` gives the text of a file.
+pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Asked, String> {
+    let mut given: Vec<(String, String)> = Vec::new();
+    let mut file = None;
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let Some(flag) = argument.strip_prefix("--") else {
+            return Err(format!("unexpected argument {argument:?}: flags begin with --, see --help"));
+        };
+        let (key, joined) = match flag.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (flag, None),
+        };
+        match key {
+            "help" => return Ok(Asked::Help),
+            "version" => return Ok(Asked::Version),
+            _ if key != "config" && !KEYS.contains(&key) => return Err(format!("unknown flag --{key}, see --help")),
+            _ => {}
+        }
+        let value = joined.or_else(|| arguments.next()).ok_or_else(|| format!("--{key} needs a value"))?;
+        if key == "config" {
+            file = Some(PathBuf::from(value));
+        } else {
+            given.push((key.to_owned(), value));
+        }
+    }
+    let mut config = Config::default();
+    if let Some(path) = file {
+        read_file(&mut config, &path, read)?;
+    }
+    for (key, value) in given {
+        set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
+    }
+    Ok(Asked::Run(config))
+}
+
+fn read_file(config: &mut Config, path: &Path, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<(), String> {
+    let shown = path.display();
+    let text = read(path).map_err(|error| format!("--config {shown}: {error}"))?;
+    if text.len() > FILE_BYTES_MAX {
+        return Err(format!("--config {shown}: {} bytes, at most {FILE_BYTES_MAX}", text.len()));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let place = || format!("{shown} line {}", at + 1);
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else {
+            return Err(format!("{}: expected `key = value`, found {line:?}", place()));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if !KEYS.contains(&key) {
+            return Err(format!("{}: unknown key {key:?}; known are {}", place(), KEYS.join(", ")));
+        }
+        if seen.contains(&key) {
+            return Err(format!("{}: {key} is set a second time", place()));
+        }
+        seen.push(key);
+        set(config, key, value).map_err(|why| format!("{}: {key} = {value}: {why}", place()))?;
+    }
+    Ok(())
+}
+
+fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
+    match key {
+        "data-dir" => config.data_dir = path(value)?,
+        "admin-socket" => config.admin_socket = path(value)?,
+        "listen" if value.is_empty() => config.listen = None,
+        "listen" => config.listen = Some(listen(value)?),
+        "service-cidr" => config.service_cidr = cidr(value)?,
+        _ => return Err("unknown key".to_owned()),
+    }
+    Ok(())
+}
+
+fn path(value: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(value);
+    if path.is_absolute() { Ok(path) } else { Err("must be an absolute path".to_owned()) }
+}
+
+fn listen(value: &str) -> Result<SocketAddr, String> {
+    let value = value.replacen("localhost:", "127.0.0.1:", 1);
+    let address: SocketAddr = value.parse().map_err(|_| "must be an address and a port, like 127.0.0.1:8080".to_owned())?;
+    if !address.ip().is_loopback() {
+        return Err("only loopback addresses are served in plain HTTP: whoever reaches the port may do everything".to_owned());
+    }
+    Ok(address)
+}
+
+fn cidr(value: &str) -> Result<Cidr, String> {
+    let cidr = Cidr::parse(value).ok_or_else(|| "must be an IPv4 network, like 10.96.0.0/16".to_owned())?;
+    if cidr.to_string() != value {
+        return Err(format!("the address is inside the network, which is {cidr}"));
+    }
+    if !(SERVICES_MIN..SERVICES_MAX).contains(&cidr.usable()) {
+        return Err("the prefix must be between /12 and /30".to_owned());
+    }
+    Ok(cidr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "# where\n\ndata-dir = /srv/coracle\nlisten=127.0.0.1:8080\n";
+
+    fn check(arguments: &str, expected: Result<Asked, &str>) {
+        let read = |path: &Path| match path.to_str() {
+            Some("/good") => Ok(FILE.to_owned()),
+            Some("/twice") => Ok("listen = [::1]:1\nlisten = [::1]:2\n".to_owned()),
+            Some("/unknown") => Ok("lisen = 1\n".to_owned()),
+            Some("/shapeless") => Ok("listen\n".to_owned()),
+            Some("/far") => Ok("\nlisten = 0.0.0.0:80\n".to_owned()),
+            _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+        };
+        let found = parse(arguments.split_whitespace().map(str::to_owned), read);
+        match (found, expected) {
+            (Err(found), Err(expected)) => assert!(found.contains(expected), "{arguments}: {found}"),
+            (found, expected) => assert_eq!(found, expected.map_err(str::to_owned), "{arguments}"),
+        }
+    }
+
+    #[test]
+    fn flags_and_files() {
+        let plain = Config::default();
+        check("", Ok(Asked::Run(plain.clone())));
+        check("--help", Ok(Asked::Help));
+        check("--data-dir /a --version", Ok(Asked::Version));
+        let listen = Some("127.0.0.1:8080".parse().unwrap());
+        check("--config /good", Ok(Asked::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
+        check("--data-dir=/b --config /good", Ok(Asked::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
+        let service_cidr = Cidr::parse("10.0.0.0/24").unwrap();
+        check("--service-cidr 10.0.0.0/24", Ok(Asked::Run(Config { service_cidr, ..plain.clone() })));
+        check("--listen localhost:0", Ok(Asked::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        check("--frob 1", Err("unknown flag --frob"));
+        check("serve", Err("unexpected argument \"serve\""));
+        check("--data-dir", Err("--data-dir needs a value"));
+        check("--data-dir here", Err("absolute path"));
+        check("--listen 0.0.0.0:80", Err("only loopback"));
+        check("--listen 80", Err("an address and a port"));
+        check("--service-cidr 10.96.0.0", Err("an IPv4 network"));
+        check("--service-cidr 10.96.0.1/16", Err("which is 10.96.0.0/16"));
+        check("--service-cidr 10.96.0.0/31", Err("between /12 and /30"));
+        check("--config /none", Err("--config /none: "));
+        check("--config /twice", Err("/twice line 2: listen is set a second time"));
+        check("--config /unknown", Err("/unknown line 1: unknown key \"lisen\""));
+        check("--config /shapeless", Err("/shapeless line 1: expected `key = value`"));
+        check("--config /far", Err("/far line 2: listen = 0.0.0.0:80: only loopback"));
+    }
+}

@@ -1,0 +1,136 @@
+//! Why a request was not done, as a Status: from each kind of refusal that the rooms know. PURE.
+
+use crate::call::{Call, Misdirected, Version};
+use crate::prepare::Unfit;
+use crate::store::Refused;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::Key;
+use coracle_api::status::Status;
+use coracle_schema::{Path, Problem};
+use serde_json::Value;
+
+#[derive(Debug)]
+pub struct Fault {
+    pub status: Status,
+    /// Path of the object that is there already.
+    pub location: Option<String>,
+}
+
+impl From<Status> for Fault {
+    fn from(status: Status) -> Fault {
+        Fault { status, location: None }
+    }
+}
+
+impl From<Misdirected> for Fault {
+    fn from(misdirected: Misdirected) -> Fault {
+        match misdirected {
+            Misdirected::Nowhere => Status::unknown_path(),
+            Misdirected::Method => Status::method_not_allowed(),
+            Misdirected::Malformed(why) => Status::bad_request(why),
+        }
+        .into()
+    }
+}
+
+impl Fault {
+    pub fn bad_request(why: impl Into<String>) -> Fault {
+        Status::bad_request(why).into()
+    }
+
+    pub fn not_found(call: &Call) -> Fault {
+        Status::not_found(&call.kind.resource, &call.name).into()
+    }
+
+    pub fn stale(call: &Call) -> Fault {
+        Status::stale(&call.kind.resource, &call.name).into()
+    }
+
+    pub fn damaged(key: &Key, why: &str) -> Fault {
+        Status::internal_error(format!("the file of {key} is damaged, see /healthz?verbose: {why}")).into()
+    }
+
+    /// A document that `prepare` would not let through.
+    pub fn unfit(call: &Call, name: &str, unfit: Unfit) -> Fault {
+        let resource = &call.kind.resource;
+        match unfit {
+            Unfit::Invalid(problems) => Status::invalid(call.kind, name, &problems),
+            Unfit::Stale => Status::stale(resource, name),
+            Unfit::OtherUid { given, stands } => {
+                let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stands}");
+                Status::conflict(resource, name, &why)
+            }
+            Unfit::OtherRevision { given, stands } => {
+                let why =
+                    format!("Precondition failed: ResourceVersion in precondition: {given}, ResourceVersion in object meta: {stands}");
+                Status::conflict(resource, name, &why)
+            }
+        }
+        .into()
+    }
+
+    /// What the store would not take. `object` is what was to be written: a taken claim is shown where it stands in it.
+    pub fn refused(call: &Call, key: &Key, object: Option<&Value>, refused: Refused) -> Fault {
+        let (resource, name) = (&key.resource, &key.name);
+        match refused {
+            Refused::Exists { .. } => Status::already_exists(resource, name),
+            Refused::Missing => Status::not_found(resource, name),
+            Refused::Stale { .. } => Status::stale(resource, name),
+            Refused::Claimed { claim, owner } if claim.space.starts_with("creationToken/") => {
+                let location = Some(location(call.version, call.kind, &owner));
+                return Fault { status: Status::token_used(resource, &owner.name), location };
+            }
+            Refused::Claimed { claim, owner } => {
+                let path = object.and_then(|object| place_of(&Path::new("spec"), &object["spec"], &claim.value));
+                let detail = format!("provided {} is already allocated to {owner}", claim.space);
+                Status::invalid(call.kind, name, &[Problem::invalid(&path.unwrap_or(Path::new("spec")), claim.value, detail)])
+            }
+            Refused::Damaged { why } if object.is_some() => {
+                let mut status = Status::already_exists(resource, name);
+                status.message.push_str(&format!(", but its file is damaged: {why}"));
+                status
+            }
+            Refused::Damaged { why } => return Fault::damaged(key, &why),
+            Refused::TooLarge { bytes } => {
+                let mut status = Status::too_large(bytes);
+                status.message = format!("Request entity too large: {key} would be {bytes} bytes, which is more than the store takes");
+                status
+            }
+            Refused::Disk { why, space: true } => {
+                Status::insufficient_storage(format!("nothing was written of {key}: no space is left on the disk: {why}"))
+            }
+            Refused::Disk { why, space: false } => Status::internal_error(format!("nothing was written of {key}: the disk failed: {why}")),
+        }
+        .into()
+    }
+}
+
+/// The path of an object in a version's own words.
+pub fn location(version: Version, kind: &Kind, key: &Key) -> String {
+    let name = encoded(&key.name);
+    match (version, &kind.old) {
+        (Version::V1beta1, Some(old)) if kind.namespaced => {
+            format!("/api/v1beta1/{}/{name}?namespace={}", old.plural, encoded(&key.namespace))
+        }
+        (Version::V1beta1, Some(old)) => format!("/api/v1beta1/{}/{name}", old.plural),
+        _ if kind.namespaced => format!("/api/v1/namespaces/{}/{}/{name}", encoded(&key.namespace), kind.resource.plural),
+        _ => format!("/api/v1/{}/{name}", kind.resource.plural),
+    }
+}
+
+/// Names of 2014 and of v1 hold nothing that needs an encoding; this keeps it so for what else may stand in a store.
+fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// Where a value stands in a document, as text or as a number.
+fn place_of(path: &Path, document: &Value, value: &str) -> Option<Path> {
+    match document {
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| place_of(&path.field(name), field, value)),
+        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| place_of(&path.index(at), item, value)),
+        Value::String(text) => (text == value).then(|| path.clone()),
+        Value::Number(number) => (number.to_string() == value).then(|| path.clone()),
+        Value::Null | Value::Bool(_) => None,
+    }
+}

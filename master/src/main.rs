@@ -1,0 +1,36 @@
+//! Arguments, the log, signals, the exit code.
+
+use coracle_master::config::{self, Asked};
+use nix::sys::signal::{SigSet, Signal};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_timestamp_secs().init();
+    let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
+        Ok(Asked::Run(config)) => config,
+        Ok(Asked::Help) => return say(config::USAGE),
+        Ok(Asked::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
+        Err(why) => {
+            eprintln!("coracle-master: {why}");
+            return ExitCode::from(2);
+        }
+    };
+    // Blocked before the first thread starts, so that all inherit it and only `wait` takes them.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTERM);
+    signals.add(Signal::SIGINT);
+    if let Err(error) = signals.thread_block() {
+        log::error!("block signals: {error}");
+        return ExitCode::FAILURE;
+    }
+    coracle_master::run(&config, || match signals.wait() {
+        Ok(signal) => log::info!("{signal}: stopping"),
+        Err(error) => log::error!("wait for signals: {error}"),
+    })
+}
+
+#[expect(clippy::print_stdout, reason = "what was asked for goes to standard output")]
+fn say(text: &str) -> ExitCode {
+    print!("{text}");
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,159 @@
+//! The one gate before `Store::write`: a client's or a controller's document becomes a write, or the reasons why not. PURE.
+//!
+//!     create:  schema defaults -> strategy.create -> validate -> claims -> Write::Create
+//!     update:  whose revision, whose uid -> schema defaults -> strategy.update -> validate_update -> claims -> Write::Update or Delete
+//!     delete:  preconditions -> strategy.delete -> Write::Delete, or Write::Update that marks the object
+//!
+//! Documents have the right types already (`shape`); what is here may only be wrong in its values.
+
+use crate::store::{Claimed, Write};
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Revision};
+use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
+use coracle_schema::Problem;
+use serde_json::Value;
+use std::time::Duration;
+
+/// A creation token stays taken for so long after its object is gone, in uptime.
+const CREATION_TOKEN_AFTER_DEATH: Duration = Duration::from_secs(3600);
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    Client,
+    /// Its writes carry the revision that it saw; losing the race is normal.
+    Controller(&'static str),
+}
+
+/// An object as it stands in the store, parsed.
+#[derive(Clone, Copy)]
+pub struct Standing<'a> {
+    pub key: &'a Key,
+    pub revision: Revision,
+    pub object: &'a Value,
+}
+
+/// What part of an object an update is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    Main,
+    Status,
+}
+
+/// Why a document is no write. Expected outcomes.
+#[derive(Debug, PartialEq)]
+pub enum Unfit {
+    Invalid(Vec<Problem>),
+    /// The document names another revision than the one that stands.
+    Stale,
+    /// The document, or a precondition, names another uid: it means an earlier object of this name.
+    OtherUid {
+        given: String,
+        stands: String,
+    },
+    /// A precondition names another revision.
+    OtherRevision {
+        given: String,
+        stands: Revision,
+    },
+}
+
+/// What a deletion demands of the object that it finds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Preconditions {
+    pub uid: Option<String>,
+    pub resource_version: Option<String>,
+}
+
+/// A new object. `namespace` is where it goes: the document's own has been compared with it. The key is in the write,
+/// because the name may be made here.
+pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+    place(kind, namespace, &mut object);
+    (kind.strategy.create)(&mut object, making);
+    fit((kind.strategy.validate)(&object, rules))?;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
+    let claims = claims(kind, &object);
+    Ok(Write::Create { key, durable: (kind.strategy.durable)(&object), object, claims })
+}
+
+/// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
+/// revision, one without for any.
+pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+    place(kind, &old.key.namespace, &mut new);
+    let meta = &new["metadata"];
+    let given = meta["resourceVersion"].as_str().unwrap_or_default();
+    let uid = meta["uid"].as_str().unwrap_or_default();
+    let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() && uid != stands {
+        return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
+    }
+    if !given.is_empty() && given != old.revision.to_string() {
+        return Err(Unfit::Stale);
+    }
+    match part {
+        Part::Main => {
+            (kind.strategy.update)(&mut new, old.object, making);
+        }
+        Part::Status => {
+            (kind.strategy.status_update)(&mut new, old.object);
+        }
+    }
+    fit((kind.strategy.validate_update)(&new, old.object, rules))?;
+    // The last finalizer has gone from an object whose time is over.
+    if strategy::meta::is_released(&new) && !strategy::meta::is_released(old.object) {
+        return Ok(Write::Delete { key: old.key.clone(), seen: old.revision });
+    }
+    Ok(replace(kind, old, new))
+}
+
+/// What a deletion does to what stands.
+pub fn delete(kind: &Kind, old: Standing<'_>, preconditions: &Preconditions, deleting: Deleting) -> Result<Write, Unfit> {
+    let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
+    if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
+        return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
+    }
+    if let Some(given) = preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string()) {
+        return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
+    }
+    Ok(match (kind.strategy.delete)(old.object, deleting) {
+        Deletion::Remove => Write::Delete { key: old.key.clone(), seen: old.revision },
+        Deletion::Mark(marked) => replace(kind, old, marked),
+    })
+}
+
+/// The whole of an update that needs no strategy's opinion any more.
+fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
+    let claims = claims(kind, &object);
+    Write::Update { key: old.key.clone(), seen: old.revision, durable: (kind.strategy.durable)(&object), object, claims }
+}
+
+/// What an object owns alone, a loaded one too.
+pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
+    let while_alive = |claim| Claimed { claim, after_death: Duration::ZERO };
+    let mut claims: Vec<Claimed> = (kind.strategy.claims)(object).into_iter().map(while_alive).collect();
+    let token = strategy::creation_token(&kind.resource.plural, object);
+    claims.extend(token.map(|claim| Claimed { claim, after_death: CREATION_TOKEN_AFTER_DEATH }));
+    claims
+}
+
+/// What the path says of an object is written into it.
+fn place(kind: &Kind, namespace: &str, object: &mut Value) {
+    if !object.is_object() {
+        *object = Value::Object(Default::default());
+    }
+    object["apiVersion"] = kind.api_version().into();
+    object["kind"] = kind.kind.as_ref().into();
+    if !object["metadata"].is_object() {
+        object["metadata"] = Value::Object(Default::default());
+    }
+    if kind.namespaced {
+        object["metadata"]["namespace"] = namespace.into();
+    } else if let Some(meta) = object["metadata"].as_object_mut() {
+        meta.remove("namespace");
+    }
+}
+
+fn fit(problems: Vec<Problem>) -> Result<(), Unfit> {
+    if problems.is_empty() { Ok(()) } else { Err(Unfit::Invalid(problems)) }
+}

@@ -1,0 +1,84 @@
+//! Documents about the server: what is served, and by what version. PURE.
+
+use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
+use serde_json::{Value, json};
+
+/// The version of Kubernetes whose API this is; clients warn when theirs is far away.
+const KUBERNETES_MINOR: &str = "33";
+
+pub fn root() -> Value {
+    json!({"paths": ["/api", "/api/v1", "/api/v1beta1", "/apis", "/healthz", "/livez", "/readyz", "/version"]})
+}
+
+pub fn version() -> Value {
+    json!({
+        "major": "1",
+        "minor": KUBERNETES_MINOR,
+        "gitVersion": format!("v1.{KUBERNETES_MINOR}.0+coracle.{}", env!("CARGO_PKG_VERSION")),
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+    })
+}
+
+/// As Go names it, which is what clients know.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// `/api`. v1beta1 is last: clients of today take the first that they know.
+pub fn versions() -> Value {
+    json!({"kind": "APIVersions", "versions": ["v1", "v1beta1"], "serverAddressByClientCIDRs": []})
+}
+
+/// `/apis`: there are no other groups.
+pub fn groups() -> Value {
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})
+}
+
+/// `/api/v1`.
+pub fn resources(kinds: &Kinds) -> Value {
+    let resources: Vec<Value> = kinds
+        .iter()
+        .flat_map(|kind| std::iter::once(resource(kind)).chain(kind.subresources.iter().map(|sub| subresource(kind, sub))))
+        .collect();
+    json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})
+}
+
+fn resource(kind: &Kind) -> Value {
+    let mut shown = json!({
+        "name": kind.resource.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": verbs(&kind.verbs),
+    });
+    if !kind.short_names.is_empty() {
+        shown["shortNames"] = json!(kind.short_names);
+    }
+    if !kind.categories.is_empty() {
+        shown["categories"] = json!(kind.categories);
+    }
+    shown
+}
+
+fn subresource(kind: &Kind, sub: &Subresource) -> Value {
+    json!({
+        "name": format!("{}/{}", kind.resource.plural, sub.name),
+        "singularName": "",
+        "namespaced": kind.namespaced,
+        "kind": sub.kind,
+        "verbs": verbs(&sub.verbs),
+    })
+}
+
+fn verbs(verbs: &[Verb]) -> Vec<&'static str> {
+    verbs.iter().map(|verb| verb.wire()).collect()
+}

@@ -1,0 +1,80 @@
+//! Delete: at once, or marked to go when its grace is over or its finalizers are gone.
+
+use super::{RACES_MAX, Serve, body, document, write};
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::prepare::{self, Preconditions, Standing};
+use crate::render;
+use crate::store::{Refused, Write};
+use coracle_api::status::Status;
+use coracle_api::strategy::Deleting;
+use coracle_http::{Answer, Request, StatusCode};
+use serde_json::Value;
+
+/// What a client says of a deletion, in a body or in the query.
+struct Options {
+    grace_s: Option<i64>,
+    preconditions: Preconditions,
+}
+
+pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    write::for_real(call)?;
+    let options = options(call, request)?;
+    for _ in 0..RACES_MAX {
+        let old = serve.standing(call)?;
+        let object = write::parsed(&old)?;
+        let standing = Standing { key: &old.key, revision: old.revision, object: &object };
+        let deleting = Deleting { grace_s: options.grace_s, now: super::now() };
+        let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
+        let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
+        let gone = matches!(write, Write::Delete { .. });
+        match serve.store.write(write) {
+            Ok(_) if gone && !call.kind.delete_shows => return Ok(answer(call, &object)),
+            Ok(stored) => return Ok(document(call, StatusCode::OK, &stored)),
+            Err(Refused::Stale { .. }) => {}
+            Err(refused) => return Err(Fault::refused(call, &old.key, None, refused)),
+        }
+    }
+    Err(Fault::stale(call))
+}
+
+fn answer(call: &Call, object: &Value) -> Answer {
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    let status = Status::deleted(&call.kind.resource, &call.name, uid);
+    Answer::json(StatusCode::OK, render::deleted(call.version, &status))
+}
+
+/// Options in the body win over those in the query.
+fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
+    let mut options = Options { grace_s: call.options.grace_s, preconditions: Preconditions::default() };
+    if request.body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(options);
+    }
+    let sent = body::json(call, request)?;
+    if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
+        return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
+    }
+    if sent["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
+        return Err(Fault::bad_request("dryRun is not supported: nothing was deleted"));
+    }
+    options.grace_s = number(&sent, "gracePeriodSeconds")?.or(options.grace_s);
+    let preconditions = &sent["preconditions"];
+    options.preconditions.uid = text(preconditions, "uid")?;
+    options.preconditions.resource_version = text(preconditions, "resourceVersion")?;
+    Ok(options)
+}
+
+fn number(of: &Value, field: &str) -> Result<Option<i64>, Fault> {
+    match &of[field] {
+        Value::Null => Ok(None),
+        value => value.as_i64().map(Some).ok_or_else(|| Fault::bad_request(format!("DeleteOptions: {field} must be a whole number"))),
+    }
+}
+
+fn text(of: &Value, field: &str) -> Result<Option<String>, Fault> {
+    match &of[field] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text.clone())),
+        _ => Err(Fault::bad_request(format!("DeleteOptions: {field} must be a string"))),
+    }
+}

@@ -1,0 +1,69 @@
+//! Logs of pods: the node has them, the carrier fetches them.
+
+use super::Serve;
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::store::Stored;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::node::Node;
+use coracle_api::pod::Pod;
+use coracle_api::status::Status;
+use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, PathAndQuery, StatusCode};
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+
+/// Where a node's agent listens, said by itself.
+const AGENT_ADDRESS: &str = "coracle.dev/agent-address";
+/// What the agent understands of a log request.
+const PARAMETERS: [&str; 7] = ["follow", "previous", "tailLines", "sinceSeconds", "sinceTime", "timestamps", "limitBytes"];
+
+pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
+    let pod: Pod = view(&serve.standing(call)?)?;
+    let container = container(call, &pod)?;
+    if pod.spec.node_name.is_empty() {
+        return Ok(Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::Whole(Default::default()) });
+    }
+    let address = agent_address(serve, &pod.spec.node_name)?;
+    let asked = |name: &str| call.options.log.iter().find(|(parameter, value)| parameter == name && !value.is_empty());
+    let pairs: Vec<String> =
+        PARAMETERS.iter().filter_map(|name| asked(name)).map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+    let target = format!("/containerLogs/{}/{}/{}?{}", encoded(&call.namespace), encoded(&call.name), encoded(&container), pairs.join("&"));
+    let target = PathAndQuery::try_from(target).map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
+    let follows = asked("follow").is_some_and(|(_, value)| value != "false" && value != "0");
+    Ok(Answer::forward(Forward { address, target, idle: if follows { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE } }))
+}
+
+fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
+    let names: Vec<&str> = pod.spec.containers.iter().map(|container| container.name.as_str()).collect();
+    match call.options.log.iter().find(|(name, value)| name == "container" && !value.is_empty()) {
+        Some((_, asked)) if names.contains(&asked.as_str()) => Ok(asked.clone()),
+        Some((_, asked)) => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),
+        None => match names.as_slice() {
+            [one] => Ok((*one).to_owned()),
+            several => {
+                let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, several.join(" "));
+                Err(Fault::bad_request(message))
+            }
+        },
+    }
+}
+
+/// Only this host's own: nothing that a client may write sends requests elsewhere.
+fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
+    let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
+    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    let unknown = |why: &str| Fault::from(Status::internal_error(format!("the agent of node {node:?} cannot be asked: {why}")));
+    let node: Node = view(&stored.ok_or_else(|| unknown("the node is not registered"))?)?;
+    let text = node.metadata.annotations.get(AGENT_ADDRESS).ok_or_else(|| unknown(&format!("it has no annotation {AGENT_ADDRESS}")))?;
+    let address: SocketAddr = text.parse().map_err(|_| unknown(&format!("{AGENT_ADDRESS} is {text:?}, no address and port")))?;
+    if address.ip().is_loopback() { Ok(address) } else { Err(unknown(&format!("{address} is not on this host"))) }
+}
+
+fn view<T: DeserializeOwned>(stored: &Stored) -> Result<T, Fault> {
+    serde_json::from_slice(&stored.json).map_err(|error| Fault::damaged(&stored.key, &error.to_string()))
+}
+
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
+}

@@ -1,0 +1,234 @@
+//! Answers requests: one synchronous function behind both carriers.
+//!
+//!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write -> render (in the version of the request)
+//!
+//! One file a verb family; none names a kind. Every way out is an `Answer` or a `Fault`, which becomes a Status.
+
+mod body;
+mod delete;
+mod entropy;
+mod health;
+mod log;
+mod namespace;
+mod read;
+mod selector;
+mod timer;
+mod watch;
+mod write;
+
+use crate::call::{self, Call, Page, Route, Verb, Version};
+use crate::fault::Fault;
+use crate::render;
+use crate::store::{Store, Stored};
+use coracle_api::kinds::{Kind, Kinds};
+use coracle_api::meta::{Key, Time};
+use coracle_api::status::Status;
+use coracle_api::strategy::{Cidr, Making, Rules};
+use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
+use entropy::Entropy;
+use std::io;
+use std::sync::Arc;
+
+/// A write that lost a race, and whose client named no revision, is decided anew so often.
+const RACES_MAX: usize = 16;
+/// Clients that are people: they get indented JSON without asking.
+const PEOPLE: [&str; 3] = ["kubectl", "curl", "Mozilla"];
+
+/// Told of every sign of life of an object whose kind has heartbeats.
+pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
+
+pub struct Serve {
+    store: Store,
+    kinds: Arc<Kinds>,
+    service_cidr: Cidr,
+    heard: Heard,
+    entropy: Entropy,
+    watches: watch::Watches,
+}
+
+impl Serve {
+    pub fn new(store: Store, kinds: Arc<Kinds>, service_cidr: Cidr, heard: Heard) -> io::Result<Serve> {
+        Ok(Serve { store, kinds, service_cidr, heard, entropy: Entropy::open()?, watches: watch::Watches::default() })
+    }
+
+    /// Makes a namespace unless it is there.
+    pub fn ensure_namespace(&self, name: &str) -> Result<(), String> {
+        namespace::ensure(self, name).map_err(|fault| fault.status.message)
+    }
+
+    pub fn answer(&self, request: &Request) -> Answer {
+        let version = call::version(request.target.path());
+        let mut pretty = is_person(&request.headers);
+        let mut answer = match self.route(request, &mut pretty) {
+            Ok(answer) => answer,
+            Err(fault) => failure(version, &fault),
+        };
+        if pretty
+            && is_json(&answer)
+            && let Body::Whole(document) = &answer.body
+        {
+            answer.body = Body::Whole(render::pretty::indent(document).into());
+        }
+        answer
+    }
+
+    fn route(&self, request: &Request, pretty: &mut bool) -> Result<Answer, Fault> {
+        let query = request.target.query().unwrap_or_default();
+        match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
+            Route::Page(page) => self.page(page),
+            Route::Object(call) => {
+                *pretty = call.options.pretty.unwrap_or(*pretty);
+                acceptable(&call, &request.headers)?;
+                self.object(&call, request)
+            }
+        }
+    }
+
+    fn page(&self, page: Page) -> Result<Answer, Fault> {
+        let document = match page {
+            Page::Health { verbose } => return Ok(health::answer(&self.store, verbose)),
+            Page::Root => render::discovery::root(),
+            Page::Version => render::discovery::version(),
+            Page::Versions => render::discovery::versions(),
+            Page::Groups => render::discovery::groups(),
+            Page::Resources => render::discovery::resources(&self.kinds),
+        };
+        Ok(Answer::json(StatusCode::OK, document.to_string()))
+    }
+
+    fn object(&self, call: &Call, request: &Request) -> Result<Answer, Fault> {
+        match call.verb {
+            Verb::Get | Verb::GetStatus => read::get(self, call),
+            Verb::List => read::list(self, call),
+            Verb::Watch => watch::watch(self, call),
+            Verb::Create => write::create(self, call, request),
+            Verb::Update => write::update(self, call, request),
+            Verb::UpdateStatus => write::update_status(self, call, request),
+            Verb::Bind => write::bind(self, call, request),
+            Verb::Delete => delete::delete(self, call, request),
+            Verb::Log => log::log(self, call),
+        }
+    }
+
+    /// The object that a call names, as it stands.
+    fn standing(&self, call: &Call) -> Result<Stored, Fault> {
+        let key = key(call);
+        match self.store.get(&key) {
+            Ok(Some(stored)) => Ok(stored),
+            Ok(None) => Err(Fault::not_found(call)),
+            Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
+        }
+    }
+
+    fn rules(&self, call: &Call) -> Rules {
+        Rules { old_names: call.version == Version::V1beta1, service_cidr: Some(self.service_cidr) }
+    }
+
+    /// What a create needs that cannot be computed: handed to `with`, which decides.
+    fn making<T>(&self, with: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        let taken = |space: &'static str| {
+            let mut owners: Option<std::collections::HashSet<String>> = None;
+            move |value: &str| {
+                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| value).collect()).contains(value)
+            }
+        };
+        let mut given = Vec::new();
+        let mut addresses = taken("clusterIP");
+        let mut ports = taken("nodePort");
+        let mut given_ports: Vec<String> = Vec::new();
+        let cidr = self.service_cidr;
+        let mut making = Making {
+            now: now(),
+            uid: self.entropy.uuid(),
+            suffix: &mut || self.entropy.suffix(),
+            service_address: &mut || {
+                let start = self.entropy.below(u32::MAX);
+                let free = entropy::free_address(
+                    cidr.usable(),
+                    |n| cidr.nth(n),
+                    start,
+                    |text| given.contains(&text.to_owned()) || addresses(text),
+                );
+                given.extend(free.map(|address| address.to_string()));
+                free
+            },
+            node_port: &mut || {
+                let start = self.entropy.below(u32::MAX);
+                let free = entropy::free_port(start, |text| given_ports.contains(&text.to_owned()) || ports(text));
+                given_ports.extend(free.map(|port| port.to_string()));
+                free
+            },
+        };
+        with(&mut making)
+    }
+}
+
+/// The wall clock, as objects show it.
+fn now() -> Time {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time::from_seconds(i64::try_from(since_1970.as_secs()).unwrap_or_default()).expect("a time of this age of the world")
+}
+
+/// The key of the object that a call names.
+fn key(call: &Call) -> Key {
+    key_of(call.kind, &call.namespace, &call.name)
+}
+
+fn key_of(kind: &Kind, namespace: &str, name: &str) -> Key {
+    Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+/// One object in the version of the call.
+fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
+    Answer::json(status, render::object(call.version, stored))
+}
+
+pub fn failure(version: Version, fault: &Fault) -> Answer {
+    let code = StatusCode::from_u16(fault.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut answer = Answer::json(code, render::status(version, &fault.status));
+    if let Some(location) = fault.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
+        answer.headers.insert(header::LOCATION, location);
+    }
+    if let Some(seconds) = fault.status.details.as_ref().and_then(|details| details.retry_after_s) {
+        answer.headers.insert(header::RETRY_AFTER, seconds.into());
+    }
+    answer
+}
+
+/// Text for a Warning header, each in its own: as kubectl prints them.
+fn warn(answer: &mut Answer, warnings: &[String]) {
+    for warning in warnings {
+        let text = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
+            answer.headers.append(header::WARNING, value);
+        }
+    }
+}
+
+fn is_person(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    PEOPLE.iter().any(|name| agent.starts_with(name))
+}
+
+fn is_json(answer: &Answer) -> bool {
+    answer.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
+}
+
+/// Objects are shown as JSON. Clients of 2014 do not say what they take, and take what comes.
+fn acceptable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
+    let mut wanted =
+        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
+    if call.version == Version::V1beta1 || call.verb == Verb::Log || wanted.peek().is_none() {
+        return Ok(());
+    }
+    let taken = |wanted: &str| {
+        let mut parts = wanted.split(';').map(str::trim);
+        let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*" | ""));
+        // `as=Table` and the like are other documents than ours.
+        json && !parts.any(|parameter| parameter.starts_with("as="))
+    };
+    if wanted.any(taken) {
+        return Ok(());
+    }
+    Err(Status::not_acceptable("application/json").into())
+}

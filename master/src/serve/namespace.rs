@@ -1,0 +1,48 @@
+//! Where an object may be made: in v1 the namespace must be there, through v1beta1 it is made on first use, as in 2014.
+
+use super::Serve;
+use crate::call::{Call, Version};
+use crate::fault::Fault;
+use crate::prepare;
+use crate::store::Refused;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::status::Status;
+use coracle_api::strategy::Rules;
+use serde_json::{Value, json};
+
+const NAMESPACES: Resource = Resource::core("namespaces");
+
+/// Before a create in the call's namespace.
+pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
+    if !call.kind.namespaced {
+        return Ok(());
+    }
+    let name = &call.namespace;
+    let key = Key { resource: NAMESPACES, namespace: String::new(), name: name.clone() };
+    match serve.store.get(&key) {
+        Ok(Some(stored)) => {
+            let namespace: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
+            if namespace["metadata"]["deletionTimestamp"].is_null() {
+                return Ok(());
+            }
+            let why = format!("unable to create new content in namespace {name} because it is being terminated");
+            Err(Status::forbidden(&call.kind.resource, &call.name, &why).into())
+        }
+        Ok(None) if call.version == Version::V1beta1 => ensure(serve, name),
+        Ok(None) => Err(Status::not_found(&NAMESPACES, name).into()),
+        Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
+    }
+}
+
+/// Makes a namespace unless it is there.
+pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
+    let kind: &Kind = serve.kinds.by_resource(&NAMESPACES).ok_or_else(|| Status::internal_error("no namespaces are served"))?;
+    let object = json!({"metadata": {"name": name}});
+    let write = serve.making(|making| prepare::create(kind, "", object, Rules { old_names: true, service_cidr: None }, making));
+    let write = write.map_err(|unfit| Fault::bad_request(format!("namespace {name:?} cannot be made: {unfit:?}")))?;
+    match serve.store.write(write) {
+        Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
+        Err(refused) => Err(Status::internal_error(format!("make namespace {name:?}: {refused:?}")).into()),
+    }
+}

@@ -1,0 +1,194 @@
+//! Watches: what happened after a revision, or what stands, then what happens.
+//!
+//!     Store::watch -> the replay, whole, and then each event -> a channel -> the carrier writes at the client's pace
+//!
+//! No watch has a thread. Whoever reads slower than events come has its channel closed: its client resumes where it was.
+
+use super::{Serve, read, selector, timer};
+use crate::call::{Call, Version};
+use crate::fault::Fault;
+use crate::render;
+use crate::store::{Event, Scope, Stored};
+use bytes::Bytes;
+use coracle_api::meta::Revision;
+use coracle_api::selector::Selector;
+use coracle_api::status::Status;
+use coracle_api::watch::{Change, project};
+use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
+use coracle_schema::{Path, Problem};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+
+/// One piece of a replay: large enough that few writes are made, small enough that little waits.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Replays that their watchers have not yet taken, all together. A single one may be larger; else over it 429.
+const REPLAYS_BYTES_MAX: usize = 64 << 20;
+
+/// What all watches share.
+#[derive(Default)]
+pub struct Watches {
+    timer: timer::Timer,
+    replays: Arc<AtomicUsize>,
+    rendered: Arc<Mutex<Option<Rendered>>>,
+}
+
+/// The event that was written last: the next watcher of the same commit gets the same bytes.
+struct Rendered {
+    version: Version,
+    revision: Revision,
+    change: Change,
+    line: Bytes,
+}
+
+/// Where a watcher's events go.
+enum Feed {
+    /// What happens while the replay is being made ready.
+    Waiting(Vec<Bytes>),
+    Live(mpsc::Sender<Bytes>),
+    /// Too slow, gone, or out of time.
+    Ended,
+}
+
+pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
+    let selector = selector::of(call)?;
+    if call.options.initial_events {
+        let why = "sendInitialEvents is forbidden for watch: lists are not streamed here, list and watch instead";
+        return Err(
+            Status::invalid_of("meta.k8s.io", "ListOptions", "", &[Problem::forbidden(&Path::new("sendInitialEvents"), why)]).into()
+        );
+    }
+    let after = match call.options.resource_version.as_str() {
+        "" | "0" => None,
+        _ => Some(read::number(&call.options)?),
+    };
+    let feed = Arc::new(Mutex::new(Feed::Waiting(Vec::new())));
+    let watcher = Watcher { version: call.version, selector, rendered: serve.watches.rendered.clone() };
+    let watcher = Arc::new(watcher);
+    let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
+    let (told, into) = (watcher.clone(), feed.clone());
+    let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event, &into))) {
+        Ok(watch) => watch,
+        Err(gone) => return Ok(expired(call.version, after.unwrap_or_default(), gone.oldest)),
+    };
+    let events = go_live(&serve.watches, &feed, watcher.replay(&watch.replay))?;
+    let ends = call.options.timeout.map(|timeout| {
+        let feed = feed.clone();
+        serve.watches.timer.after(timeout, Box::new(move || *lock(&feed) = Feed::Ended))
+    });
+    let lease = Box::new((watch.handle, ends));
+    Ok(Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease })))
+}
+
+fn some(text: &str) -> Option<String> {
+    Some(text.to_owned()).filter(|text| !text.is_empty())
+}
+
+fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The replay goes into a channel that holds it whole, and as many live events as a watcher may be late with.
+fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>) -> Result<mpsc::Receiver<Bytes>, Fault> {
+    let bytes: usize = pieces.iter().map(Vec::len).sum();
+    let before = watches.replays.fetch_add(bytes, Ordering::Relaxed);
+    if before > 0 && before + bytes > REPLAYS_BYTES_MAX {
+        watches.replays.fetch_sub(bytes, Ordering::Relaxed);
+        return Err(Status::too_many_requests("others are still reading the start of their watches", 1).into());
+    }
+    let mut feed = lock(feed);
+    let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
+        Feed::Waiting(lines) => lines,
+        Feed::Live(_) | Feed::Ended => Vec::new(),
+    };
+    let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX);
+    let pieces = pieces.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, replays: watches.replays.clone() }));
+    for item in pieces.chain(waiting) {
+        sender.try_send(item).expect("the channel was made for so many");
+    }
+    *feed = Feed::Live(sender);
+    Ok(receiver)
+}
+
+/// A part of a replay that nobody has taken yet counts; it is dropped when it has been written.
+struct Piece {
+    bytes: Vec<u8>,
+    replays: Arc<AtomicUsize>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.replays.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// How one watcher sees events.
+struct Watcher {
+    version: Version,
+    selector: Selector,
+    rendered: Arc<Mutex<Option<Rendered>>>,
+}
+
+impl Watcher {
+    /// What was before, in pieces of whole events.
+    fn replay(&self, events: &[Event]) -> Vec<Vec<u8>> {
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        for event in events {
+            let Some((change, stored)) = self.shown(event) else { continue };
+            let line = render::event(self.version, change, stored, event.revision);
+            match pieces.last_mut().filter(|piece| piece.len() + line.len() <= PIECE_BYTES) {
+                Some(piece) => piece.extend_from_slice(&line),
+                None => pieces.push(line),
+            }
+        }
+        pieces
+    }
+
+    /// On the committing thread. `false` ends the watch.
+    fn tell(&self, event: &Event, feed: &Mutex<Feed>) -> bool {
+        let Some((change, stored)) = self.shown(event) else { return !matches!(*lock(feed), Feed::Ended) };
+        let line = self.line(event.revision, change, stored);
+        let mut feed = lock(feed);
+        let taken = match &mut *feed {
+            Feed::Waiting(lines) => {
+                lines.push(line);
+                true
+            }
+            Feed::Live(sender) => sender.try_send(line).is_ok(),
+            Feed::Ended => false,
+        };
+        if !taken {
+            *feed = Feed::Ended;
+        }
+        taken
+    }
+
+    fn shown<'e>(&self, event: &'e Event) -> Option<(Change, &'e Stored)> {
+        project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored))
+    }
+
+    fn line(&self, revision: Revision, change: Change, stored: &Stored) -> Bytes {
+        let mut rendered = lock(&self.rendered);
+        if let Some(last) = rendered.as_ref().filter(|last| (last.version, last.revision, last.change) == (self.version, revision, change))
+        {
+            return last.line.clone();
+        }
+        let line = Bytes::from(render::event(self.version, change, stored, revision));
+        *rendered = Some(Rendered { version: self.version, revision, change, line: line.clone() });
+        line
+    }
+}
+
+/// As Kubernetes says it: a watch that begins well, and one event that is an error.
+fn expired(version: Version, asked: Revision, oldest: Revision) -> Answer {
+    let line = render::error_event(version, &Status::expired(asked, oldest));
+    let (sender, events) = mpsc::channel(1);
+    sender.try_send(Bytes::from(line)).expect("the channel holds one");
+    Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease: Box::new(()) }))
+}

@@ -1,0 +1,217 @@
+//! Create, update, update of status, bind.
+
+use super::body::Document;
+use super::{RACES_MAX, Serve, body, document, namespace, warn};
+use crate::call::{Call, Version};
+use crate::fault::Fault;
+use crate::prepare::{self, Part, Standing};
+use crate::render;
+use crate::store::{Refused, Stored, Write};
+use coracle_api::meta::Key;
+use coracle_api::status::Status;
+use coracle_http::{Answer, Request, StatusCode};
+use serde_json::Value;
+
+pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    for_real(call)?;
+    let mut sent = body::object(call, request)?;
+    right_namespace(call, sent.object())?;
+    refuse_revision(sent.object())?;
+    name_old(serve, call, sent.object_mut());
+    namespace::ready(serve, call)?;
+    let stored = make(serve, call, sent.object())?;
+    let mut answer = document(call, StatusCode::CREATED, &stored);
+    warn(&mut answer, &sent.warnings);
+    Ok(answer)
+}
+
+pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    for_real(call)?;
+    let mut sent = body::object(call, request)?;
+    right_namespace(call, sent.object())?;
+    right_name(call, sent.object_mut())?;
+    let (status, stored) = match replace(serve, call, Part::Main, &sent) {
+        Ok(stored) => (StatusCode::OK, stored),
+        Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
+            namespace::ready(serve, call)?;
+            (StatusCode::CREATED, make(serve, call, sent.object())?)
+        }
+        Err(fault) => return Err(fault),
+    };
+    let mut answer = document(call, status, &stored);
+    warn(&mut answer, &sent.warnings);
+    Ok(answer)
+}
+
+pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    for_real(call)?;
+    let mut sent = body::object(call, request)?;
+    right_namespace(call, sent.object())?;
+    right_name(call, sent.object_mut())?;
+    let stored = replace(serve, call, Part::Status, &sent)?;
+    if call.kind.heartbeats {
+        (serve.heard)(&stored.key);
+    }
+    let mut answer = document(call, StatusCode::OK, &stored);
+    warn(&mut answer, &sent.warnings);
+    Ok(answer)
+}
+
+/// A binding puts a pod on a node: an update of the pod.
+pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    for_real(call)?;
+    let bindings = serve.kinds.by_kind("v1", "Binding").ok_or_else(|| Status::internal_error("no bindings are served"))?;
+    let pods = serve.kinds.by_kind("v1", "Pod").ok_or_else(|| Status::internal_error("no pods are served"))?;
+    let call_of =
+        |kind, name: &str| Call { kind, name: name.to_owned(), namespace: call.namespace.clone(), options: call.options.clone(), ..*call };
+    let mut sent = body::object(&call_of(bindings, &call.name), request)?;
+    right_namespace(call, sent.object())?;
+    if !call.name.is_empty() {
+        right_name(call, sent.object_mut())?;
+    }
+    let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let call = call_of(pods, &name);
+    for _ in 0..RACES_MAX {
+        let old = serve.standing(&call)?;
+        let pod = parsed(&old)?;
+        let node = sent.object()["target"]["name"].as_str().filter(|name| !name.is_empty());
+        let node = node.ok_or_else(|| Fault::bad_request("target.name: a binding names a node"))?;
+        if let Some(other) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+            let why = format!("pod {name} is already assigned to node {other:?}");
+            return Err(Status::conflict(&pods.resource, &name, &why).into());
+        }
+        let mut bound = pod.clone();
+        bound["spec"]["nodeName"] = node.into();
+        match put(serve, &call, &old, &pod, Part::Main, bound) {
+            Ok(_) => return Ok(Answer::json(StatusCode::CREATED, render::status(call.version, &Status::success(201)))),
+            Err(Lost::Race) => {}
+            Err(Lost::Fault(fault)) => return Err(fault),
+        }
+    }
+    Err(Fault::stale(&call))
+}
+
+/// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
+fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
+    let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
+    let mut last = None;
+    for _ in 0..RACES_MAX {
+        let write = serve.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
+        let write = write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))?;
+        let key = key_of(&write);
+        match serve.store.write(write) {
+            Ok(stored) => return Ok(stored),
+            Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
+            Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
+                last = Some(Status::conflict(&key.resource, &key.name, &format!("no free {} was found", claim.space)));
+            }
+            Err(refused) => return Err(Fault::refused(call, &key, Some(object), refused)),
+        }
+    }
+    Err(last.unwrap_or_else(|| Status::internal_error("nothing was written")).into())
+}
+
+fn key_of(write: &Write) -> Key {
+    match write {
+        Write::Create { key, .. } | Write::Update { key, .. } | Write::Delete { key, .. } => key.clone(),
+    }
+}
+
+/// Whether a document names a value itself.
+fn holds(document: &Value, value: &str) -> bool {
+    match document {
+        Value::Object(fields) => fields.values().any(|field| holds(field, value)),
+        Value::Array(items) => items.iter().any(|item| holds(item, value)),
+        Value::String(text) => text == value,
+        Value::Number(number) => number.to_string() == value,
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
+/// Replaces what stands, or its status. A client that named no revision means whatever stands: for it a lost race is run again.
+fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document) -> Result<Stored, Fault> {
+    for _ in 0..RACES_MAX {
+        let old = serve.standing(call)?;
+        let standing = parsed(&old)?;
+        let new = sent.over(&standing);
+        match put(serve, call, &old, &standing, part, new) {
+            Ok(stored) => return Ok(stored),
+            Err(Lost::Race) if !names_revision(sent.object()) => {}
+            Err(Lost::Race) => return Err(Fault::stale(call)),
+            Err(Lost::Fault(fault)) => return Err(fault),
+        }
+    }
+    Err(Fault::stale(call))
+}
+
+fn names_revision(object: &Value) -> bool {
+    object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
+}
+
+enum Lost {
+    /// Somebody wrote between the reading and the writing.
+    Race,
+    Fault(Fault),
+}
+
+fn put(serve: &Serve, call: &Call, old: &Stored, standing: &Value, part: Part, new: Value) -> Result<Stored, Lost> {
+    let old = Standing { key: &old.key, revision: old.revision, object: standing };
+    let write = serve.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
+    let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
+    let shown = match &write {
+        Write::Create { object, .. } | Write::Update { object, .. } => Some(object.clone()),
+        Write::Delete { .. } => None,
+    };
+    serve.store.write(write).map_err(|refused| match refused {
+        Refused::Stale { .. } => Lost::Race,
+        refused => Lost::Fault(Fault::refused(call, old.key, shown.as_ref(), refused)),
+    })
+}
+
+pub fn parsed(stored: &Stored) -> Result<Value, Fault> {
+    serde_json::from_slice(&stored.json).map_err(|error| Fault::damaged(&stored.key, &error.to_string()))
+}
+
+/// Dry runs are not served; acting as if would be worse.
+pub fn for_real(call: &Call) -> Result<(), Fault> {
+    if call.options.dry_run { Err(Fault::bad_request("dryRun is not supported: nothing was written")) } else { Ok(()) }
+}
+
+fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
+    match object["metadata"]["namespace"].as_str() {
+        Some(given) if call.kind.namespaced && !given.is_empty() && given != call.namespace => {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            Err(Fault::bad_request(message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name of the path, where the document has none.
+fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
+    match object["metadata"]["name"].as_str() {
+        Some(given) if !given.is_empty() && given != call.name => {
+            let message = format!("the name of the object ({given}) does not match the name on the URL ({})", call.name);
+            Err(Fault::bad_request(message))
+        }
+        _ => {
+            object["metadata"]["name"] = call.name.clone().into();
+            Ok(())
+        }
+    }
+}
+
+fn refuse_revision(object: &Value) -> Result<(), Fault> {
+    match object["metadata"]["resourceVersion"].as_str() {
+        None | Some("" | "0") => Ok(()),
+        Some(_) => Err(Fault::bad_request("resourceVersion should not be set on objects to be created")),
+    }
+}
+
+/// Through v1beta1 an object needs no name: it gets a UUID.
+fn name_old(serve: &Serve, call: &Call, object: &mut Value) {
+    let empty = |field: &str| object["metadata"][field].as_str().is_none_or(str::is_empty);
+    if call.version == Version::V1beta1 && empty("name") && empty("generateName") {
+        object["metadata"]["name"] = serve.entropy.uuid().into();
+    }
+}
