@@ -12,6 +12,7 @@ pub mod client;
 pub mod local;
 pub mod network;
 mod outbound;
+mod pull;
 mod refusal;
 pub mod system;
 
@@ -147,9 +148,9 @@ pub struct Limits {
     pub handlers_per_address_max: usize,
     /// Watches, logs and forwarded answers at once; over it 429.
     pub streams_max: usize,
-    /// Request bodies in memory, their sum in bytes; over it 429.
+    /// Request bodies in memory, the sum of their bytes beyond 32 KiB each; over it 429.
     pub bodies_bytes_max: usize,
-    /// Whole answers that their clients have not yet taken, their sum in bytes; over it 429.
+    /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
     pub answers_bytes_max: usize,
     /// A head must be complete in this time; also how long a connection may idle between requests.
     pub head: Duration,

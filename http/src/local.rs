@@ -7,6 +7,7 @@
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
 //!                                                                     \-> a thread a stream
 use crate::outbound;
+use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
 use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, LocalLimits, Request, Stream};
 use bytes::Bytes;
@@ -19,9 +20,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tiny_http::{Header, Response, Server};
 
 /// Bytes: the same work as on the network side.
@@ -388,36 +388,4 @@ fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io:
         }
     }
     Ok(())
-}
-
-enum Next {
-    Event(Bytes),
-    Nothing,
-    End,
-}
-
-struct Unpark(thread::Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
-}
-
-/// The channel's `recv_timeout`, which tokio has only for tasks.
-fn next(stream: &mut Stream, patience: Duration) -> Next {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    let begun = Instant::now();
-    loop {
-        match stream.events.poll_recv(&mut Context::from_waker(&waker)) {
-            Poll::Ready(Some(event)) => return Next::Event(event),
-            Poll::Ready(None) => return Next::End,
-            Poll::Pending => {}
-        }
-        let left = patience.saturating_sub(begun.elapsed());
-        if left.is_zero() {
-            return Next::Nothing;
-        }
-        thread::park_timeout(left);
-    }
 }

@@ -15,6 +15,10 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
+/// Bytes of each body and answer that no budget counts: clients that fill a budget must not have the small requests of others
+/// refused. The requests and connections are counted themselves, so these have a bound too.
+const UNCOUNTED_BYTES: usize = 32 * 1024;
+
 pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let bare = request.method() == Method::HEAD;
     let answered = match admitted(&client, request).await {
@@ -66,12 +70,14 @@ async fn take(plane: &Plane, mut body: Incoming) -> Result<(Bytes, Option<OwnedS
         if whole.len() + data.len() > BODY_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
-        let more = budget(&plane.bodies, data.len()).ok_or(Refusal::Busy("too many request bodies in progress"))?;
+        whole.extend_from_slice(&data);
+        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+        let more = whole.len().saturating_sub(UNCOUNTED_BYTES + has);
+        let more = budget(&plane.bodies, more).ok_or(Refusal::Busy("too many request bodies in progress"))?;
         match &mut held {
             None => held = Some(more),
             Some(held) => held.merge(more),
         }
-        whole.extend_from_slice(&data);
     }
     Ok((whole.into(), held))
 }
@@ -87,7 +93,8 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Re
     let (status, headers, content, held) = match body {
         Body::Whole(bytes) => {
             // One answer that is larger than the whole budget goes out when it is alone.
-            let held = budget(&plane.answers, bytes.len().min(plane.limits.answers_bytes_max));
+            let counted = bytes.len().saturating_sub(UNCOUNTED_BYTES).min(plane.limits.answers_bytes_max);
+            let held = budget(&plane.answers, counted);
             let held = held.ok_or(Refusal::Busy("too many answers wait for their readers"))?;
             return Ok(whole(client, Answer { status, headers, body: Body::Whole(bytes) }, Some(held), bare));
         }

@@ -5,6 +5,9 @@ use std::time::Duration;
 const OK: &[u16] = &[200];
 const BAD: &[u16] = &[400];
 
+/// Any of these lists of codes, one code an answer.
+type Wanted<'a> = &'a [&'a [u16]];
+
 /// The request, then a good one on the same connection that asks the server to close: what comes back, by code.
 fn say(plane: &coracle_http::network::NetworkPlane, request: &[u8]) -> Vec<u16> {
     let mut peer = Peer::tcp(plane);
@@ -82,7 +85,7 @@ fn syntax() {
     let plane = demo.network(|limits| limits.body = Duration::from_secs(1));
     let both: &[u16] = &[200, 200];
     // Answered and closed, answered and gone on, or refused: never an answer to what stands in a body.
-    let table: &[(&str, Vec<u8>, &[&[u16]])] = &[
+    let table: &[(&str, Vec<u8>, Wanted)] = &[
         (
             "length and chunked",
             post("Content-Length: 4\r\nTransfer-Encoding: chunked", "5\r\nhello\r\n0\r\n\r\nGET /dump?smuggled"),
@@ -286,13 +289,17 @@ fn bodies_and_answers_have_a_budget() {
         limits.answers_bytes_max = 1000;
     });
     let mut peer = Peer::tcp(&plane);
-    peer.send(&post("Content-Length: 2000\r\nConnection: close", &"a".repeat(2000)));
+    peer.send(&post("Content-Length: 40000\r\nConnection: close", &"a".repeat(40000)));
     assert_eq!(codes(&peer.rest()), [429]);
+    let mut peer = Peer::tcp(&plane);
+    peer.send(&post("Content-Length: 30000\r\nConnection: close", &"a".repeat(30000)));
+    assert_eq!(codes(&peer.rest()), OK, "a small one counts for nothing");
     // An answer of 4 MiB that its client does not take holds the whole budget, though it is larger.
     let mut reader = Peer::tcp_from(&plane, [127, 0, 0, 1], 4096);
     reader.send(&last_get("/list"));
     reader.until_text("HTTP/1.1 200");
     assert_eq!(codes(ask(Peer::tcp(&plane), "/list").as_bytes()), [429]);
+    assert!(serves(Peer::tcp(&plane)), "a small answer still goes out");
     reader.rest();
     eventually("the budget comes back", || ask(Peer::tcp(&plane), "/list").len() > 4 << 20);
     plane.stop();
