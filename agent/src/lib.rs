@@ -3,6 +3,7 @@
 pub mod container;
 pub mod desired;
 pub mod fields;
+pub mod hash;
 pub mod naming;
 pub mod plan;
 pub mod runtime;

@@ -1,4 +1,244 @@
 //! Names and labels of containers <-> what they are. PURE.
+//!
+//! A name is fixed by what the container is, so the engine itself refuses a second start of the same thing. The labels say
+//! the rest: all that is needed to judge and to end a container whose manifest is gone. What carries our label under another
+//! name (a container made from a committed image inherits labels) is not ours.
 
-/// On every container and network of ours; the value is the kind of thing.
-pub const LABEL_OWNED: &str = "dev.coracle.kind";
+use std::collections::BTreeMap;
+
+use crate::desired::Source;
+use crate::hash::hash_text;
+use crate::runtime::{Check, Publish};
+
+/// On every container, volume and network of ours; the value is the kind of thing: `sandbox`, `container`, `volume`, `network`.
+pub const LABEL_KIND: &str = "dev.coracle.kind";
+pub const LABEL_POD_UID: &str = "io.kubernetes.pod.uid";
+pub const LABEL_POD_NAME: &str = "io.kubernetes.pod.name";
+pub const LABEL_POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub const LABEL_CONTAINER: &str = "io.kubernetes.container.name";
+/// The path, on the host, of the file that a container leaves its termination message in.
+pub const LABEL_MESSAGE_FILE: &str = "dev.coracle.message-file";
+/// `FallbackToLogsOnError` where that is the policy.
+pub const LABEL_MESSAGE_POLICY: &str = "dev.coracle.message-policy";
+const LABEL_SOURCE: &str = "dev.coracle.source";
+const LABEL_ATTEMPT: &str = "dev.coracle.attempt";
+const LABEL_SANDBOX: &str = "dev.coracle.sandbox";
+const LABEL_HASH: &str = "dev.coracle.hash";
+const LABEL_STEP: &str = "dev.coracle.backoff-step";
+const LABEL_GRACE: &str = "dev.coracle.grace-seconds";
+const LABEL_SIGNAL: &str = "dev.coracle.stop-signal";
+const LABEL_PRE_STOP: &str = "dev.coracle.pre-stop";
+const LABEL_HOST_PORTS: &str = "dev.coracle.host-ports";
+const LABEL_RESTART: &str = "dev.coracle.restart-policy";
+
+/// The name that the sandbox of a pod has in the place of a container's.
+pub const SANDBOX: &str = "POD";
+
+/// Which pod, by its source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    pub source: Source,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+}
+
+/// All that the labels of one container say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub pod: PodName,
+    /// `POD` for the sandbox.
+    pub container: String,
+    /// 0 for the first start, and one more for each that follows: the restartCount.
+    pub attempt: u32,
+    /// The attempt of the sandbox that it belongs to; its own for a sandbox.
+    pub sandbox: u32,
+    /// Of what was asked for (see `hash`).
+    pub hash: String,
+    /// How many waits its next restart has behind it.
+    pub step: u32,
+    pub grace_s: u64,
+    pub stop_signal: String,
+    pub pre_stop: Option<Check>,
+    pub restart_policy: String,
+    pub message_file: Option<String>,
+    pub message_from_log: bool,
+    /// Of a sandbox: what it takes of the host.
+    pub host_ports: Vec<Publish>,
+}
+
+impl Tag {
+    pub fn is_sandbox(&self) -> bool {
+        self.container == SANDBOX
+    }
+
+    /// The container's name.
+    pub fn name(&self) -> String {
+        container_name(&self.pod, &self.container, self.attempt)
+    }
+
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let kind = if self.is_sandbox() { "sandbox" } else { "container" };
+        let mut labels = BTreeMap::from([
+            (LABEL_KIND.to_owned(), kind.to_owned()),
+            (LABEL_POD_UID.to_owned(), self.pod.uid.clone()),
+            (LABEL_POD_NAME.to_owned(), self.pod.name.clone()),
+            (LABEL_POD_NAMESPACE.to_owned(), self.pod.namespace.clone()),
+            (LABEL_CONTAINER.to_owned(), self.container.clone()),
+            (LABEL_SOURCE.to_owned(), self.pod.source.name().to_owned()),
+            (LABEL_ATTEMPT.to_owned(), self.attempt.to_string()),
+            (LABEL_SANDBOX.to_owned(), self.sandbox.to_string()),
+            (LABEL_HASH.to_owned(), self.hash.clone()),
+            (LABEL_STEP.to_owned(), self.step.to_string()),
+            (LABEL_GRACE.to_owned(), self.grace_s.to_string()),
+            (LABEL_SIGNAL.to_owned(), self.stop_signal.clone()),
+            (LABEL_RESTART.to_owned(), self.restart_policy.clone()),
+        ]);
+        if let Some(check) = &self.pre_stop {
+            let text = serde_json::to_string(check).expect("a check is plain data");
+            labels.insert(LABEL_PRE_STOP.to_owned(), text);
+        }
+        if !self.host_ports.is_empty() {
+            let text = serde_json::to_string(&self.host_ports).expect("ports are plain data");
+            labels.insert(LABEL_HOST_PORTS.to_owned(), text);
+        }
+        if let Some(file) = &self.message_file {
+            labels.insert(LABEL_MESSAGE_FILE.to_owned(), file.clone());
+        }
+        if self.message_from_log {
+            labels.insert(LABEL_MESSAGE_POLICY.to_owned(), "FallbackToLogsOnError".to_owned());
+        }
+        labels
+    }
+
+    /// None for what is not ours: a label is missing or unreadable, or the name is not the one that these labels give.
+    pub fn read(name: &str, labels: &BTreeMap<String, String>) -> Option<Tag> {
+        let text = |label: &str| labels.get(label).cloned();
+        let number = |label: &str| labels.get(label)?.parse::<u32>().ok();
+        let tag = Tag {
+            pod: PodName {
+                source: Source::parse(labels.get(LABEL_SOURCE)?)?,
+                namespace: text(LABEL_POD_NAMESPACE)?,
+                name: text(LABEL_POD_NAME)?,
+                uid: text(LABEL_POD_UID)?,
+            },
+            container: text(LABEL_CONTAINER)?,
+            attempt: number(LABEL_ATTEMPT)?,
+            sandbox: number(LABEL_SANDBOX)?,
+            hash: text(LABEL_HASH)?,
+            step: number(LABEL_STEP)?,
+            grace_s: labels.get(LABEL_GRACE)?.parse().ok()?,
+            stop_signal: text(LABEL_SIGNAL)?,
+            // A hook of a later version that this one cannot read is left out: the container still ends by its signal.
+            pre_stop: labels.get(LABEL_PRE_STOP).and_then(|text| serde_json::from_str(text).ok()),
+            restart_policy: text(LABEL_RESTART)?,
+            message_file: text(LABEL_MESSAGE_FILE),
+            message_from_log: labels.contains_key(LABEL_MESSAGE_POLICY),
+            host_ports: labels.get(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+        };
+        labels.contains_key(LABEL_KIND).then_some(())?;
+        (tag.name() == name).then_some(tag)
+    }
+}
+
+/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, as the kubelet had it. Neither a container's name nor a uid (see `fit_uid`) has an
+/// underscore, so no two things share a name, whatever the pod is called.
+pub fn container_name(pod: &PodName, container: &str, attempt: u32) -> String {
+    format!("k8s_{container}_{}_{}_{}_{attempt}", pod.name, pod.namespace, pod.uid)
+}
+
+/// The engine's volume of an emptyDir of medium Memory.
+pub fn memory_volume_name(uid: &str, volume: &str) -> String {
+    format!("coracle_{uid}_{volume}")
+}
+
+/// Everything that a pod has on the disk of this host.
+pub fn pod_dir(data_dir: &str, uid: &str) -> String {
+    format!("{data_dir}/pods/{uid}")
+}
+
+pub fn volume_dir(data_dir: &str, uid: &str, volume: &str) -> String {
+    format!("{}/volumes/{volume}", pod_dir(data_dir, uid))
+}
+
+pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) -> String {
+    format!("{}/messages/{container}.{attempt}", pod_dir(data_dir, uid))
+}
+
+/// The uid of a pod from a file that brings none: the same for the same namespace and name on the same node, so that an edit
+/// of the file is an edit of the pod.
+pub fn file_uid(node: &str, namespace: &str, name: &str) -> String {
+    hash_text(&format!("file/{node}/{namespace}/{name}"))
+}
+
+/// A uid that names and directories can hold: as given where it can be, else a hash of it.
+pub fn fit_uid(uid: &str) -> String {
+    const UID_LENGTH_MAX: usize = 64;
+    let fits = uid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !uid.is_empty() && uid.len() <= UID_LENGTH_MAX;
+    if fits { uid.to_owned() } else { hash_text(uid) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag() -> Tag {
+        Tag {
+            pod: PodName { source: Source::Master, namespace: "Team_A".into(), name: "frontendController.x".into(), uid: "a-1".into() },
+            container: "web".into(),
+            attempt: 3,
+            sandbox: 1,
+            hash: "abc".into(),
+            step: 2,
+            grace_s: 30,
+            stop_signal: "SIGTERM".into(),
+            pre_stop: Some(Check::Exec { command: vec!["sh".into(), "-c".into(), "sleep 1".into()] }),
+            restart_policy: "Always".into(),
+            message_file: Some("/var/lib/x".into()),
+            message_from_log: true,
+            host_ports: vec![Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port: 8080 }],
+        }
+    }
+
+    #[test]
+    fn labels_say_everything() {
+        let plain = Tag { pre_stop: None, message_file: None, message_from_log: false, container: SANDBOX.into(), ..tag() };
+        for tag in [tag(), plain] {
+            assert_eq!(Tag::read(&tag.name(), &tag.labels()), Some(tag));
+        }
+        assert_eq!(tag().name(), "k8s_web_frontendController.x_Team_A_a-1_3");
+    }
+
+    #[test]
+    fn what_is_not_ours_is_not_read() {
+        let labels = tag().labels();
+        assert_eq!(Tag::read("somebody", &labels), None, "inherited labels");
+        for label in [LABEL_KIND, LABEL_POD_UID, LABEL_ATTEMPT, LABEL_SOURCE, LABEL_GRACE] {
+            let mut labels = labels.clone();
+            labels.remove(label);
+            assert_eq!(Tag::read(&tag().name(), &labels), None, "without {label}");
+        }
+        assert_eq!(Tag::read("k8s_web_a_b_c_0", &BTreeMap::new()), None, "a name is not enough");
+    }
+
+    #[test]
+    fn pods_of_one_name_do_not_meet() {
+        let pod = |namespace: &str, name: &str, uid: &str| PodName {
+            source: Source::File,
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: fit_uid(uid),
+        };
+        let names = [
+            container_name(&pod("a", "b_c", "u1"), "x", 0),
+            container_name(&pod("c_a", "b", "u2"), "x", 0),
+            container_name(&pod("a", "b_c", "u1_0"), "x", 0),
+            container_name(&pod("a", "b_c", "u1"), "x", 10),
+        ];
+        let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), names.len());
+        assert_ne!(file_uid("n", "a", "b"), file_uid("n", "b", "a"));
+        assert_eq!(fit_uid("88b35416df8b441d83b2f29b0f3ac043"), "88b35416df8b441d83b2f29b0f3ac043");
+        assert!(fit_uid("../../etc").chars().all(|c| c.is_ascii_hexdigit()));
+    }
+}

@@ -5,7 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use coracle_api::pod::Pod;
+use coracle_api::service::{Endpoints, Service};
 use serde_json::Value;
+
+use crate::naming::{PodName, fit_uid};
 
 /// Where a pod comes from. The name stands in a label of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +19,8 @@ pub enum Source {
 }
 
 impl Source {
+    pub const ALL: [Source; 2] = [Source::File, Source::Master];
+
     pub fn name(self) -> &'static str {
         match self {
             Source::File => "file",
@@ -23,7 +29,7 @@ impl Source {
     }
 
     pub fn parse(name: &str) -> Option<Source> {
-        [Source::File, Source::Master].into_iter().find(|source| source.name() == name)
+        Source::ALL.into_iter().find(|source| source.name() == name)
     }
 }
 
@@ -36,11 +42,27 @@ impl fmt::Display for Source {
 /// One pod as its source has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wanted {
-    pub source: Source,
-    /// The v1 document: defaults applied, with namespace, name and uid.
+    /// Who it is on this host. The uid is one that names can hold, see `naming::fit_uid`.
+    pub name: PodName,
+    /// The v1 document as the source has it, with namespace, name and uid.
     pub document: Value,
-    /// The containers as the manifest or the API had them, before defaults: what the spec hash covers.
-    pub written: Value,
+    /// What logic reads of it.
+    pub pod: Pod,
+}
+
+impl Wanted {
+    /// From a v1 document with namespace, name and uid. The error says what cannot be read.
+    pub fn new(source: Source, document: Value) -> Result<Wanted, String> {
+        let pod = Pod::read(&document).map_err(|error| error.to_string())?;
+        let meta = &pod.metadata;
+        for (field, value) in [("metadata.namespace", &meta.namespace), ("metadata.name", &meta.name), ("metadata.uid", &meta.uid)] {
+            if value.is_empty() {
+                return Err(format!("{field}: missing"));
+            }
+        }
+        let name = PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
+        Ok(Wanted { name, document, pod })
+    }
 }
 
 /// What one source said last.
@@ -65,6 +87,92 @@ pub struct Desired {
     pub unknown: BTreeSet<Source>,
     pub gone: BTreeSet<String>,
     /// v1 Services and Endpoints of all namespaces, as last heard: for service variables and for nft.
-    pub services: Vec<Value>,
-    pub endpoints: Vec<Value>,
+    pub services: Vec<Service>,
+    pub endpoints: Vec<Endpoints>,
+}
+
+/// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the losers, for
+/// the log: of one uid, or of one namespace and name from one source, only one can run.
+pub fn merge(sources: &BTreeMap<Source, SourceState>) -> (Desired, Vec<String>) {
+    let mut desired = Desired::default();
+    let mut dropped = Vec::new();
+    let mut names = BTreeSet::new();
+    for (&source, state) in sources {
+        for wanted in &state.pods {
+            let PodName { namespace, name, uid, .. } = &wanted.name;
+            if let Some(first) = desired.pods.get(uid) {
+                let first = &first.name;
+                dropped.push(format!(
+                    "pod {namespace}/{name} from {source}: its uid {uid} is that of {}/{} from {}; give it another one",
+                    first.namespace, first.name, first.source
+                ));
+            } else if !names.insert((source, namespace.clone(), name.clone())) {
+                dropped.push(format!("pod {namespace}/{name} from {source}: there is another of that name; give it another one"));
+            } else {
+                desired.pods.insert(uid.clone(), wanted.clone());
+            }
+        }
+        if !state.complete {
+            desired.unknown.insert(source);
+        }
+        desired.gone.extend(state.gone.iter().map(|uid| fit_uid(uid)));
+    }
+    // A source that has not spoken yet is unknown, not empty.
+    desired.unknown.extend(Source::ALL.into_iter().filter(|source| !sources.contains_key(source)));
+    desired.gone.retain(|uid| !desired.pods.contains_key(uid));
+    (desired, dropped)
+}
+
+impl Desired {
+    /// Whether the containers of a pod that no source lists have to go. Unknown is not absent.
+    pub fn is_gone(&self, pod: &PodName) -> bool {
+        !self.pods.contains_key(&pod.uid) && (self.gone.contains(&pod.uid) || !self.unknown.contains(&pod.source))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn wanted(source: Source, namespace: &str, name: &str, uid: &str) -> Wanted {
+        Wanted::new(source, json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap()
+    }
+
+    fn state(pods: Vec<Wanted>, complete: bool) -> SourceState {
+        SourceState { pods, complete, gone: BTreeSet::new() }
+    }
+
+    #[test]
+    fn one_name_in_two_namespaces_is_two_pods() {
+        let file = state(vec![wanted(Source::File, "a", "web", "1"), wanted(Source::File, "b", "web", "2")], true);
+        let master = state(vec![wanted(Source::Master, "a", "web", "3")], true);
+        let (desired, dropped) = merge(&BTreeMap::from([(Source::File, file), (Source::Master, master)]));
+        assert_eq!(desired.pods.keys().collect::<Vec<_>>(), ["1", "2", "3"]);
+        assert_eq!(dropped, Vec::<String>::new());
+        assert!(desired.unknown.is_empty());
+    }
+
+    #[test]
+    fn of_two_only_the_first() {
+        let file = state(vec![wanted(Source::File, "a", "web", "1"), wanted(Source::File, "a", "web", "2")], true);
+        let master = state(vec![wanted(Source::Master, "c", "x", "1")], true);
+        let (desired, dropped) = merge(&BTreeMap::from([(Source::File, file), (Source::Master, master)]));
+        assert_eq!(desired.pods.len(), 1);
+        assert_eq!(dropped.len(), 2);
+        assert!(dropped[1].contains("a/web from file"), "{dropped:?}");
+    }
+
+    #[test]
+    fn unknown_is_not_absent() {
+        let name = |source, uid: &str| PodName { source, namespace: "a".into(), name: "x".into(), uid: uid.into() };
+        let incomplete = SourceState { pods: Vec::new(), complete: false, gone: BTreeSet::from(["heard".to_owned()]) };
+        let (desired, _) = merge(&BTreeMap::from([(Source::Master, incomplete)]));
+        assert!(!desired.is_gone(&name(Source::Master, "quiet")));
+        assert!(desired.is_gone(&name(Source::Master, "heard")));
+        assert!(!desired.is_gone(&name(Source::File, "f")), "a source that has not spoken");
+        let (desired, _) = merge(&BTreeMap::from([(Source::File, state(vec![wanted(Source::File, "a", "x", "1")], true))]));
+        assert!(!desired.is_gone(&name(Source::File, "1")));
+        assert!(desired.is_gone(&name(Source::File, "2")));
+    }
 }

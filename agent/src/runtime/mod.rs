@@ -26,7 +26,8 @@ pub trait Runtime {
 
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
     async fn make_ready(&self) -> Result<(), Failure>;
-    /// A name that is taken is `Conflict`: the engine itself refuses a second instance.
+    /// Creates; does not start. A name that is taken is `Conflict` or `Taken`: the engine itself refuses a second instance.
+    /// A missing image is `NotFound`.
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure>;
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
@@ -47,8 +48,10 @@ pub trait Runtime {
 pub enum Failure {
     /// No such container or image.
     NotFound(String),
-    /// The name is taken by another container.
+    /// The name is taken by a container of ours (it has our label): it was made before, and the listing did not show it yet.
     Conflict(String),
+    /// The name is taken by a container of somebody else.
+    Taken(String),
     /// The engine is absent, hung, or the answer was lost. Nothing can be concluded.
     Unavailable(String),
     /// The registry is out of reach or does not have it.
@@ -62,6 +65,7 @@ impl Failure {
         match self {
             Failure::NotFound(text)
             | Failure::Conflict(text)
+            | Failure::Taken(text)
             | Failure::Unavailable(text)
             | Failure::Registry(text)
             | Failure::Refused(text) => text,
@@ -140,8 +144,8 @@ pub enum Volume {
     Memory { name: String, size_bytes: Option<u64> },
 }
 
-/// One hook or probe, with every name resolved.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One hook or probe, with every name resolved. An empty host means the address of the pod.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Check {
     Exec {
         command: Vec<String>,
@@ -228,7 +232,7 @@ pub enum Ipc {
     Join(String),
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Publish {
     pub container_port: u16,
     /// `tcp`, `udp` or `sctp`

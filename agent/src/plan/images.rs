@@ -1,0 +1,185 @@
+//! Is the image here, and may it be used? PURE.
+
+use coracle_api::pod::Container;
+
+use super::backoff::pull_wait_ms;
+use super::memory::{Pull, PullState};
+use super::{Case, Part, PullWanted, Rule, Waiting};
+use crate::desired::Wanted;
+use crate::runtime::Image;
+
+/// A failed pull is shown as itself for that long, then as the back-off that follows.
+pub const SHOW_FAILURE_MS: i64 = 2_000;
+/// The longest reference that registries take.
+const REFERENCE_LENGTH_MAX: usize = 512;
+
+pub struct Ready {
+    pub image: Image,
+    pub pulled: bool,
+}
+
+/// What to start from; else what is waited for, with the pull asked for where one is due.
+pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32) -> Result<Ready, Waiting> {
+    let name = &container.image;
+    if !is_reference(name) {
+        let text = format!("Failed to apply default image tag \"{name}\": couldn't parse image name \"{name}\": invalid reference format");
+        return Err(Waiting::new("InvalidImageName", text));
+    }
+    let Some(here) = case.world.images.get(name) else {
+        // Not looked up this time: somebody changed his mind between the look and the plan. The next look knows.
+        return Err(creating());
+    };
+    let place = (wanted.name.uid.clone(), container.name.clone());
+    let pull = case.world.memory.pulls.get(&place).filter(|pull| pull.image == *name && pull.attempt == attempt);
+    let policy = policy(container);
+    match (policy, here) {
+        (Policy::Never, Some(image)) | (Policy::IfNotPresent, Some(image)) => {
+            let pulled = pull.is_some_and(|pull| pull.state == PullState::Done);
+            return Ok(Ready { image: image.clone(), pulled });
+        }
+        (Policy::Never, None) => {
+            let text = format!("Container image \"{name}\" is not present with pull policy of Never");
+            return Err(Waiting::new("ErrImageNeverPull", text));
+        }
+        (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
+            Some(PullState::Done) => return Ok(Ready { image: image.clone(), pulled: true }),
+            Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) => {
+                // The event of the failed pull has said so.
+                return Ok(Ready { image: image.clone(), pulled: true });
+            }
+            _ => {}
+        },
+        (Policy::IfNotPresent | Policy::Always, None) => {}
+    }
+    Err(pull_or_wait(case, part, wanted, container, attempt, pull))
+}
+
+fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32, pull: Option<&Pull>) -> Waiting {
+    let name = &container.image;
+    let mut waiting = creating();
+    let due = match pull.map(|pull| (&pull.state, pull.failures)) {
+        None => true,
+        Some((PullState::InFlight, _)) => false,
+        // Pulled, and not here: somebody removed it at once. It counts as a failure of this moment.
+        Some((PullState::Done, _)) => true,
+        Some((PullState::Failed { at_ms, text }, failures)) => {
+            let due_ms = at_ms.saturating_add(pull_wait_ms(failures));
+            let now_ms = case.now.mono_ms;
+            if now_ms - at_ms < SHOW_FAILURE_MS {
+                waiting = Waiting::new("ErrImagePull", text.clone());
+                part.wake_at(at_ms + SHOW_FAILURE_MS);
+            } else {
+                waiting = Waiting::new("ImagePullBackOff", format!("Back-off pulling image \"{name}\": ErrImagePull: {text}"));
+                part.wake_at(due_ms);
+            }
+            now_ms >= due_ms || !case.rules.hold(Rule::PullsBackOff)
+        }
+    };
+    if due {
+        let reason = match policy(container) {
+            Policy::Always => "its policy is Always",
+            Policy::IfNotPresent | Policy::Never => "it is not here",
+        };
+        part.pulls.push(PullWanted {
+            pod: wanted.name.clone(),
+            container: container.name.clone(),
+            attempt,
+            image: name.clone(),
+            reason: reason.to_owned(),
+        });
+    }
+    waiting
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    Always,
+    IfNotPresent,
+    Never,
+}
+
+/// Each version writes its own default out when a document is decoded; this is v1's for what was not.
+fn policy(container: &Container) -> Policy {
+    match container.image_pull_policy.as_str() {
+        "Always" => Policy::Always,
+        "Never" => Policy::Never,
+        "IfNotPresent" => Policy::IfNotPresent,
+        _ if tag(&container.image).is_none_or(|tag| tag == "latest") => Policy::Always,
+        _ => Policy::IfNotPresent,
+    }
+}
+
+/// A digest counts as one.
+fn tag(reference: &str) -> Option<&str> {
+    if let Some((_, digest)) = reference.split_once('@') {
+        return Some(digest);
+    }
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    last.split_once(':').map(|(_, tag)| tag)
+}
+
+/// Could be an image's name: lower-case path, an optional registry, tag and digest.
+pub fn is_reference(text: &str) -> bool {
+    let (text, digest) = text.split_once('@').map_or((text, None), |(text, digest)| (text, Some(digest)));
+    let digest_fits = digest.is_none_or(|digest| {
+        digest.split_once(':').is_some_and(|(kind, hex)| !kind.is_empty() && hex.len() >= 32 && hex.chars().all(|c| c.is_ascii_hexdigit()))
+    });
+    let (path, tag) = match text.rsplit_once(':') {
+        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
+        _ => (text, None),
+    };
+    let tag_fits = tag.is_none_or(|tag| {
+        let first_fits = tag.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+        first_fits && tag.len() <= 128 && tag.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    });
+    let (registry, name) = match path.split_once('/') {
+        Some((first, rest)) if first.contains(['.', ':']) || first == "localhost" => (Some(first), rest),
+        _ => (None, path),
+    };
+    let registry_fits = registry.is_none_or(|registry| {
+        let (host, port) = registry.rsplit_once(':').unwrap_or((registry, "1"));
+        let host_fits = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-[]:".contains(c));
+        host_fits && port.parse::<u16>().is_ok()
+    });
+    let name_fits = name.split('/').all(|part| {
+        let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        part.starts_with(alphanumeric) && part.ends_with(alphanumeric) && part.chars().all(|c| alphanumeric(c) || "._-".contains(c))
+    });
+    text.len() <= REFERENCE_LENGTH_MAX && digest_fits && tag_fits && registry_fits && name_fits
+}
+
+pub fn creating() -> Waiting {
+    Waiting::new("ContainerCreating", "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references() {
+        let good = ["busybox", "busybox:latest", "docker.io/library/busybox:1.36", "localhost:5000/a/b", "brendanburns/php-redis", "a__b/c",
+            "x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "gcr.io/google_containers/pause:0.8.0"];
+        let bad = ["", "Busybox", "busybox:", "a//b", "a/", ":tag", "busy box", "x@sha256:12", "a:b:c", "-a"];
+        for (names, wanted) in [(&good[..], true), (&bad[..], false)] {
+            for name in names {
+                assert_eq!(is_reference(name), wanted, "{name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn default_policies_of_v1() {
+        let check = |image: &str, given: &str, wanted: Policy| {
+            let container = Container { image: image.into(), image_pull_policy: given.into(), ..Container::default() };
+            assert_eq!(policy(&container), wanted, "{image} {given}");
+        };
+        check("busybox", "", Policy::Always);
+        check("busybox:latest", "", Policy::Always);
+        check("localhost:5000/busybox", "", Policy::Always);
+        check("busybox:1", "", Policy::IfNotPresent);
+        check("localhost:5000/busybox:1", "", Policy::IfNotPresent);
+        check("busybox@sha256:00", "", Policy::IfNotPresent);
+        check("busybox", "Never", Policy::Never);
+    }
+}

@@ -1,0 +1,174 @@
+//! What the loop saw itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
+
+use std::collections::BTreeMap;
+
+use super::Now;
+use super::backoff::{RAN_FINE_MS, restart_wait_ms};
+use super::seen::{self, Run};
+use crate::naming::Tag;
+use crate::runtime::{Seen, State};
+
+/// A container of a pod: uid and container name (`POD` for the sandbox).
+pub type Place = (String, String);
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// False before the first listing: what is dead then died before this agent started.
+    looked: bool,
+    /// By the engine's id.
+    pub lives: BTreeMap<String, Life>,
+    /// The newest start of a place that left no container: the create failed, or somebody removed it.
+    pub lost: BTreeMap<Place, Lost>,
+    pub pulls: BTreeMap<Place, Pull>,
+    /// Stops under way, by the engine's id.
+    pub stops: BTreeMap<String, Stopping>,
+    /// postStart hooks that failed, by the engine's id: the text. And those that run now.
+    pub hooks_failed: BTreeMap<String, String>,
+    pub hooks_running: std::collections::BTreeSet<String>,
+    /// Pods whose last action failed, by uid.
+    pub setbacks: BTreeMap<String, Setback>,
+}
+
+/// One container on the monotonic clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    pub tag: Tag,
+    /// First seen running.
+    pub since_ms: Option<i64>,
+    pub death: Option<Death>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    pub at_ms: i64,
+    /// Long enough for earlier failures to be forgotten.
+    pub ran_fine: bool,
+    pub exit_code: i32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    pub attempt: u32,
+    pub step: u32,
+    pub hash: String,
+    pub at_ms: i64,
+    /// None: it was never made.
+    pub exit_code: Option<i32>,
+    pub text: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pull {
+    pub image: String,
+    pub attempt: u32,
+    pub failures: u32,
+    pub state: PullState,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PullState {
+    InFlight,
+    Done,
+    Failed { at_ms: i64, text: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    pub since_ms: i64,
+    /// When the preStop hook was over and the signal sent.
+    pub signalled_ms: Option<i64>,
+    pub killed_ms: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setback {
+    pub failures: u32,
+    pub at_ms: i64,
+    pub text: String,
+}
+
+/// What is dead, or as good as: made, and refused by the engine when it was started.
+pub const START_ERROR_CODE: i32 = 128;
+/// Of a container that is gone without a trace: the kubelet's number for it.
+pub const UNKNOWN_CODE: i32 = 137;
+
+impl Memory {
+    /// Takes in one listing: who is new, who died, who is missing.
+    pub fn look(&mut self, containers: &[Seen], now: Now) {
+        let pods = seen::group(containers);
+        let mut lives = BTreeMap::new();
+        for run in pods.values().flat_map(|pod| &pod.runs) {
+            let life = self.lives.remove(&run.seen.id);
+            lives.insert(run.seen.id.clone(), self.live(run, life, now));
+        }
+        // What was there at the last look, and was not removed by us (`forget`), was removed by somebody else.
+        for life in std::mem::replace(&mut self.lives, lives).into_values() {
+            self.miss(life, now);
+        }
+        self.looked = true;
+        self.stops.retain(|id, _| self.lives.get(id).is_some_and(|life| life.death.is_none()));
+        self.hooks_failed.retain(|id, _| self.lives.contains_key(id));
+    }
+
+    /// We removed this container ourselves.
+    pub fn forget(&mut self, id: &str) {
+        self.lives.remove(id);
+    }
+
+    /// Nobody wants the pod any more and nothing is left of it.
+    pub fn forget_pods(&mut self, keep: impl Fn(&str) -> bool) {
+        self.lost.retain(|(uid, _), _| keep(uid));
+        self.pulls.retain(|(uid, _), _| keep(uid));
+        self.setbacks.retain(|uid, _| keep(uid));
+    }
+
+    fn live(&self, run: &Run<'_>, life: Option<Life>, now: Now) -> Life {
+        let mut life = life.unwrap_or_else(|| Life { tag: run.tag.clone(), since_ms: None, death: None });
+        if life.death.is_some() {
+            return life;
+        }
+        let exit_code = match run.seen.state {
+            State::Running { .. } => {
+                life.since_ms.get_or_insert(now.mono_ms);
+                return life;
+            }
+            State::Created { refused: None } => return life,
+            State::Created { refused: Some(_) } => START_ERROR_CODE,
+            State::Exited { exit_code, .. } => exit_code,
+        };
+        life.death = Some(if self.looked {
+            let ran_fine = life.since_ms.is_some_and(|since| now.mono_ms - since >= RAN_FINE_MS);
+            Death { at_ms: now.mono_ms, ran_fine, exit_code }
+        } else {
+            death_before_us(run, exit_code, now)
+        });
+        life
+    }
+
+    fn miss(&mut self, life: Life, now: Now) {
+        let place = (life.tag.pod.uid.clone(), life.tag.container.clone());
+        let earlier = self.lost.get(&place);
+        if earlier.is_some_and(|lost| lost.attempt > life.tag.attempt) {
+            return;
+        }
+        let lost = Lost {
+            attempt: life.tag.attempt,
+            step: life.tag.step,
+            hash: life.tag.hash,
+            at_ms: life.death.map_or(now.mono_ms, |death| death.at_ms),
+            exit_code: Some(life.death.map_or(UNKNOWN_CODE, |death| death.exit_code)),
+            text: "it was removed by somebody else".to_owned(),
+        };
+        self.lost.insert(place, lost);
+    }
+}
+
+/// The wall clock may have jumped in between: its differences count for no less than nothing and no more than the back-off.
+fn death_before_us(run: &Run<'_>, exit_code: i32, now: Now) -> Death {
+    let (started_ms, finished_ms) = match run.seen.state {
+        State::Exited { started_ms, finished_ms, .. } => (started_ms, finished_ms),
+        _ => (run.seen.created_ms, run.seen.created_ms),
+    };
+    let ago_ms = now.wall_ms.saturating_sub(finished_ms).clamp(0, restart_wait_ms(run.tag.step));
+    Death { at_ms: now.mono_ms - ago_ms, ran_fine: finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS, exit_code }
+}

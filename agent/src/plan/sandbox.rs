@@ -1,0 +1,138 @@
+//! The sandbox of a pod: the pause container that holds its network and IPC. PURE.
+
+use super::backoff::{restart_wait_ms, words};
+use super::ports::{Ports, host_ports};
+use super::seen::{self, Run};
+use super::{Begin, Case, Part, Rule, Start, Waiting, What, stops};
+use crate::container;
+use crate::desired::Wanted;
+use crate::hash::sandbox_hash;
+use crate::naming::SANDBOX;
+use crate::runtime::State;
+
+/// What members can join.
+pub enum Sandbox {
+    /// Up, or started by the actions so far.
+    Up { attempt: u32, ip: String },
+    /// Not in this round.
+    Waits,
+}
+
+/// The sandbox that runs and is as it was asked for.
+pub fn current<'r, 'a>(case: Case<'_>, wanted: &Wanted, runs: &'r [Run<'a>]) -> Option<&'r Run<'a>> {
+    let newest = seen::of(runs, SANDBOX).next()?;
+    let fits = newest.tag.hash == sandbox_hash(&wanted.document) || !case.rules.hold(Rule::EditsReplaceTheSandbox);
+    (newest.seen.runs() && fits).then_some(newest)
+}
+
+/// Brings the sandbox up; ends what belongs to another one before.
+pub fn bring_up(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ports: &mut Ports) -> Sandbox {
+    let current = current(case, wanted, runs);
+    let ip = seen::of(runs, SANDBOX).find_map(|run| run.seen.ip.clone()).unwrap_or_default();
+    if let Some(run) = current {
+        return end_others(case, part, runs, Some(run), &ip, "its sandbox is gone", ip.clone());
+    }
+    let reason = match seen::of(runs, SANDBOX).next() {
+        Some(run) if run.seen.runs() => "what its containers share has changed",
+        _ => "its sandbox is gone",
+    };
+    if let Sandbox::Waits = end_others(case, part, runs, None, &ip, reason, String::new()) {
+        return Sandbox::Waits;
+    }
+    let wants = host_ports(&wanted.pod.spec);
+    if let Some(clash) = ports.clash(&wanted.name, &wants)
+        && case.rules.hold(Rule::PortsAreTaken)
+    {
+        part.waits.pod = Some(Waiting::new("HostPortTaken", clash));
+        return Sandbox::Waits;
+    }
+    start(case, part, wanted, runs, ports)
+}
+
+/// Removals before additions: while anything of another sandbox runs, nothing new starts.
+fn end_others(
+    case: Case<'_>,
+    part: &mut Part,
+    runs: &[Run<'_>],
+    current: Option<&Run<'_>>,
+    ip: &str,
+    reason: &str,
+    current_ip: String,
+) -> Sandbox {
+    let here = current.map(|run| run.tag.attempt);
+    let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != here).collect();
+    let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != here).collect();
+    let mut alive = false;
+    if case.rules.hold(Rule::MembersFollowTheirSandbox) {
+        alive = stops::stop(case, part, &strays, None, ip, reason);
+    }
+    if !alive {
+        alive = stops::stop(case, part, &old, None, ip, reason);
+    }
+    match here {
+        _ if alive && case.rules.hold(Rule::RemovalsFirst) => Sandbox::Waits,
+        Some(attempt) => Sandbox::Up { attempt, ip: current_ip },
+        None => Sandbox::Up { attempt: 0, ip: String::new() },
+    }
+}
+
+fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ports: &mut Ports) -> Sandbox {
+    let hash = sandbox_hash(&wanted.document);
+    let newest = seen::of(runs, SANDBOX).next();
+    if let Some(run) = newest
+        && run.seen.state == (State::Created { refused: None })
+        && case.rules.hold(Rule::HalfMadeIsBegun)
+    {
+        if run.tag.hash == hash {
+            ports.take(&wanted.name, &run.tag.host_ports);
+            let begin = Begin { id: run.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
+            part.act(What::Begin(Box::new(begin)), "it was made and not started");
+            return Sandbox::Up { attempt: run.tag.attempt, ip: String::new() };
+        }
+        part.act(What::Remove { id: run.seen.id.clone(), container: SANDBOX.to_owned() }, "it was made for what is no longer wanted");
+        return Sandbox::Waits;
+    }
+    let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), SANDBOX.to_owned()));
+    let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
+    // Containers whose sandbox was removed still say which one it was: no name is used twice.
+    let highest = runs.iter().map(|run| run.tag.sandbox).chain(lost.map(|lost| lost.attempt)).max();
+    let mut step = 0;
+    let last = match (lost, newest) {
+        (Some(lost), _) => Some((lost.step, lost.at_ms, false, lost.hash.as_str(), Some(lost.text.clone()))),
+        (None, Some(run)) => {
+            let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
+            let text = match &run.seen.state {
+                State::Created { refused: Some(text) } => Some(text.clone()),
+                _ => None,
+            };
+            let (at_ms, ran_fine) = death.map_or((case.now.mono_ms, false), |death| (death.at_ms, death.ran_fine));
+            Some((run.tag.step, at_ms, ran_fine, run.tag.hash.as_str(), text))
+        }
+        (None, None) => None,
+    };
+    let mut reason = "it is wanted".to_owned();
+    if let Some((last_step, at_ms, ran_fine, last_hash, text)) = last
+        && last_hash == hash
+    {
+        let wait_ms = if ran_fine { 0 } else { restart_wait_ms(last_step) };
+        step = if ran_fine { 1 } else { last_step.saturating_add(1) };
+        if case.now.mono_ms < at_ms.saturating_add(wait_ms) && case.rules.hold(Rule::RestartsBackOff) {
+            part.wake_at(at_ms.saturating_add(wait_ms));
+            let text = text.unwrap_or_else(|| "the sandbox ended".to_owned());
+            part.waits.pod = Some(Waiting::new("SandboxBackOff", format!("back-off {} starting the sandbox: {text}", words(wait_ms))));
+            return Sandbox::Waits;
+        }
+        reason = "its sandbox ended".to_owned();
+    }
+    let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
+    let config = container::sandbox_config(case.world, wanted, attempt, step, hash);
+    let volumes = container::volumes(&wanted.name, &wanted.pod.spec, &case.world.node.data_dir);
+    if !volumes.is_empty() {
+        part.act(What::MakeVolumes { volumes }, "its containers mount them");
+    }
+    ports.take(&wanted.name, &host_ports(&wanted.pod.spec));
+    let start =
+        Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, pulled: true };
+    part.act(What::Start(Box::new(start)), reason);
+    Sandbox::Up { attempt, ip: String::new() }
+}

@@ -1,0 +1,46 @@
+//! The engine's listing, read into pods. PURE.
+
+use std::collections::BTreeMap;
+
+use crate::naming::{PodName, SANDBOX, Tag};
+use crate::runtime::Seen;
+
+/// What is there of one pod.
+#[derive(Clone, Debug)]
+pub struct PodSeen<'a> {
+    pub name: PodName,
+    /// Sandboxes and containers, dead and alive, the newest attempt first.
+    pub runs: Vec<Run<'a>>,
+}
+
+/// One start of one container, or of a sandbox.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    pub tag: Tag,
+    pub seen: &'a Seen,
+}
+
+/// By uid. What is not ours is not in it.
+pub fn group(containers: &[Seen]) -> BTreeMap<String, PodSeen<'_>> {
+    let mut pods: BTreeMap<String, PodSeen> = BTreeMap::new();
+    for seen in containers {
+        if let Some(tag) = Tag::read(&seen.name, &seen.labels) {
+            let pod = pods.entry(tag.pod.uid.clone()).or_insert_with(|| PodSeen { name: tag.pod.clone(), runs: Vec::new() });
+            pod.runs.push(Run { tag, seen });
+        }
+    }
+    for pod in pods.values_mut() {
+        pod.runs.sort_by(|one, other| other.tag.attempt.cmp(&one.tag.attempt).then_with(|| one.tag.container.cmp(&other.tag.container)));
+    }
+    pods
+}
+
+/// The runs of one container (or of the sandbox, `POD`), the newest first.
+pub fn of<'r, 'a>(runs: &'r [Run<'a>], container: &str) -> impl Iterator<Item = &'r Run<'a>> {
+    runs.iter().filter(move |run| run.tag.container == container)
+}
+
+/// All but the sandboxes.
+pub fn members<'r, 'a>(runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r Run<'a>> {
+    runs.iter().filter(|run| run.tag.container != SANDBOX)
+}
