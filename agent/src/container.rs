@@ -1,1 +1,292 @@
-//! (to come)
+//! (Pod, container, facts of the host) -> the complete configuration for the engine. PURE; golden files hold what comes out.
+
+use std::collections::BTreeMap;
+
+use coracle_api::pod::{Container, PodSpec};
+use coracle_api::service::Service;
+
+use crate::desired::Wanted;
+use crate::naming::{PodName, SANDBOX, Tag, container_name, memory_volume_name, message_file, volume_dir};
+use crate::plan::ports::host_ports;
+use crate::plan::{Waiting, World, checks};
+use crate::runtime::{ContainerConfig, Image, Ipc, Log, Mount, MountSource, Network, Publish, Volume};
+use crate::services;
+
+/// Where the pod does not say.
+pub const GRACE_S_DEFAULT: i64 = 30;
+const MESSAGE_PATH_DEFAULT: &str = "/dev/termination-log";
+/// The kernel takes no fewer.
+const CPU_SHARES_MIN: i64 = 2;
+const CPU_PERIOD_US: i64 = 100_000;
+const CPU_QUOTA_US_MIN: i64 = 1_000;
+/// Each container's log on this host's disk, at most: three files of 10 MB.
+const LOG_BYTES_MAX: u64 = 10_000_000;
+const LOG_FILES_MAX: u32 = 3;
+/// The kernel's limit.
+const HOSTNAME_LENGTH_MAX: usize = 63;
+/// Nobody, on any system.
+const PAUSE_USER: &str = "65535:65535";
+
+/// Which start of a container this is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub attempt: u32,
+    pub sandbox: u32,
+    pub step: u32,
+    pub hash: String,
+}
+
+pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, hash: String) -> ContainerConfig {
+    let spec = &wanted.pod.spec;
+    let host_ports = host_ports(spec);
+    let published = if spec.host_network { Vec::new() } else { host_ports.clone() };
+    let tag = Tag {
+        pod: wanted.name.clone(),
+        container: SANDBOX.to_owned(),
+        attempt,
+        sandbox: attempt,
+        hash,
+        step,
+        grace_s: 2,
+        stop_signal: "SIGTERM".to_owned(),
+        pre_stop: None,
+        restart_policy: spec.restart_policy.clone(),
+        message_file: None,
+        message_from_log: false,
+        host_ports,
+    };
+    let memory_mounts = volumes(&wanted.name, spec, &world.node.data_dir).into_iter().filter_map(|volume| match volume {
+        // The sandbox holds it too, so that it outlives the containers.
+        Volume::Memory { name, .. } => {
+            Some(Mount { target: format!("/volumes/{name}"), source: MountSource::Volume(name), read_only: true })
+        }
+        _ => None,
+    });
+    ContainerConfig {
+        name: tag.name(),
+        image: world.node.pause_image.clone(),
+        user: Some(PAUSE_USER.to_owned()),
+        hostname: (!spec.host_network).then(|| hostname(wanted)),
+        labels: tag.labels(),
+        network: if spec.host_network { Network::Host } else { Network::Pods },
+        ipc: Ipc::Shareable,
+        ports: published,
+        extra_hosts: spec.host_aliases.iter().flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip))).collect(),
+        sysctls: spec.security_context.sysctls.iter().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
+        mounts: memory_mounts.collect(),
+        log: Log::None,
+        ..ContainerConfig::default()
+    }
+}
+
+/// The error is what the container waits for: nothing of it can be made.
+pub fn member_config(
+    world: &World,
+    services: &[Service],
+    wanted: &Wanted,
+    container: &Container,
+    image: &Image,
+    place: Place,
+) -> Result<ContainerConfig, Waiting> {
+    let spec = &wanted.pod.spec;
+    check_user(wanted, container, image)?;
+    let uid = &wanted.name.uid;
+    let message = message_file(&world.node.data_dir, uid, &container.name, place.attempt);
+    let environment = environment(services, wanted, container);
+    let expand = |words: &[String]| -> Option<Vec<String>> {
+        (!words.is_empty()).then(|| words.iter().map(|word| expand(word, &environment)).collect())
+    };
+    let join = container_name(&wanted.name, SANDBOX, place.sandbox);
+    let security = &container.security_context;
+    let capabilities = security.capabilities.clone().unwrap_or_default();
+    let (cpu_shares, cpu_quota_us) = cpu(container);
+    let tag = tag(wanted, container, image, place, message.clone());
+    Ok(ContainerConfig {
+        name: tag.name(),
+        image: container.image.clone(),
+        entrypoint: expand(&container.command),
+        command: expand(&container.args),
+        working_dir: (!container.working_dir.is_empty()).then(|| container.working_dir.clone()),
+        user: user(wanted, container),
+        extra_groups: spec.security_context.supplemental_groups.iter().map(ToString::to_string).collect(),
+        hostname: None,
+        labels: tag.labels(),
+        network: Network::Join(join.clone()),
+        ipc: Ipc::Join(join),
+        ports: Vec::new(),
+        extra_hosts: Vec::new(),
+        cpu_shares,
+        cpu_quota_us,
+        cpu_period_us: cpu_quota_us.map(|_| CPU_PERIOD_US),
+        memory_bytes: container.resources.limits.get("memory").map(|amount| amount.value()).filter(|bytes| *bytes > 0),
+        privileged: security.privileged == Some(true),
+        read_only_root: security.read_only_root_filesystem == Some(true),
+        no_new_privileges: security.allow_privilege_escalation == Some(false),
+        capabilities_add: capabilities.add,
+        capabilities_drop: capabilities.drop,
+        sysctls: BTreeMap::new(),
+        stdin: container.stdin,
+        stdin_once: container.stdin_once,
+        tty: container.tty,
+        mounts: mounts(world, wanted, container, &message)?,
+        files: vec![message],
+        log: Log::JsonFile { bytes_max: LOG_BYTES_MAX, files_max: LOG_FILES_MAX },
+        environment: environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
+    })
+}
+
+/// What has to be there before the sandbox starts.
+pub fn volumes(pod: &PodName, spec: &PodSpec, data_dir: &str) -> Vec<Volume> {
+    let volume = |volume: &coracle_api::pod::Volume| {
+        if let Some(host) = &volume.host_path {
+            let path = host.path.clone();
+            return match host.kind.as_str() {
+                "DirectoryOrCreate" => Some(Volume::HostDirectory { path, create: true }),
+                "Directory" => Some(Volume::HostDirectory { path, create: false }),
+                _ => None,
+            };
+        }
+        // None given is an empty directory, as in 2014.
+        match &volume.empty_dir {
+            Some(source) if source.medium == "Memory" => {
+                let size_bytes = source.size_limit.and_then(|size| u64::try_from(size.value()).ok());
+                Some(Volume::Memory { name: memory_volume_name(&pod.uid, &volume.name), size_bytes })
+            }
+            _ => Some(Volume::Directory { path: volume_dir(data_dir, &pod.uid, &volume.name) }),
+        }
+    };
+    spec.volumes.iter().filter_map(volume).collect()
+}
+
+fn tag(wanted: &Wanted, container: &Container, image: &Image, place: Place, message: String) -> Tag {
+    let lifecycle = container.lifecycle.clone().unwrap_or_default();
+    let grace = wanted.pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_S_DEFAULT);
+    Tag {
+        pod: wanted.name.clone(),
+        container: container.name.clone(),
+        attempt: place.attempt,
+        sandbox: place.sandbox,
+        hash: place.hash,
+        step: place.step,
+        grace_s: u64::try_from(grace).unwrap_or(0),
+        stop_signal: lifecycle.stop_signal.or_else(|| image.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".to_owned()),
+        pre_stop: lifecycle.pre_stop.and_then(|action| checks::check_of(&action, container)),
+        restart_policy: wanted.pod.spec.restart_policy.clone(),
+        message_file: Some(message),
+        message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
+        host_ports: Vec::<Publish>::new(),
+    }
+}
+
+fn mounts(world: &World, wanted: &Wanted, container: &Container, message: &str) -> Result<Vec<Mount>, Waiting> {
+    let spec = &wanted.pod.spec;
+    let mut mounts = Vec::new();
+    for mount in &container.volume_mounts {
+        let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else {
+            let text = format!("volumeMount {}: the pod has no volume of that name", mount.name);
+            return Err(Waiting::new("CreateContainerConfigError", text));
+        };
+        let source = match (&volume.host_path, &volume.empty_dir) {
+            (Some(host), _) => MountSource::Path(host.path.clone()),
+            (None, Some(source)) if source.medium == "Memory" => MountSource::Volume(memory_volume_name(&wanted.name.uid, &volume.name)),
+            (None, _) => MountSource::Path(volume_dir(&world.node.data_dir, &wanted.name.uid, &volume.name)),
+        };
+        mounts.push(Mount { source, target: mount.mount_path.clone(), read_only: mount.read_only });
+    }
+    let target = if container.termination_message_path.is_empty() { MESSAGE_PATH_DEFAULT } else { &container.termination_message_path };
+    // A volume that the pod mounts at the very path holds the message itself.
+    if mounts.iter().all(|mount| mount.target != target) {
+        mounts.push(Mount { source: MountSource::Path(message.to_owned()), target: target.to_owned(), read_only: false });
+    }
+    Ok(mounts)
+}
+
+/// What the pod asks for, in its own order and over the variables of services, which come first.
+fn environment(services: &[Service], wanted: &Wanted, container: &Container) -> Vec<(String, String)> {
+    let mut environment: Vec<(String, String)> = if wanted.pod.spec.enable_service_links == Some(false) {
+        Vec::new()
+    } else {
+        services::variables(services, &wanted.name.namespace).into_iter().collect()
+    };
+    for variable in &container.env {
+        let value = expand(&variable.value, &environment);
+        match environment.iter_mut().find(|(name, _)| *name == variable.name) {
+            Some(entry) => entry.1 = value,
+            None => environment.push((variable.name.clone(), value)),
+        }
+    }
+    environment
+}
+
+/// `$(NAME)` is the variable's value, `$$(NAME)` is `$(NAME)`, and what names no variable stays as it is.
+fn expand(text: &str, environment: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        if let Some(after) = rest.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+        } else if let Some((name, after)) = rest.strip_prefix('(').and_then(|inner| inner.split_once(')')) {
+            match environment.iter().find(|(known, _)| known == name) {
+                Some((_, value)) => out.push_str(value),
+                None => out.push_str(&format!("$({name})")),
+            }
+            rest = after;
+        } else {
+            out.push('$');
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// Shares by the request (the limit where there is none), quota by the limit.
+fn cpu(container: &Container) -> (Option<i64>, Option<i64>) {
+    let milli = |amounts: &coracle_api::pod::ResourceList| amounts.get("cpu").map(|amount| amount.milli()).filter(|milli| *milli > 0);
+    let limit = milli(&container.resources.limits);
+    let shares = milli(&container.resources.requests).or(limit);
+    (
+        shares.map(|milli| (milli.saturating_mul(1024) / 1000).max(CPU_SHARES_MIN)),
+        limit.map(|milli| milli.saturating_mul(CPU_PERIOD_US / 1000).max(CPU_QUOTA_US_MIN)),
+    )
+}
+
+fn user(wanted: &Wanted, container: &Container) -> Option<String> {
+    let pod = &wanted.pod.spec.security_context;
+    let own = &container.security_context;
+    let user = own.run_as_user.or(pod.run_as_user);
+    match (user, own.run_as_group.or(pod.run_as_group)) {
+        (Some(user), Some(group)) => Some(format!("{user}:{group}")),
+        (Some(user), None) => Some(user.to_string()),
+        // A group alone goes with root, as the image's user cannot be told apart from it here.
+        (None, Some(group)) => Some(format!("0:{group}")),
+        (None, None) => None,
+    }
+}
+
+fn check_user(wanted: &Wanted, container: &Container, image: &Image) -> Result<(), Waiting> {
+    let pod = &wanted.pod.spec.security_context;
+    let own = &container.security_context;
+    if own.run_as_non_root.or(pod.run_as_non_root) != Some(true) {
+        return Ok(());
+    }
+    let PodName { namespace, name, uid, .. } = &wanted.name;
+    let place = format!("(pod: \"{name}_{namespace}({uid})\", container: {})", container.name);
+    let image_user = image.user.split(':').next().unwrap_or("");
+    let text = match own.run_as_user.or(pod.run_as_user) {
+        Some(0) => format!("container's runAsUser breaks non-root policy {place}"),
+        Some(_) => return Ok(()),
+        None if image_user.is_empty() || image_user == "0" => format!("container has runAsNonRoot and image will run as root {place}"),
+        None if image_user.parse::<u32>().is_ok() => return Ok(()),
+        None => format!("container has runAsNonRoot and image has non-numeric user ({image_user}), cannot verify user is non-root {place}"),
+    };
+    Err(Waiting::new("CreateContainerConfigError", text))
+}
+
+fn hostname(wanted: &Wanted) -> String {
+    let name = if wanted.pod.spec.hostname.is_empty() { &wanted.name.name } else { &wanted.pod.spec.hostname };
+    let short: String = name.chars().take(HOSTNAME_LENGTH_MAX).collect();
+    short.trim_end_matches(['-', '.', '_']).to_owned()
+}

@@ -1,1 +1,313 @@
-//! (to come)
+//! What becomes of each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
+//!
+//! A row covers its field and, where no row is longer, all below it. A test walks the types of the API and fails if a field
+//! of a pod's spec has no row.
+
+use serde_json::Value;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The agent does what it says.
+    Acted,
+    /// Changes nothing about the containers, or is somebody else's to act on. The row says why.
+    Harmless(&'static str),
+    /// A pod that asks for it is not started.
+    Refused,
+    /// These values ask for what is done anyway; any other is refused.
+    Only(&'static [&'static str]),
+    /// Of a map, these keys are acted on; any other is refused.
+    Keys(&'static [&'static str]),
+}
+
+use Verdict::{Acted, Harmless, Keys, Only, Refused};
+
+const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
+const NO_ACCOUNTS: Verdict = Harmless("there are no service accounts, so there is no token to mount");
+
+/// `[]` stands for each entry of a list.
+pub const TABLE: &[(&str, Verdict)] = &[
+    ("activeDeadlineSeconds", Refused),
+    ("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
+    ("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
+    ("affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
+    ("affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
+    ("affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
+    ("affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
+    ("automountServiceAccountToken", NO_ACCOUNTS),
+    ("containers[].args", Acted),
+    ("containers[].command", Acted),
+    ("containers[].env[].name", Acted),
+    ("containers[].env[].value", Acted),
+    ("containers[].env[].valueFrom", Refused),
+    ("containers[].envFrom", Refused),
+    ("containers[].image", Acted),
+    ("containers[].imagePullPolicy", Acted),
+    ("containers[].lifecycle.postStart.exec", Acted),
+    ("containers[].lifecycle.postStart.httpGet", Acted),
+    ("containers[].lifecycle.postStart.httpGet.scheme", Only(&["HTTP"])),
+    ("containers[].lifecycle.postStart.sleep", Refused),
+    ("containers[].lifecycle.postStart.tcpSocket", Acted),
+    ("containers[].lifecycle.preStop.exec", Acted),
+    ("containers[].lifecycle.preStop.httpGet", Acted),
+    ("containers[].lifecycle.preStop.httpGet.scheme", Only(&["HTTP"])),
+    ("containers[].lifecycle.preStop.sleep", Refused),
+    ("containers[].lifecycle.preStop.tcpSocket", Acted),
+    ("containers[].lifecycle.stopSignal", Acted),
+    ("containers[].livenessProbe", Acted),
+    ("containers[].livenessProbe.grpc", Refused),
+    ("containers[].livenessProbe.httpGet.scheme", Only(&["HTTP"])),
+    ("containers[].livenessProbe.terminationGracePeriodSeconds", Refused),
+    ("containers[].name", Acted),
+    ("containers[].ports[].containerPort", Acted),
+    ("containers[].ports[].hostIP", Acted),
+    ("containers[].ports[].hostPort", Acted),
+    ("containers[].ports[].name", Acted),
+    ("containers[].ports[].protocol", Only(&["TCP", "UDP"])),
+    ("containers[].readinessProbe", Acted),
+    ("containers[].readinessProbe.grpc", Refused),
+    ("containers[].readinessProbe.httpGet.scheme", Only(&["HTTP"])),
+    ("containers[].readinessProbe.terminationGracePeriodSeconds", Refused),
+    ("containers[].resizePolicy", Harmless("says what a resize would do, and none is offered")),
+    ("containers[].resources.claims", Refused),
+    ("containers[].resources.limits", Keys(&["cpu", "memory"])),
+    ("containers[].resources.requests", Keys(&["cpu", "memory"])),
+    ("containers[].restartPolicy", Refused),
+    ("containers[].restartPolicyRules", Refused),
+    ("containers[].securityContext.allowPrivilegeEscalation", Acted),
+    ("containers[].securityContext.appArmorProfile.localhostProfile", Refused),
+    ("containers[].securityContext.appArmorProfile.type", Only(&["RuntimeDefault"])),
+    ("containers[].securityContext.capabilities.add", Acted),
+    ("containers[].securityContext.capabilities.drop", Acted),
+    ("containers[].securityContext.privileged", Acted),
+    ("containers[].securityContext.procMount", Only(&["Default"])),
+    ("containers[].securityContext.readOnlyRootFilesystem", Acted),
+    ("containers[].securityContext.runAsGroup", Acted),
+    ("containers[].securityContext.runAsNonRoot", Acted),
+    ("containers[].securityContext.runAsUser", Acted),
+    ("containers[].securityContext.seLinuxOptions", Refused),
+    ("containers[].securityContext.seccompProfile.localhostProfile", Refused),
+    ("containers[].securityContext.seccompProfile.type", Only(&["RuntimeDefault"])),
+    ("containers[].securityContext.windowsOptions", Refused),
+    ("containers[].startupProbe", Refused),
+    ("containers[].stdin", Acted),
+    ("containers[].stdinOnce", Acted),
+    ("containers[].terminationMessagePath", Acted),
+    ("containers[].terminationMessagePolicy", Acted),
+    ("containers[].tty", Acted),
+    ("containers[].volumeDevices", Refused),
+    ("containers[].volumeMounts[].mountPath", Acted),
+    ("containers[].volumeMounts[].mountPropagation", Only(&["None"])),
+    ("containers[].volumeMounts[].name", Acted),
+    ("containers[].volumeMounts[].readOnly", Acted),
+    ("containers[].volumeMounts[].recursiveReadOnly", Only(&["Disabled"])),
+    ("containers[].volumeMounts[].subPath", Refused),
+    ("containers[].volumeMounts[].subPathExpr", Refused),
+    ("containers[].workingDir", Acted),
+    ("dnsConfig", Refused),
+    // There is no cluster DNS: names resolve as on the host, which is what a kubelet without one does too.
+    ("dnsPolicy", Only(&["ClusterFirst", "ClusterFirstWithHostNet", "Default"])),
+    ("enableServiceLinks", Acted),
+    ("ephemeralContainers", Refused),
+    ("hostAliases", Acted),
+    ("hostIPC", Refused),
+    ("hostNetwork", Acted),
+    ("hostPID", Refused),
+    ("hostUsers", Only(&["true"])),
+    ("hostname", Acted),
+    ("hostnameOverride", Refused),
+    ("imagePullSecrets", Refused),
+    ("initContainers", Refused),
+    ("nodeName", FOR_SCHEDULERS),
+    ("nodeSelector", FOR_SCHEDULERS),
+    ("os.name", Only(&["linux"])),
+    ("overhead", FOR_SCHEDULERS),
+    ("preemptionPolicy", FOR_SCHEDULERS),
+    ("priority", FOR_SCHEDULERS),
+    ("priorityClassName", FOR_SCHEDULERS),
+    ("readinessGates", Refused),
+    ("resourceClaims", Refused),
+    ("resources", Refused),
+    ("restartPolicy", Acted),
+    ("runtimeClassName", Refused),
+    ("schedulerName", FOR_SCHEDULERS),
+    ("schedulingGates", FOR_SCHEDULERS),
+    ("schedulingGroup", Refused),
+    ("securityContext.appArmorProfile.localhostProfile", Refused),
+    ("securityContext.appArmorProfile.type", Only(&["RuntimeDefault"])),
+    ("securityContext.fsGroup", Refused),
+    ("securityContext.fsGroupChangePolicy", Refused),
+    ("securityContext.runAsGroup", Acted),
+    ("securityContext.runAsNonRoot", Acted),
+    ("securityContext.runAsUser", Acted),
+    ("securityContext.seLinuxChangePolicy", Refused),
+    ("securityContext.seLinuxOptions", Refused),
+    ("securityContext.seccompProfile.localhostProfile", Refused),
+    ("securityContext.seccompProfile.type", Only(&["RuntimeDefault"])),
+    ("securityContext.supplementalGroups", Acted),
+    ("securityContext.supplementalGroupsPolicy", Only(&["Merge"])),
+    ("securityContext.sysctls", Acted),
+    ("securityContext.windowsOptions", Refused),
+    ("serviceAccount", NO_ACCOUNTS),
+    ("serviceAccountName", NO_ACCOUNTS),
+    ("setHostnameAsFQDN", Refused),
+    ("shareProcessNamespace", Refused),
+    ("subdomain", Refused),
+    ("terminationGracePeriodSeconds", Acted),
+    ("tolerations", FOR_SCHEDULERS),
+    ("topologySpreadConstraints", FOR_SCHEDULERS),
+    ("volumes[]", Refused),
+    ("volumes[].emptyDir.medium", Only(&["Memory"])),
+    ("volumes[].emptyDir.sizeLimit", Acted),
+    ("volumes[].hostPath.path", Acted),
+    ("volumes[].hostPath.type", Only(&["Directory", "DirectoryOrCreate"])),
+    ("volumes[].name", Acted),
+];
+
+/// What keeps this pod from being started, in words that name each field; None if nothing does.
+pub fn refused(document: &Value) -> Option<String> {
+    let mut found = Vec::new();
+    if let Some(spec) = document["spec"].as_object() {
+        for (name, value) in spec {
+            walk(value, name.clone(), name.clone(), &mut found);
+        }
+        disk_limits(&document["spec"], &mut found);
+    }
+    let text = match found.as_slice() {
+        [] => return None,
+        [one] => format!("{one} is not supported by this version of the agent"),
+        more => format!("{} are not supported by this version of the agent", more.join(", ")),
+    };
+    Some(text)
+}
+
+/// `row` is the path as in the table, `shown` the one with indexes.
+fn walk(value: &Value, row: String, shown: String, found: &mut Vec<String>) {
+    if is_empty(value) {
+        return;
+    }
+    let exact = TABLE.iter().find(|(path, _)| *path == row).map(|(_, verdict)| *verdict);
+    let below = has_rows_below(&row);
+    match exact {
+        Some(Only(values)) => {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            if !values.contains(&text.as_str()) {
+                found.push(format!("spec.{shown} ({text})"));
+            }
+            return;
+        }
+        Some(Keys(keys)) => {
+            let others = value.as_object().into_iter().flatten().filter(|(key, _)| !keys.contains(&key.as_str()));
+            found.extend(others.map(|(key, _)| format!("spec.{shown}[{key}]")));
+            return;
+        }
+        Some(Harmless(_)) => return,
+        // `false` asks for nothing that is not so anyway.
+        Some(Refused) if *value == Value::Bool(false) => return,
+        Some(Refused) if !below => return found.push(format!("spec.{shown}")),
+        Some(Acted) if !below => return,
+        Some(Acted | Refused) | None => {}
+    }
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                walk(value, format!("{row}.{name}"), format!("{shown}.{name}"), found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                walk(value, format!("{row}[]"), format!("{shown}[{index}]"), found);
+            }
+        }
+        // Neither a row of its own nor anything below one: the nearest row above decides.
+        _ if !is_acted(&row) => found.push(format!("spec.{shown}")),
+        _ => {}
+    }
+}
+
+/// The nearest row at or above says so. What the table has never heard of is refused.
+fn is_acted(row: &str) -> bool {
+    matches!(nearest(row), Some(Acted | Harmless(_)))
+}
+
+/// The row that decides over a field.
+pub fn nearest(row: &str) -> Option<Verdict> {
+    let covers = |path: &str| row == path || row.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '[']));
+    TABLE.iter().filter(|(path, _)| covers(path)).max_by_key(|(path, _)| path.len()).map(|(_, verdict)| *verdict)
+}
+
+fn has_rows_below(row: &str) -> bool {
+    TABLE.iter().any(|(path, _)| path.strip_prefix(row).is_some_and(|rest| rest.starts_with(['.', '['])))
+}
+
+/// Asks for nothing.
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(object) => object.is_empty(),
+        Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+/// A limit of a directory on the disk is not enforced; of a tmpfs it is.
+fn disk_limits(spec: &Value, found: &mut Vec<String>) {
+    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
+        let source = &volume["emptyDir"];
+        if !is_empty(&source["sizeLimit"]) && source["medium"] != "Memory" {
+            found.push(format!("spec.volumes[{index}].emptyDir.sizeLimit without medium Memory"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(spec: Value, wanted: &[&str]) {
+        let text = refused(&json!({"spec": spec})).unwrap_or_default();
+        assert_eq!(text.is_empty(), wanted.is_empty(), "{text}");
+        for field in wanted {
+            assert!(text.contains(field), "{text:?} does not name {field}");
+        }
+    }
+
+    #[test]
+    fn refused_by_name() {
+        check(json!({}), &[]);
+        check(json!({"hostPID": true}), &["spec.hostPID"]);
+        check(json!({"hostPID": false, "hostUsers": true, "initContainers": []}), &[]);
+        check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);
+        check(json!({"initContainers": [{"name": "x"}]}), &["spec.initContainers"]);
+        check(json!({"containers": [{"env": [{"name": "a", "valueFrom": {"fieldRef": {}}}]}]}), &["spec.containers[0].env[0].valueFrom"]);
+        check(
+            json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}),
+            &["livenessProbe.httpGet.scheme (HTTPS)"],
+        );
+        check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTP"}, "periodSeconds": 3}}]}), &[]);
+        check(json!({"containers": [{"livenessProbe": {"grpc": {"port": 1}}}]}), &["spec.containers[0].livenessProbe.grpc"]);
+        check(json!({"containers": [{"lifecycle": {"preStop": {"exec": {"command": ["a"]}}}}]}), &[]);
+        check(json!({"containers": [{"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}), &["limits[nvidia.com/gpu]"]);
+        check(json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x", "type": ""}}]}), &[]);
+        check(json!({"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}), &["spec.volumes[0].secret"]);
+        check(json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "x"}}]}), &["spec.volumes[0].gcePersistentDisk"]);
+        check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), &["sizeLimit"]);
+        check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}]}), &[]);
+        check(
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
+                "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}),
+            &["spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"],
+        );
+        check(json!({"somethingNew": 1}), &["spec.somethingNew"]);
+        check(json!({"containers": [{"somethingNew": {"deep": "x"}}]}), &["spec.containers[0].somethingNew.deep"]);
+    }
+
+    #[test]
+    fn rows_are_sorted_and_said_once() {
+        let paths: Vec<&str> = TABLE.iter().map(|(path, _)| *path).collect();
+        let mut sorted = paths.clone();
+        sorted.dedup();
+        assert_eq!(paths, sorted);
+    }
+}

@@ -27,8 +27,17 @@ pub fn container_hash(container: &Value) -> String {
 
 /// Of all that the containers of a pod share: a change replaces the whole pod.
 pub fn sandbox_hash(document: &Value) -> String {
-    const SHARED: [&str; 9] =
-        ["hostNetwork", "hostIPC", "hostname", "subdomain", "hostAliases", "dnsConfig", "securityContext", "volumes", "shareProcessNamespace"];
+    const SHARED: [&str; 9] = [
+        "hostNetwork",
+        "hostIPC",
+        "hostname",
+        "subdomain",
+        "hostAliases",
+        "dnsConfig",
+        "securityContext",
+        "volumes",
+        "shareProcessNamespace",
+    ];
     let spec = &document["spec"];
     let mut shared = Map::new();
     for field in SHARED {
@@ -81,9 +90,9 @@ fn trim(value: Value) -> Option<Value> {
             (!object.is_empty()).then_some(Value::Object(object))
         }
         Value::Array(items) if items.is_empty() => None,
-        Value::Array(items) => {
-            Some(Value::Array(items.into_iter().map(|item| if item.is_string() { item } else { trim(item).unwrap_or(Value::Null) }).collect()))
-        }
+        Value::Array(items) => Some(Value::Array(
+            items.into_iter().map(|item| if item.is_string() { item } else { trim(item).unwrap_or(Value::Null) }).collect(),
+        )),
         Value::String(text) if text.is_empty() => None,
         other => Some(other),
     }
@@ -157,7 +166,10 @@ mod tests {
             sandbox_hash(&json!({"spec": spec}))
         };
         let plain = pod(json!({}));
-        assert_eq!(plain, pod(json!({"containers": [{"name": "b", "image": "j"}], "restartPolicy": "Never", "terminationGracePeriodSeconds": 3})));
+        assert_eq!(
+            plain,
+            pod(json!({"containers": [{"name": "b", "image": "j"}], "restartPolicy": "Never", "terminationGracePeriodSeconds": 3}))
+        );
         assert_eq!(plain, pod(json!({"hostNetwork": false, "securityContext": {}})));
         assert_ne!(plain, pod(json!({"hostNetwork": true})));
         assert_ne!(plain, pod(json!({"containers": [{"name": "a", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}]}]})));

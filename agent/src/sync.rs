@@ -31,7 +31,7 @@ pub struct Shown {
     /// v1 PodStatus by uid.
     pub statuses: BTreeMap<String, Value>,
     /// Why the engine cannot be asked, since when it could not (monotonic).
-    pub engine_trouble: Option<(String, u64)>,
+    pub engine_trouble: Option<(String, i64)>,
     /// False until the first listing.
     pub looked: bool,
 }

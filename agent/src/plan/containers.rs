@@ -98,7 +98,8 @@ pub fn end_what_has_to(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: 
         let id = &run.seen.id;
         let verdict = case.world.verdicts.get(id);
         let sick = case.world.memory.hooks_failed.get(id).map(|_| "its postStart hook failed".to_owned());
-        let sick = sick.or_else(|| verdict.and_then(|verdict| verdict.dead.as_ref()).map(|text| format!("its liveness probe failed: {text}")));
+        let sick =
+            sick.or_else(|| verdict.and_then(|verdict| verdict.dead.as_ref()).map(|text| format!("its liveness probe failed: {text}")));
         let sick = sick.filter(|_| case.rules.hold(Rule::SickIsStopped));
         let reason = if index > 0 {
             Some("there is a newer one".to_owned())
@@ -163,8 +164,7 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
     match prepare(case, part, wanted, story, attempt, *sandbox_attempt, step) {
         Ok((config, pulled)) => {
             let post_start = post_start(spec, ip);
-            let start =
-                Start { pod: wanted.name.clone(), container: spec.name.clone(), attempt, step, config, post_start, pulled };
+            let start = Start { pod: wanted.name.clone(), container: spec.name.clone(), attempt, step, config, post_start, pulled };
             part.act(What::Start(Box::new(start)), reason);
         }
         Err(waiting) => {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::seen::{self, PodSeen, Run};
 use super::{Case, Part, Rule, What, pods};
 use crate::naming::SANDBOX;
-use crate::runtime::State;
 
 /// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its log.
 const STARTS_KEPT: usize = 2;
@@ -63,12 +62,4 @@ pub fn leftover_volumes(case: Case<'_>, uid: &str) -> Part {
         part.act(What::RemoveVolumes, "no pod has them");
     }
     part
-}
-
-/// Made, and refused by the engine when it was started.
-pub fn was_refused(run: &Run<'_>) -> Option<&str> {
-    match &run.seen.state {
-        State::Created { refused: Some(text) } => Some(text),
-        _ => None,
-    }
 }

@@ -158,8 +158,16 @@ mod tests {
 
     #[test]
     fn references() {
-        let good = ["busybox", "busybox:latest", "docker.io/library/busybox:1.36", "localhost:5000/a/b", "brendanburns/php-redis", "a__b/c",
-            "x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "gcr.io/google_containers/pause:0.8.0"];
+        let good = [
+            "busybox",
+            "busybox:latest",
+            "docker.io/library/busybox:1.36",
+            "localhost:5000/a/b",
+            "brendanburns/php-redis",
+            "a__b/c",
+            "x@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+            "gcr.io/google_containers/pause:0.8.0",
+        ];
         let bad = ["", "Busybox", "busybox:", "a//b", "a/", ":tag", "busy box", "x@sha256:12", "a:b:c", "-a"];
         for (names, wanted) in [(&good[..], true), (&bad[..], false)] {
             for name in names {

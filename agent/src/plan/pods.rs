@@ -26,8 +26,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         part.waits.pod = Some(Waiting::new("UnsupportedField", refused));
         return part;
     }
-    let stories: Vec<Story> =
-        (0..wanted.pod.spec.containers.len()).map(|index| containers::story(case, wanted, index, runs)).collect();
+    let stories: Vec<Story> = (0..wanted.pod.spec.containers.len()).map(|index| containers::story(case, wanted, index, runs)).collect();
     if finished(case, wanted, &stories) && case.rules.hold(Rule::FinishedPodsRest) {
         if !end(case, &mut part, runs, Some(containers::grace_s(wanted)), "the pod has finished") {
             garbage::dead(case, &mut part, runs, None);
@@ -37,8 +36,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     let sandbox = sandbox::bring_up(case, &mut part, wanted, runs, ports);
     let ip = seen::of(runs, SANDBOX).find_map(|run| run.seen.ip.clone()).unwrap_or_default();
     end_strangers(case, &mut part, wanted, runs, &ip);
-    let held_up: Vec<bool> =
-        stories.iter().map(|story| containers::end_what_has_to(case, &mut part, wanted, story, runs, &ip)).collect();
+    let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(case, &mut part, wanted, story, runs, &ip)).collect();
     if let Sandbox::Up { attempt, .. } = &sandbox {
         garbage::dead(case, &mut part, runs, Some(*attempt));
     }
@@ -77,9 +75,8 @@ pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], grace_s: Option<u6
 
 /// Containers that the pod no longer has.
 fn end_strangers(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ip: &str) {
-    let strangers: Vec<&Run> = seen::members(runs)
-        .filter(|run| wanted.pod.spec.containers.iter().all(|container| container.name != run.tag.container))
-        .collect();
+    let strangers: Vec<&Run> =
+        seen::members(runs).filter(|run| wanted.pod.spec.containers.iter().all(|container| container.name != run.tag.container)).collect();
     if case.rules.hold(Rule::StrangersEnd) {
         stops::stop(case, part, &strangers, Some(containers::grace_s(wanted)), ip, "its pod no longer has it");
         garbage::remove(case, part, &strangers, "its pod no longer has it");

@@ -131,8 +131,7 @@ fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], por
         part.act(What::MakeVolumes { volumes }, "its containers mount them");
     }
     ports.take(&wanted.name, &host_ports(&wanted.pod.spec));
-    let start =
-        Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, pulled: true };
+    let start = Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, pulled: true };
     part.act(What::Start(Box::new(start)), reason);
     Sandbox::Up { attempt, ip: String::new() }
 }

@@ -140,6 +140,9 @@ pub struct Image {
 pub enum Volume {
     /// An empty directory at that path, mode 0777 as emptyDir has it.
     Directory { path: String },
+    /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing, or is no
+    /// directory, is `Refused`.
+    HostDirectory { path: String, create: bool },
     /// A local engine volume of type tmpfs, bounded, gone with the pod.
     Memory { name: String, size_bytes: Option<u64> },
 }
