@@ -4,7 +4,8 @@ use coracle_schema::Path;
 use serde_json::json;
 
 use super::common::META;
-use super::shape::{Blank, Form, Object, Own, Reading, Shape, field, get_text, own, put};
+use super::place::{get_text, put};
+use super::shape::{Blank, Form, Object, Own, Reading, Shape, field, own};
 
 pub(super) static BINDING: Shape =
     Shape(&[META, &[field("podID", &["metadata", "name"], Form::Text).blank(Blank::Text("")), own("host", &[], &HOST)]]);

@@ -3,7 +3,9 @@
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, get, get_text, ignored, own, put, text};
+use super::place::{get, get_text, put};
+use super::scalar::text;
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, ignored, own};
 
 /// The annotation that carries the `creationToken` of v1beta1.
 pub const CREATION_TOKEN: &str = "coracle.dev/creation-token";

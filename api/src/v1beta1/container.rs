@@ -1,11 +1,12 @@
 //! One container of a manifest.
 
-use coracle_schema::{Path, Problem};
+use coracle_schema::{Path, Problem, Quantity};
 use serde_json::{Value, json};
 
+use super::amount::{amount, read_amounts, show_amount, show_amounts};
 use super::merge::replace;
-use super::quantity::{amount, cores, millis, read_amounts, show_amounts, whole};
-use super::shape::{self, Blank, Field, Form, Object, Own, Reading, Shape, field, get, get_text, ignored, own, put};
+use super::place::{get, get_text, is_empty, put, take};
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own};
 
 pub(super) static CONTAINER: Shape = Shape(&[CONTAINER_FIELDS]);
 
@@ -137,7 +138,7 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Read
         read_cpu(cpu, into, &path.field("cpu"), seen);
     }
     if let Some(memory) = number("memory", seen) {
-        match get(into, MEMORY_LIMIT).and_then(amount).and_then(whole) {
+        match get(into, MEMORY_LIMIT).and_then(amount).map(Quantity::value) {
             None => put(into, MEMORY_LIMIT, json!(memory.to_string())),
             Some(limit) if limit == memory => {}
             Some(_) => {
@@ -149,9 +150,9 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Read
 
 /// Clients of 2015 show a cpu limit in `cpu` too: beside a limit or a request, `cpu` must be one of them.
 fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut Reading) {
-    let is_cpu = |at: &[&str]| get(into, at).and_then(amount).and_then(millis).map(|millis| millis == cpu);
+    let is_cpu = |at: &[&str]| get(into, at).and_then(amount).map(|amount| amount.milli() == cpu);
     match (is_cpu(CPU_REQUEST), is_cpu(CPU_LIMIT)) {
-        (None, None | Some(true)) => put(into, CPU_REQUEST, json!(cores(i128::from(cpu) * 1_000_000))),
+        (None, None | Some(true)) => put(into, CPU_REQUEST, json!(Quantity::from_milli(cpu).to_string())),
         (Some(true), _) | (_, Some(true)) => {}
         _ => seen.problem(Problem::invalid(path, cpu, "differs from cpu in resources: give one, or the same")),
     }
@@ -160,27 +161,27 @@ fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut Reading) {
 fn show_resources(v1: &Object, out: &mut Object) {
     let mut resources = Object::new();
     for (name, at) in [("limits", LIMITS), ("requests", REQUESTS)] {
-        let amounts = get(v1, at).and_then(show_amounts).filter(|amounts| !shape::is_empty(amounts));
+        let amounts = get(v1, at).and_then(show_amounts).filter(|amounts| !is_empty(amounts));
         resources.extend(amounts.map(|amounts| (name.to_owned(), amounts)));
     }
     out.insert("resources".to_owned(), Value::Object(resources));
-    let millis = |at: &[&str]| get(v1, at).and_then(amount).and_then(millis).filter(|millis| *millis != 0);
+    let milli = |at: &[&str]| get(v1, at).and_then(amount).map(Quantity::milli).filter(|milli| *milli != 0);
     // A limit goes before the request, because clients of 2015 take `cpu` for the limit.
-    let cpu = millis(CPU_REQUEST).map(|request| millis(CPU_LIMIT).unwrap_or(request));
+    let cpu = milli(CPU_REQUEST).map(|request| milli(CPU_LIMIT).unwrap_or(request));
     out.extend(cpu.map(|cpu| ("cpu".to_owned(), json!(cpu))));
-    let memory = get(v1, MEMORY_LIMIT).and_then(amount).and_then(whole).filter(|bytes| *bytes != 0);
+    let memory = get(v1, MEMORY_LIMIT).and_then(amount).map(Quantity::value).filter(|bytes| *bytes != 0);
     out.extend(memory.map(|memory| ("memory".to_owned(), json!(memory))));
 }
 
 fn merge_resources(stored: &mut Object, new: &Object) {
     let mut new = new.clone();
-    let nanos = |object: &Object, at: &[&str]| get(object, at).and_then(amount);
-    let (request, limit) = (nanos(&new, CPU_REQUEST), nanos(&new, CPU_LIMIT));
+    let quantity = |object: &Object, at: &[&str]| get(object, at).and_then(amount);
+    let (request, limit) = (quantity(&new, CPU_REQUEST), quantity(&new, CPU_LIMIT));
     if request.is_some() && request == limit {
         // Reading `cpu`, a client of 2015 makes a limit of it, and sends both back: that is no change.
-        match (nanos(stored, CPU_REQUEST), nanos(stored, CPU_LIMIT)) {
-            (was, None) if was == request => shape::take(&mut new, CPU_LIMIT),
-            (None, was) if was == limit => shape::take(&mut new, CPU_REQUEST),
+        match (quantity(stored, CPU_REQUEST), quantity(stored, CPU_LIMIT)) {
+            (was, None) if was == request => take(&mut new, CPU_LIMIT),
+            (None, was) if was == limit => take(&mut new, CPU_REQUEST),
             _ => {}
         }
     }
@@ -188,7 +189,7 @@ fn merge_resources(stored: &mut Object, new: &Object) {
         let Some(Value::Object(old)) = get(stored, at) else { continue };
         let mut same = Object::new();
         for (name, value) in get(&new, at).and_then(Value::as_object).into_iter().flatten() {
-            let kept = old.get(name).filter(|old| show_one(name, old) == show_one(name, value));
+            let kept = old.get(name).filter(|old| show_amount(name, old) == show_amount(name, value));
             same.insert(name.clone(), kept.unwrap_or(value).clone());
         }
         if !same.is_empty() {
@@ -201,10 +202,6 @@ fn merge_resources(stored: &mut Object, new: &Object) {
     if before != after {
         replace(&RESOURCES, stored, &new);
     }
-}
-
-fn show_one(name: &str, value: &Value) -> Option<Value> {
-    show_amounts(&json!({ name: value }))
 }
 
 /// v1beta1 has `privileged` and `capabilities` beside the container's name, and since v0.17 in `securityContext` too.
@@ -247,7 +244,7 @@ fn read_security(from: &Object, into: &mut Object, path: &Path, seen: &mut Readi
         match get(into, at) {
             Some(inner) if inner != value => {
                 let detail = format!("differs from securityContext.{name}: give one, or the same");
-                seen.problem(Problem::invalid(&path.field(name), shape::brief(value), detail));
+                seen.problem(Problem::invalid(&path.field(name), brief(value), detail));
             }
             _ => put(into, at, value.clone()),
         }

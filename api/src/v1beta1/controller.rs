@@ -4,8 +4,9 @@ use coracle_schema::Path;
 use serde_json::{Value, json};
 
 use super::common::{LABELS, META};
+use super::place::{get, put};
 use super::pod::{TEMPLATE, blank_manifest};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, get, own, put, said};
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own, said};
 
 pub(super) static CONTROLLER: Shape = Shape(&[
     META,

@@ -4,7 +4,8 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 use super::common::{META, REFERENCE};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, get, get_text, own, put};
+use super::place::{get, get_text, put};
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own};
 
 pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
 

@@ -4,7 +4,8 @@ use coracle_schema::Path;
 use serde_json::json;
 
 use super::common::{META, REFERENCE};
-use super::shape::{Field, Form, Object, Own, Reading, Shape, field, get, ignored, own, put};
+use super::place::{get, put};
+use super::shape::{Field, Form, Object, Own, Reading, Shape, field, ignored, own};
 
 pub(super) static EVENT: Shape = Shape(&[META, EVENT_FIELDS]);
 

@@ -4,7 +4,8 @@ use coracle_schema::Path;
 use serde_json::{Value, json};
 
 use super::common::{CONDITION_WORDS, LABELS, META};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, get, get_text, own, put};
+use super::place::{get, get_text, put};
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own};
 
 pub(super) static MINION: Shape = Shape(&[META, LABELS, MINION_FIELDS]);
 

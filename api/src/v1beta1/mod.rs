@@ -4,6 +4,7 @@
 //! `shape.rs` is the language in which the files of the kinds say what v1beta1 can express and where it stands in v1;
 //! the same tables read, show, and merge a PUT. `manifest.rs` reads the manifest files of the agent.
 
+mod amount;
 mod binding;
 mod common;
 mod container;
@@ -14,8 +15,9 @@ mod manifest;
 mod merge;
 mod minion;
 mod namespace;
+mod place;
 mod pod;
-mod quantity;
+mod scalar;
 mod service;
 mod shape;
 mod status;
@@ -30,7 +32,8 @@ pub use common::CREATION_TOKEN;
 pub use manifest::{FileRefused, Format, FromFile, decode_any};
 pub use status::{encode_deleted, encode_status};
 
-use shape::{Object, Reading, Shape, get, get_text, put};
+use place::{get, get_text, put};
+use shape::{Object, Reading, Shape};
 
 /// A v1beta1 document as v1.
 #[derive(Clone, Debug, PartialEq)]

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::common::{LABELS, META};
 use super::merge::{merge, replace};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, get, get_text, ignored, own, put};
+use super::place::{get, get_text, put};
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own};
 
 pub(super) static SERVICE: Shape = Shape(&[
     META,

@@ -7,7 +7,9 @@
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Map, Value, json};
 
-use super::quantity;
+use super::amount::{read_amounts, show_amounts};
+use super::place::{get, is_empty, put};
+use super::scalar::{port_or_name, revision, text, text_map, texts, whole};
 
 pub(super) type Object = Map<String, Value>;
 
@@ -284,7 +286,7 @@ impl Form {
             Form::Object(shape) => read_object(shape, value, path, seen).filter(|object| !object.is_empty()).map(Value::Object),
             Form::Present(shape) => read_object(shape, value, path, seen).map(Value::Object),
             Form::List(shape, _) => read_list(shape, value, path, seen),
-            Form::Amounts => quantity::read_amounts(value, path, seen),
+            Form::Amounts => read_amounts(value, path, seen),
             Form::Said(_) | Form::Ignored | Form::Own(_) => None,
         }
     }
@@ -302,7 +304,7 @@ impl Form {
             Form::List(shape, _) => {
                 value.as_array()?.iter().filter_map(Value::as_object).map(|entry| Value::Object(shape.show(entry))).collect()
             }
-            Form::Amounts => quantity::show_amounts(value)?,
+            Form::Amounts => show_amounts(value)?,
             Form::Said(_) | Form::Ignored | Form::Own(_) => return None,
             Form::Count | Form::Flag => value.clone(),
             Form::Number => return (value.as_i64() != Some(0)).then(|| value.clone()).filter(|value| !value.is_null()),
@@ -338,137 +340,6 @@ impl Shape {
         }
         out
     }
-}
-
-/// The value at a place in a v1 object; null is absent.
-pub(super) fn get<'v>(object: &'v Object, at: &[&str]) -> Option<&'v Value> {
-    let (last, parents) = at.split_last()?;
-    let parent = parents.iter().try_fold(object, |object, name| object.get(*name)?.as_object())?;
-    parent.get(*last).filter(|value| !value.is_null())
-}
-
-pub(super) fn get_text<'v>(object: &'v Object, at: &[&str]) -> Option<&'v str> {
-    get(object, at)?.as_str().filter(|text| !text.is_empty())
-}
-
-/// Sets the value at a place, making the objects on the way.
-pub(super) fn put(object: &mut Object, at: &[&str], value: Value) {
-    let Some((last, parents)) = at.split_last() else { return };
-    let mut object = object;
-    for name in parents {
-        let child = object.entry((*name).to_owned()).or_insert_with(|| json!({}));
-        if !child.is_object() {
-            *child = json!({});
-        }
-        let Value::Object(child) = child else { return };
-        object = child;
-    }
-    object.insert((*last).to_owned(), value);
-}
-
-/// Takes the value at a place away, and the objects on the way that are empty then.
-pub(super) fn take(object: &mut Object, at: &[&str]) {
-    match at {
-        [] => {}
-        [last] => {
-            object.remove(*last);
-        }
-        [first, rest @ ..] => {
-            let Some(Value::Object(child)) = object.get_mut(*first) else { return };
-            let was_empty = child.is_empty();
-            take(child, rest);
-            if child.is_empty() && !was_empty {
-                object.remove(*first);
-            }
-        }
-    }
-}
-
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
-    }
-}
-
-pub(super) fn text(value: &Value, path: &Path, seen: &mut Reading) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text.clone()),
-        Value::Number(number) => Some(number.to_string()),
-        Value::Bool(flag) => Some(flag.to_string()),
-        other => {
-            seen.mistyped(path, other, "must be a string");
-            None
-        }
-    }
-}
-
-pub(super) fn whole(value: &Value, path: &Path, seen: &mut Reading) -> Option<i64> {
-    let number = value.as_i64();
-    if number.is_none() {
-        seen.mistyped(path, value, "must be a whole number");
-    }
-    number
-}
-
-/// A port by number or by name. Digits in quotes are a number: no port's name is made of digits alone.
-fn port_or_name(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
-    match value {
-        Value::String(name) if name.is_empty() => None,
-        Value::String(name) => {
-            Some(name.parse::<i64>().map_or_else(|_| value.clone(), |number| json!(number))).filter(|port| *port != json!(0))
-        }
-        Value::Number(number) if number.is_i64() => (number.as_i64() != Some(0)).then(|| value.clone()),
-        other => {
-            seen.mistyped(path, other, "must be a port number or the name of a port");
-            None
-        }
-    }
-}
-
-fn revision(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
-    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    match number {
-        Some(0) => None,
-        Some(number) => Some(json!(number.to_string())),
-        None if value == "" => None,
-        None => {
-            seen.mistyped(path, value, "must be a whole number as a read showed it");
-            None
-        }
-    }
-}
-
-fn texts(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
-    let list: Vec<Value> = match value {
-        Value::Array(list) => {
-            list.iter().enumerate().filter_map(|(at, value)| text(value, &path.index(at), seen)).map(Value::String).collect()
-        }
-        Value::Object(_) => {
-            seen.mistyped(path, value, "must be a list of strings");
-            return None;
-        }
-        scalar => text(scalar, path, seen).filter(|text| !text.is_empty()).map(Value::String).into_iter().collect(),
-    };
-    (!list.is_empty()).then_some(Value::Array(list))
-}
-
-fn text_map(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
-    let Value::Object(from) = value else {
-        seen.mistyped(path, value, "must be a map of strings");
-        return None;
-    };
-    let mut map = Object::new();
-    for (key, value) in from {
-        let value = if value.is_null() { Some(String::new()) } else { text(value, &path.key(key), seen) };
-        if let Some(value) = value {
-            map.insert(key.clone(), Value::String(value));
-        }
-    }
-    (!map.is_empty()).then_some(Value::Object(map))
 }
 
 fn read_object(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) -> Option<Object> {
