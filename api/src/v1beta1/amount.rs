@@ -32,7 +32,7 @@ pub(super) fn read_amounts(value: &Value, path: &Path, seen: &mut Reading) -> Op
             (None, _) => {
                 let wanted =
                     if name == "cpu" { "cores, or a quantity such as 250m" } else { "bytes or pieces, or a quantity such as 64Mi" };
-                seen.problem(Problem::invalid(&path.field(name), brief(value), format!("must be a number of {wanted}")));
+                seen.problem(Problem::invalid(&path.key(name), brief(value), format!("must be a number of {wanted}")));
             }
         }
     }
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "resources.limits.cpu: Invalid value: \"two\": must be a number of cores, or a quantity such as 250m",
-                "resources.limits.memory: Invalid value: \"a list\": must be a number of bytes or pieces, or a quantity such as 64Mi",
+                "resources.limits[cpu]: Invalid value: \"two\": must be a number of cores, or a quantity such as 250m",
+                "resources.limits[memory]: Invalid value: \"a list\": must be a number of bytes or pieces, or a quantity such as 64Mi",
             ]
         );
     }

@@ -10,7 +10,7 @@ use super::shape::{Blank, Form, Object, Own, Reading, Shape, field, own};
 pub(super) static BINDING: Shape =
     Shape(&[META, &[field("podID", &["metadata", "name"], Form::Text).blank(Blank::Text("")), own("host", &[], &HOST)]]);
 
-static HOST: Own = Own { read, show, governs: &[&["target"]], merge: None };
+static HOST: Own = Own { read, show, governs: &[&["target"]], words: &[field("host", &["target", "name"], Form::Text)], merge: None };
 
 fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let Some(value) = from.get("host").filter(|value| !value.is_null()) else { return };

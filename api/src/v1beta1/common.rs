@@ -26,7 +26,7 @@ pub(super) const META: &[Field] = &[
 
 pub(super) const LABELS: &[Field] = &[field("labels", &["metadata", "labels"], Form::TextMap)];
 
-static TOKEN: Own = Own { read: read_token, show: show_token, governs: &[], merge: None };
+static TOKEN: Own = Own { read: read_token, show: show_token, governs: &[], words: &[], merge: None };
 
 const TOKEN_AT: &[&str] = &["metadata", "annotations", CREATION_TOKEN];
 

@@ -83,7 +83,13 @@ static HTTP_GET: Shape =
 
 static TCP_SOCKET: Shape = Shape(&[&[field("port", &["port"], Form::PortOrName)]]);
 
-static PULL_POLICY: Own = Own { read: read_pull_policy, show: show_pull_policy, governs: &[&["imagePullPolicy"]], merge: None };
+static PULL_POLICY: Own = Own {
+    read: read_pull_policy,
+    show: show_pull_policy,
+    governs: &[&["imagePullPolicy"]],
+    words: &[field("imagePullPolicy", &["imagePullPolicy"], Form::Text)],
+    merge: None,
+};
 
 const PULL_POLICIES: Form = Form::Word(&[("PullAlways", "Always"), ("PullIfNotPresent", "IfNotPresent"), ("PullNever", "Never")]);
 
@@ -103,7 +109,13 @@ fn show_pull_policy(v1: &Object, out: &mut Object) {
 }
 
 /// `cpu` is a request and `memory` a limit; `resources`, of 2015, says both in full.
-static RESOURCES: Own = Own { read: read_resources, show: show_resources, governs: &[LIMITS, REQUESTS], merge: Some(merge_resources) };
+static RESOURCES: Own = Own {
+    read: read_resources,
+    show: show_resources,
+    governs: &[LIMITS, REQUESTS],
+    words: &[field("resources", &["resources"], Form::Amounts)],
+    merge: Some(merge_resources),
+};
 
 const LIMITS: &[&str] = &["resources", "limits"];
 const REQUESTS: &[&str] = &["resources", "requests"];
@@ -205,14 +217,16 @@ fn merge_resources(stored: &mut Object, new: &Object) {
 }
 
 /// v1beta1 has `privileged` and `capabilities` beside the container's name, and since v0.17 in `securityContext` too.
-static SECURITY: Own = Own { read: read_security, show: show_security, governs: &[], merge: Some(merge_security) };
+static SECURITY: Own = Own { read: read_security, show: show_security, governs: &[], words: SECURITY_FIELDS, merge: Some(merge_security) };
 
-static SECURITY_CONTEXT: Shape = Shape(&[&[
+static SECURITY_CONTEXT: Shape = Shape(&[SECURITY_FIELDS]);
+
+const SECURITY_FIELDS: &[Field] = &[
     field("privileged", &["securityContext", "privileged"], Form::Flag),
     field("capabilities", &["securityContext", "capabilities"], Form::Object(&CAPABILITIES)),
     field("runAsUser", &["securityContext", "runAsUser"], Form::Count),
     field("seLinuxOptions", &["securityContext", "seLinuxOptions"], Form::Object(&SE_LINUX)),
-]]);
+];
 
 static CAPABILITIES: Shape = Shape(&[&[field("add", &["add"], Form::Texts), field("drop", &["drop"], Form::Texts)]]);
 

@@ -9,7 +9,8 @@ use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own};
 
 pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
 
-static SUBSETS: Own = Own { read, show, governs: &[&["subsets"]], merge: None };
+static SUBSETS: Own =
+    Own { read, show, governs: &[&["subsets"]], words: &[field("subsets", &["subsets"], Form::List(&SUBSET, &[]))], merge: None };
 
 static SUBSET: Shape = Shape(&[&[
     field("addresses", &["addresses"], Form::List(&ADDRESS, &["ip"])),

@@ -23,7 +23,7 @@ const EVENT_FIELDS: &[Field] = &[
     ignored("status").also(&["event", "manifest", "container"]),
 ];
 
-static TIMESTAMP: Own = Own { read, show, governs: &[], merge: Some(|_, _| {}) };
+static TIMESTAMP: Own = Own { read, show, governs: &[], words: &[], merge: Some(|_, _| {}) };
 
 fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let Some(value) = from.get("timestamp").filter(|value| !value.is_null()) else { return };

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use super::pod::MANIFEST_SPEC;
 use super::shape::{Form, Object, Shape, brief, field, ignored};
-use super::{DecodeError, Decoded, decode, read, row};
+use super::words::old_path;
+use super::{DecodeError, Decoded, decode, field_path, read, row};
 
 /// In files the manifest is the whole document.
 static FILE: Shape =
@@ -30,6 +31,17 @@ pub enum Format {
     ContainerManifest,
     PodV1beta1,
     PodV1,
+}
+
+impl Format {
+    /// A field of the pod as this format calls it, for what v1's validation finds.
+    pub fn field_path(self, v1_path: &str) -> String {
+        match self {
+            Format::ContainerManifest => old_path(&FILE, v1_path),
+            Format::PodV1beta1 => field_path("Pod", v1_path),
+            Format::PodV1 => v1_path.to_owned(),
+        }
+    }
 }
 
 /// Why a file gives no pod: every problem with its field and what to write instead.

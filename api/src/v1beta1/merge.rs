@@ -43,7 +43,7 @@ fn merge_field(field: &Field, stored: &mut Object, new: &Object) {
             if merged.is_empty() { take(stored, field.at) } else { put(stored, field.at, Value::Array(merged)) }
         }
         (_, form) => {
-            let shown = |object: &Object| get(object, field.at).and_then(|value| form.show(value));
+            let shown = |object: &Object| get(object, field.at).and_then(|value| form.show(value)).or_else(|| field.blank.value());
             if shown(stored) != shown(new) {
                 copy(field.at, stored, new);
             }

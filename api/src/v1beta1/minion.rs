@@ -53,7 +53,7 @@ static INFO: Shape = Shape(&[&[
     field("KubeProxyVersion", &["kubeProxyVersion"], Form::Text).blank(NONE),
 ]]);
 
-static HOST_IP: Own = Own { read: read_host_ip, show: show_host_ip, governs: &[], merge: Some(|_, _| {}) };
+static HOST_IP: Own = Own { read: read_host_ip, show: show_host_ip, governs: &[], words: &[], merge: Some(|_, _| {}) };
 
 const ADDRESSES_AT: &[&str] = &["status", "addresses"];
 
@@ -81,7 +81,13 @@ fn show_host_ip(v1: &Object, out: &mut Object) {
 }
 
 /// Unset, it is the id.
-static EXTERNAL_ID: Own = Own { read: read_external_id, show: show_external_id, governs: &[EXTERNAL_ID_AT], merge: None };
+static EXTERNAL_ID: Own = Own {
+    read: read_external_id,
+    show: show_external_id,
+    governs: &[EXTERNAL_ID_AT],
+    words: &[field("externalID", EXTERNAL_ID_AT, Form::Text)],
+    merge: None,
+};
 
 const EXTERNAL_ID_AT: &[&str] = &["spec", "externalID"];
 

@@ -22,6 +22,7 @@ mod service;
 mod shape;
 mod status;
 mod volume;
+mod words;
 
 use std::fmt;
 
@@ -132,6 +133,12 @@ fn read(row: &Row, shape: &Shape, from: &Object) -> Result<Decoded, DecodeError>
     Ok(Decoded { object: Value::Object(object), unknown: seen.unknown, first_port_only: seen.first_port_only })
 }
 
+/// A field of the v1 document in v1beta1's words: `spec.containers[0].name` of a pod is
+/// `desiredState.manifest.containers[0].name`. What v1beta1 has no word for keeps its v1 path.
+pub fn field_path(kind: &str, v1_path: &str) -> String {
+    row(kind).map_or_else(|| v1_path.to_owned(), |row| words::old_path(row.shape, v1_path))
+}
+
 /// Shows a v1 object, list or Status as v1beta1. What v1beta1 has no kind for is shown as it is.
 pub fn encode(v1: &Value) -> Value {
     let kind = v1.get("kind").and_then(Value::as_str).unwrap_or_default();
@@ -199,3 +206,6 @@ pub fn merge_put(stored: &Value, new: &Decoded) -> Value {
     }
     Value::Object(merged)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ static TEMPLATE_DESIRED: Shape = Shape(&[
 
 /// v0.2 had the restart policy here, and spelled it so.
 const OLD_POLICY: &[Field] =
-    &[own("restartpolicy", &[], &Own { read: read_old_policy, show: |_, _| {}, governs: &[], merge: Some(|_, _| {}) })];
+    &[own("restartpolicy", &[], &Own { read: read_old_policy, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) })];
 
 /// The container-vm format; in v1 a pod's `spec`, and in files its name.
 pub(super) static MANIFEST: Shape = Shape(&[
@@ -82,7 +82,13 @@ const POLICY_AT: &[&str] = &["spec", "restartPolicy"];
 /// The one key of `restartPolicy`, and the word of v1.
 const POLICIES: &[(&str, &str)] = &[("always", "Always"), ("onFailure", "OnFailure"), ("never", "Never")];
 
-static RESTART_POLICY: Own = Own { read: read_policy, show: show_policy, governs: &[POLICY_AT], merge: None };
+static RESTART_POLICY: Own = Own {
+    read: read_policy,
+    show: show_policy,
+    governs: &[POLICY_AT],
+    words: &[field("restartPolicy", POLICY_AT, Form::Text)],
+    merge: None,
+};
 
 fn read_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let Some(value) = from.get("restartPolicy").filter(|value| !value.is_null()) else { return };
@@ -154,7 +160,7 @@ pub(super) fn blank_manifest() -> Value {
     json!({"version": "", "id": "", "volumes": null, "containers": null, "restartPolicy": {}})
 }
 
-static INFO: Own = Own { read: read_info, show: show_info, governs: &[&["status", "containerStatuses"]], merge: None };
+static INFO: Own = Own { read: read_info, show: show_info, governs: &[&["status", "containerStatuses"]], words: &[], merge: None };
 
 fn read_info(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let Some(Value::Object(info)) = from.get("info") else { return };

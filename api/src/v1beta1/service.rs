@@ -29,7 +29,13 @@ static INGRESS: Shape = Shape(&[&[field("ip", &["ip"], Form::Text), field("hostn
 
 const PORTS_AT: &[&str] = &["spec", "ports"];
 
-static PORTS: Own = Own { read: read_ports, show: show_ports, governs: &[PORTS_AT], merge: Some(merge_ports) };
+static PORTS: Own = Own {
+    read: read_ports,
+    show: show_ports,
+    governs: &[PORTS_AT],
+    words: &[field("ports", PORTS_AT, Form::List(&PORT, &[]))],
+    merge: Some(merge_ports),
+};
 
 static PORT: Shape = Shape(&[PORT_FIELDS]);
 
@@ -50,7 +56,13 @@ static FIRST_PORT: Shape = Shape(&[&[
 ]]);
 
 /// Unset, it is the port itself.
-static TARGET: Own = Own { read: read_target, show: show_target, governs: &[&["targetPort"]], merge: None };
+static TARGET: Own = Own {
+    read: read_target,
+    show: show_target,
+    governs: &[&["targetPort"]],
+    words: &[field("containerPort", &["targetPort"], Form::PortOrName)],
+    merge: None,
+};
 
 fn read_target(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let Some(value) = from.get("containerPort").filter(|value| !value.is_null()) else { return };
@@ -145,7 +157,8 @@ pub(super) fn complete_ports(stored: &Object, new: &mut Object) {
 
 const TYPE_AT: &[&str] = &["spec", "type"];
 
-static TYPE: Own = Own { read: read_type, show: show_type, governs: &[TYPE_AT], merge: Some(merge_type) };
+static TYPE: Own =
+    Own { read: read_type, show: show_type, governs: &[TYPE_AT], words: &[field("type", TYPE_AT, Form::Text)], merge: Some(merge_type) };
 
 fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let said = |name: &str, form: Form, seen: &mut Reading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);

@@ -97,6 +97,8 @@ pub(super) struct Own {
     pub show: fn(&Object, &mut Object),
     /// The places in v1 that it speaks for.
     pub governs: &'static [&'static [&'static str]],
+    /// The same as plain fields, to tell a v1 path in v1beta1's words.
+    pub words: &'static [Field],
     /// How a PUT changes them: (stored, new). None: replaced unless both look the same.
     pub merge: Option<fn(&mut Object, &Object)>,
 }
@@ -248,7 +250,7 @@ impl Field {
 }
 
 impl Blank {
-    fn value(self) -> Option<Value> {
+    pub fn value(self) -> Option<Value> {
         match self {
             Blank::Absent => None,
             Blank::Null => Some(Value::Null),

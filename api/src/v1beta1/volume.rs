@@ -22,7 +22,13 @@ const INLINE: &[&str] = &[
     "persistentVolumeClaim",
 ];
 
-static SOURCE: Own = Own { read: read_source, show: show_source, governs: &[], merge: Some(merge_source) };
+static SOURCE: Own = Own {
+    read: read_source,
+    show: show_source,
+    governs: &[],
+    words: &[field("source", &[], Form::Object(&SOURCES))],
+    merge: Some(merge_source),
+};
 
 static SOURCES: Shape = Shape(&[SOURCE_FIELDS]);
 
