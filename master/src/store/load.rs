@@ -129,11 +129,10 @@ impl<'a> Pass<'a> {
 
     /// None: there is none, or it is damaged and was set aside.
     fn head(&mut self) -> Result<Option<Head>, OpenError> {
-        let text = match self.disk.read(HEAD, HEAD_BYTES_MAX) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        let (text, why) = match self.disk.read(HEAD, HEAD_BYTES_MAX) {
+            Ok(bytes) => (String::from_utf8_lossy(&bytes).into_owned(), "its checksum does not fit".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => String::new(),
-            Err(error) => return Err(OpenError::Io { path: PathBuf::from(HEAD), error }),
+            Err(error) => (String::new(), format!("it cannot be read: {error}")),
         };
         let format = serde_json::from_str::<Value>(&text).ok().and_then(|head| head["format"].as_u64());
         if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
@@ -143,8 +142,7 @@ impl<'a> Pass<'a> {
         if head.is_none() {
             self.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_HEAD_JUMP} further"));
             self.number_incidents();
-            let wrong = Wrong { word: "damaged-head", why: "its checksum does not fit".to_owned() };
-            self.set_aside(HEAD, HEAD, None, wrong);
+            self.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
         }
         Ok(head)
     }
@@ -214,8 +212,7 @@ impl<'a> Pass<'a> {
         let bytes = match self.disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                let wrong = Wrong { word: "too-large", why: format!("it is larger than {FILE_BYTES_MAX} bytes") };
-                return self.put_aside(&path, Some(key), wrong);
+                return self.put_aside(&path, Some(key), Wrong { word: "too-large", why: too_large() });
             }
             // It may be whole, and readable tomorrow: it stays where it is.
             Err(error) => return self.leave_damaged(&path, key, "unreadable", format!("it cannot be read: {error}")),
@@ -333,6 +330,11 @@ impl<'a> Pass<'a> {
 
     /// Damage that an earlier start found and nobody has dealt with.
     fn recall_incidents(&mut self) -> Result<(), OpenError> {
+        if !self.files_clean
+            && let Err(error) = self.disk.sync_dir(QUARANTINE)
+        {
+            self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());
+        }
         for incident in self.disk.list(QUARANTINE).unwrap_or_default() {
             if incident.what != What::Folder || incident.name.ends_with(SETTLED) {
                 continue;
@@ -371,6 +373,7 @@ impl<'a> Pass<'a> {
         let file = format!("{QUARANTINE}/{incident}/{path}");
         let why = match self.disk.read(&file, FILE_BYTES_MAX) {
             Ok(bytes) => judge(&bytes, &key, (&kind.api_version, &kind.kind)).err().map(|wrong| wrong.why),
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Some(too_large()),
             Err(error) => Some(format!("it cannot be read: {error}")),
         };
         let why = format!("{OBJECTS}/{path}: {}", why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned()));
@@ -386,6 +389,10 @@ pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
         Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(files::crc32(names::path(&entry.stored.key).as_bytes()))),
         None => sum,
     })
+}
+
+fn too_large() -> String {
+    format!("it is larger than {FILE_BYTES_MAX} bytes")
 }
 
 /// Whether a file's content is the object that its place says.

@@ -130,6 +130,14 @@ impl Store {
         Ok(Opened { store: Store { inner: Arc::new(inner) }, objects, notes })
     }
 
+    /// A store on a disk in memory, for the tests of its callers.
+    #[cfg(test)]
+    pub(crate) fn in_memory(rules: &Rules) -> Store {
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let disk = tests::sim::SimDisk::new(1);
+        Store::open_on(Arc::new(disk), None, None, ids, rules).expect("an empty disk is a new store").store
+    }
+
     /// The identity of this directory's content. A new directory has a new one.
     pub fn uuid(&self) -> &str {
         &self.inner.uuid
@@ -265,6 +273,4 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[cfg(test)]
-mod sim;
-#[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,5 +1,11 @@
 //! The door as its callers see it.
 
+mod crash;
+mod damage;
+mod model;
+mod restart;
+pub(crate) mod sim;
+
 use super::*;
 use coracle_api::meta::{Claim, Durable};
 use serde_json::{Value, json};
@@ -66,6 +72,12 @@ pub fn update(object: Value, seen: Revision) -> Write {
     let key = key(object["metadata"]["name"].as_str().expect("a name"));
     let claims = claims_of(&key, &object);
     Write::Update { key, object, seen, durable: Durable::WithoutStatus, claims }
+}
+
+/// A store on a disk that the test holds as well.
+pub fn memory_on(disk: &sim::SimDisk) -> Store {
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules()).expect("it opens").store
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! What a person, a crash or a bad card can leave in the directory, and what becomes of it.
+
+use super::sim::SimDisk;
+use super::*;
+
+const WEB: &str = "objects/core/pods/default/web.json";
+
+/// A disk that a store with one good pod was closed on.
+fn closed() -> SimDisk {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    store.write(create(pod("good", "a", None))).expect("new");
+    store.close().expect("the disk is well");
+    disk
+}
+
+fn damaged(store: &Store) -> Vec<String> {
+    store.list(&PODS, None).damaged.into_iter().map(|key| key.name).collect()
+}
+
+#[test]
+fn damage_is_set_aside_and_remembered_until_somebody_acts() {
+    let whole = serde_json::to_string(&pod("web", "a", None)).expect("JSON");
+    let other = serde_json::to_string(&pod("other", "a", None)).expect("JSON");
+    let service = whole.replace("Pod", "Service");
+    let table: [(&str, &[u8], &str); 8] = [
+        ("empty", b"", "it is empty"),
+        ("empty", &[0; 512], "it holds nothing but zeros"),
+        ("not-json", &whole.as_bytes()[..40], "it is not JSON: EOF while parsing"),
+        ("not-json", b"\xff\xfe{}", "it is not JSON: expected value"),
+        ("misplaced", b"[]", "apiVersion is null, but the file's place says \"v1\""),
+        ("misplaced", other.as_bytes(), "metadata.name is \"other\", but the file's place says \"web\""),
+        ("misplaced", service.as_bytes(), "kind is \"Service\", but the file's place says \"Pod\""),
+        ("too-large", &vec![b' '; 13 << 20], "it is larger than 12582912 bytes"),
+    ];
+    for (word, text, why) in table {
+        let disk = closed();
+        disk.place(WEB, text);
+        let set_aside = format!("quarantine/0001-{word}/core/pods/default/web.json");
+        // The second start knows it from quarantine.
+        for start in 1..=2 {
+            let store = memory_on(&disk);
+            assert!(store.get(&key("good")).expect("whole").is_some());
+            let said = store.get(&key("web")).expect_err("damaged").why;
+            assert!(said.starts_with(&format!("{WEB}: {why}")), "start {start}: {said}");
+            let health = store.health();
+            assert_eq!((health.damaged.len(), health.degraded), (1, None));
+            assert_eq!(health.damaged[0].file, set_aside);
+            assert_eq!(damaged(&store), ["web"]);
+            assert!(matches!(store.write(create(pod("web", "a", None))), Err(Refused::Damaged { .. })));
+            assert_eq!(disk.peek(&set_aside).as_deref(), Some(text));
+            if start == 1 {
+                store.close().expect("the disk is well");
+            }
+        }
+    }
+}
+
+/// A start with a file that is not JSON.
+fn with_damage() -> (SimDisk, Store) {
+    let disk = closed();
+    disk.place(WEB, b"{");
+    let store = memory_on(&disk);
+    (disk, store)
+}
+
+#[test]
+fn a_delete_gives_a_damaged_object_up() {
+    let (disk, store) = with_damage();
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let heard = events.clone();
+    let scope = Scope { resource: PODS, namespace: None, name: None };
+    let sink = Box::new(move |event: &Event| {
+        locked(&heard).push((event.key.name.clone(), event.old.is_some(), event.new.is_some()));
+        true
+    });
+    let _watch = store.watch(scope, None, sink).expect("young");
+    let gone = store.write(Write::Delete { key: key("web"), seen: Revision(0) }).expect("a person decided");
+    assert!(gone.json.starts_with(br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default","#), "{gone:?}");
+    assert_eq!(*locked(&events), [("web".to_owned(), false, false)]);
+    assert_eq!(disk.peek("quarantine/0001-not-json-settled/core/pods/default/web.json").as_deref(), Some(&b"{"[..]));
+    assert_eq!(damaged(&store), [] as [&str; 0]);
+    store.write(create(pod("web", "b", None))).expect("the name is free");
+    drop(store);
+    let store = memory_on(&disk);
+    assert!(store.get(&key("web")).expect("whole").is_some());
+    assert!(store.health().damaged.is_empty());
+}
+
+#[test]
+fn a_file_put_right_counts_from_the_next_start() {
+    let (disk, store) = with_damage();
+    let before = store.revision();
+    drop(store);
+    disk.place(WEB, &serde_json::to_vec(&pod("web", "by hand", None)).expect("JSON"));
+    let store = memory_on(&disk);
+    let web = store.get(&key("web")).expect("whole").expect("there");
+    assert!(web.revision > before);
+    assert!(store.health().damaged.is_empty());
+    assert_eq!(disk.tree().iter().filter(|path| path.starts_with("quarantine/0001-not-json-settled/")).count(), 1);
+}
+
+#[test]
+fn strangers_are_set_aside_and_unknown_kinds_and_dot_files_left_alone() {
+    let disk = closed();
+    let strangers =
+        ["objects/README", "objects/core/pods/default/Web.json", "objects/core/pods/default/a.json~", "objects/core/pods/a.json"];
+    let own = ["objects/.git/HEAD", "objects/core/pods/.gitignore", "objects/apps/deployments/default/web.json"];
+    for path in strangers.iter().chain(&own) {
+        disk.place(path, b"mine");
+    }
+    let store = memory_on(&disk);
+    assert_eq!(store.health().damaged.len(), strangers.len());
+    assert!(store.health().damaged.iter().all(|damage| damage.key.is_none() && damage.file.contains("-foreign/")));
+    assert!(strangers.iter().all(|path| disk.peek(path).is_none()));
+    assert!(own.iter().all(|path| disk.peek(path).is_some()));
+    assert_eq!(damaged(&store), [] as [&str; 0]);
+    assert_eq!(store.list(&PODS, None).items.len(), 1);
+}
+
+#[test]
+fn a_disk_that_cannot_move_the_file_still_starts() {
+    let disk = closed();
+    disk.place(WEB, b"{");
+    // Read-only: every change fails, reads do not.
+    let store = {
+        let only = ReadOnly(disk.clone());
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        Store::open_on(Arc::new(only), None, None, ids, &rules()).expect("it starts").store
+    };
+    assert!(store.health().degraded.is_some());
+    assert!(store.get(&key("good")).expect("whole").is_some());
+    assert!(store.get(&key("web")).is_err());
+    assert!(matches!(store.write(create(pod("b", "b", None))), Err(Refused::Disk { space: false, .. })));
+    assert!(matches!(store.write(Write::Delete { key: key("web"), seen: Revision(0) }), Err(Refused::Disk { .. })));
+    assert!(disk.peek(WEB).is_some());
+}
+
+struct ReadOnly(SimDisk);
+
+const EROFS: i32 = 30;
+
+impl Disk for ReadOnly {
+    fn create(&self, _: &str, _: &[u8]) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn rename(&self, _: &str, _: &str) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn unlink(&self, _: &str) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn make_dir(&self, _: &str) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn sync_dir(&self, path: &str) -> std::io::Result<()> {
+        self.0.sync_dir(path)
+    }
+    fn read(&self, path: &str, bytes_max: usize) -> std::io::Result<Vec<u8>> {
+        self.0.read(path, bytes_max)
+    }
+    fn list(&self, path: &str) -> std::io::Result<Vec<disk::Found>> {
+        self.0.list(path)
+    }
+}
+
+#[test]
+fn a_lost_head_never_takes_revisions_back() {
+    for how in ["removed", "damaged"] {
+        let disk = closed();
+        let before = document::revision(
+            &serde_json::from_slice(&disk.peek("objects/core/pods/default/good.json").expect("it is there")).expect("JSON"),
+        );
+        match how {
+            "removed" => disk.take("HEAD.json"),
+            _ => disk.place("HEAD.json", b"{\"format\":1,\"reserved\":0,\"crc\":\"00000000\"}"),
+        }
+        let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
+        let store = Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules()).expect("it starts").store;
+        assert!(store.revision().0 > before.expect("a revision").0 + 100_000, "{how}");
+        assert_eq!(store.uuid(), "another");
+        assert_eq!(disk.tree().contains(&"quarantine/0001-damaged-head/HEAD.json".to_owned()), how == "damaged");
+    }
+}
+
+#[test]
+fn a_newer_format_is_refused_untouched() {
+    let disk = closed();
+    disk.place("HEAD.json", b"{\"format\":2,\"anything\":[]}");
+    disk.place("tmp/1", b"half");
+    let tree = disk.tree();
+    let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
+    let refused = Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules());
+    let Err(error @ OpenError::Newer { format: 2 }) = refused else { panic!("it starts") };
+    assert!(error.to_string().contains("format 2"));
+    assert_eq!(disk.tree(), tree);
+}

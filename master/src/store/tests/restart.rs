@@ -1,0 +1,158 @@
+//! What a restart keeps: revisions, statuses in memory, edits by hand; and where the files lie.
+
+use super::sim::SimDisk;
+use super::*;
+
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: &str) -> Store {
+    let ids = Ids { fresh_store: "store".to_owned(), boot: boot.to_owned() };
+    Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids, &rules()).expect("it opens").store
+}
+
+fn event(name: &str) -> Write {
+    let key = Key { resource: Resource::core("events"), namespace: "default".to_owned(), name: name.to_owned() };
+    let object = json!({"apiVersion": "v1", "count": 1, "kind": "Event", "metadata": {"name": name, "namespace": "default"}});
+    Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }
+}
+
+#[test]
+fn a_clean_restart_of_the_process_keeps_everything_and_its_watchers_go_on() {
+    let (disk, tmpfs) = (SimDisk::new(1), SimDisk::new(2));
+    let store = open(&disk, &tmpfs, "boot");
+    let web = store.write(create(pod("web", "a", None))).expect("new");
+    let up = store.write(update(pod("web", "a", Some("up")), web.revision)).expect("seen");
+    let said = store.write(event("e")).expect("new");
+    assert!(said.json.starts_with(br#"{"apiVersion":"v1","kind":"Event","count":1,"#), "{said:?}");
+    store.close().expect("the disk is well");
+    assert!(matches!(store.write(event("late")), Err(Refused::Disk { .. })));
+    drop(store);
+    let store = open(&disk, &tmpfs, "boot");
+    assert_eq!(store.get(&key("web")).expect("whole").expect("there").json, up.json);
+    assert_eq!(store.get(&said.key).expect("whole").expect("there").json, said.json);
+    assert_eq!(store.revision(), said.revision);
+    let scope = Scope { resource: PODS, namespace: None, name: None };
+    assert_eq!(store.watch(scope, Some(said.revision), Box::new(|_| true)).expect("nothing was missed").replay.len(), 0);
+    assert_eq!(tmpfs.tree(), [] as [&str; 0], "it is read once");
+}
+
+#[test]
+fn what_was_in_memory_alone_is_gone_otherwise_and_its_objects_have_fresh_revisions() {
+    for (how, closed, boot) in [("killed", false, "boot"), ("host restarted", true, "another boot")] {
+        let (disk, tmpfs) = (SimDisk::new(1), SimDisk::new(2));
+        let store = open(&disk, &tmpfs, "boot");
+        let web = store.write(create(pod("web", "a", None))).expect("new");
+        let service = Key { resource: Resource::core("services"), ..key("web") };
+        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
+        let made = store.write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+        store.write(update(pod("web", "a", Some("up")), web.revision)).expect("seen");
+        let said = store.write(event("e")).expect("new");
+        if closed {
+            store.close().expect("the disk is well");
+        }
+        drop(store);
+        let store = open(&disk, &tmpfs, boot);
+        let web = store.get(&key("web")).expect("whole").expect("there");
+        assert!(web.revision > said.revision, "{how}");
+        assert!(!String::from_utf8_lossy(&web.json).contains("status"), "{how}");
+        assert!(store.get(&said.key).expect("whole").is_none(), "{how}");
+        // All of it was on disk, so nothing of it was lost.
+        assert_eq!(store.get(&service).expect("whole").expect("there").json, made.json, "{how}");
+        let scope = Scope { resource: PODS, namespace: None, name: None };
+        assert!(store.watch(scope, Some(said.revision), Box::new(|_| true)).is_err(), "{how}: a watcher has to look again");
+    }
+}
+
+#[test]
+fn edits_by_hand_count_with_a_fresh_revision() {
+    let (disk, tmpfs) = (SimDisk::new(1), SimDisk::new(2));
+    let store = open(&disk, &tmpfs, "boot");
+    store.write(create(pod("web", "a", None))).expect("new");
+    store.write(create(pod("gone", "a", None))).expect("new");
+    let last = store.write(create(pod("same", "a", None))).expect("new").revision;
+    store.close().expect("the disk is well");
+    drop(store);
+    let path = |name: &str| format!("objects/core/pods/default/{name}.json");
+    let edited =
+        String::from_utf8(disk.peek(&path("web")).expect("its file")).expect("text").replace("\"is\": \"a\"", "\"is\": \"edited\"");
+    disk.place(&path("web"), edited.as_bytes());
+    disk.place(&path("copy"), edited.replace("\"web\"", "\"copy\"").as_bytes());
+    disk.take(&path("gone"));
+    let store = open(&disk, &tmpfs, "boot");
+    let listed = store.list(&PODS, None);
+    let names: Vec<_> = listed.items.iter().map(|stored| stored.key.name.as_str()).collect();
+    assert_eq!(names, ["copy", "same", "web"]);
+    assert!(listed.items.iter().all(|stored| stored.revision > last));
+    assert!(String::from_utf8_lossy(&listed.items[2].json).contains("edited"));
+    let scope = Scope { resource: PODS, namespace: None, name: None };
+    assert!(store.watch(scope, Some(last), Box::new(|_| true)).is_err(), "who followed has to look again");
+}
+
+#[test]
+fn revisions_that_no_store_gave_are_replaced() {
+    for revision in ["", "0", "-1", "99999999999999999999", "9007199254740993", "1000000", "text"] {
+        let disk = SimDisk::new(1);
+        memory_on(&disk).close().expect("the disk is well");
+        let mut object = pod("web", "a", None);
+        object["metadata"]["resourceVersion"] = Value::String(revision.to_owned());
+        disk.place("objects/core/pods/default/web.json", &serde_json::to_vec(&object).expect("JSON"));
+        let store = memory_on(&disk);
+        let web = store.get(&key("web")).expect("whole").expect("there");
+        assert!(web.revision > Revision(0) && web.revision <= store.revision(), "{revision}: {}", web.revision);
+    }
+}
+
+#[test]
+fn revisions_are_reserved_ahead_and_volatile_writes_touch_no_disk() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let mut seen = store.write(create(pod("web", "a", None))).expect("new").revision;
+    let steps = disk.steps();
+    for round in 0..1_000 {
+        seen = store.write(update(pod("web", "a", Some(&round.to_string())), seen)).expect("seen").revision;
+    }
+    assert_eq!(store.write(update(pod("web", "a", Some("999")), seen)).expect("the same").revision, seen);
+    assert_eq!(disk.steps(), steps);
+    let said: Value = serde_json::from_slice(&disk.peek("HEAD.json").expect("it is there")).expect("JSON");
+    assert!(said["reserved"].as_u64().expect("a number") >= seen.0 + 50_000);
+    // Past the reservation one more is made, and it is one write for very many.
+    let head = files::Head { format: 1, store: "store".to_owned(), reserved: 100_000, clean: false, files: 0 };
+    let mut files = files::Files::new(Arc::new(disk.clone()), head, Default::default());
+    files.reserve(Revision(100_001), false).expect("the disk is well");
+    assert_eq!(files.head().reserved, 100_001 + files::RESERVE);
+}
+
+#[test]
+fn every_key_has_one_path_and_every_path_at_most_one_key() {
+    let long = "x".repeat(253);
+    let table = [
+        ("", "pods", "default", "web", "core/pods/default/web.json"),
+        ("apps", "deployments", "default", "web.v1", "apps/deployments/default/web.v1.json"),
+        ("core", "pods", "default", "web", "%63ore/pods/default/web.json"),
+        ("", "nodes", "", "Host.A", "core/nodes/_cluster/%48ost.%41.json"),
+        ("", "pods", "_cluster", "system:node", "core/pods/%5Fcluster/system%3Anode.json"),
+        ("", "pods", "default", "../../etc", "core/pods/default/%2E.%2F..%2Fetc.json"),
+        ("", "pods", "default", ".", "core/pods/default/%2E.json"),
+        ("", "pods", "default", "ü~%", "core/pods/default/%C3%BC%7E%25.json"),
+    ];
+    for (group, plural, namespace, name, path) in table {
+        let resource = Resource { group: Cow::Owned(group.to_owned()), plural: Cow::Owned(plural.to_owned()) };
+        let key = Key { resource, namespace: namespace.to_owned(), name: name.to_owned() };
+        assert_eq!(names::path(&key), path);
+        assert_eq!(names::key(path), Some(key));
+    }
+    for name in [long.clone(), long.to_uppercase(), format!("{}.{}", &long[..199], &long[..50]), ".".repeat(253)] {
+        let key = key(&name);
+        let path = names::path(&key);
+        assert!(path.split('/').all(|part| part.len() <= 255 && !part.starts_with('.')), "{path}");
+        assert_eq!(names::key(&path), Some(key));
+    }
+    for path in [
+        "core/pods/default/Web.json",
+        "core/pods/default/%77eb.json",
+        "core/pods/default/web",
+        "core/pods/web.json",
+        "x",
+        "a/b/c/d~/~e.json",
+    ] {
+        assert_eq!(names::key(path), None, "{path}");
+    }
+}
