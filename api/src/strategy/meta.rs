@@ -23,7 +23,7 @@ pub fn create(object: &mut Value, making: &mut Making<'_>, generation: bool) {
     if generation {
         meta.insert("generation".into(), 1.into());
     }
-    drop_empty(object);
+    tidy(object);
     let base = text(&object["metadata"], "generateName");
     if !base.is_empty() && text(&object["metadata"], "name").is_empty() {
         let cut = (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or(0);
@@ -50,7 +50,7 @@ pub fn update(new: &mut Value, old: &Value, changed: bool) {
     if changed && let Some(generation) = was["generation"].as_i64() {
         meta["generation"] = (generation + 1).into();
     }
-    drop_empty(new);
+    tidy(new);
 }
 
 /// An update of status only: everything else as it was.
@@ -144,8 +144,7 @@ pub fn validate(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules)
     match (scope, namespace.is_empty()) {
         (Scope::Namespaced, true) => problems.push(Problem::required(&path.field("namespace"), "")),
         (Scope::Namespaced, false) => {
-            let rule = if rules.old_names { names::old_id } else { names::label };
-            problems.extend(names::problems(&path.field("namespace"), namespace, rule(namespace)));
+            problems.extend(names::problems(&path.field("namespace"), namespace, names::label(namespace)));
         }
         (Scope::Cluster, false) => problems.push(Problem::forbidden(&path.field("namespace"), "not allowed on this type")),
         (Scope::Cluster, true) => {}
@@ -264,10 +263,121 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
     problems
 }
 
-fn drop_empty(object: &mut Value) {
+/// Empty lists and maps say nothing; an owner named twice is named once.
+fn tidy(object: &mut Value) {
+    let mut seen = Vec::new();
+    if let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
+        owners.retain(|owner| {
+            let uid = text(owner, "uid").to_owned();
+            let first = uid.is_empty() || !seen.contains(&uid);
+            seen.push(uid);
+            first
+        });
+    }
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         if is_empty(&object["metadata"][field]) {
             remove(&mut object["metadata"], field);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn problems() {
+        fn check(meta: Value, scope: Scope, rules: Rules, expected: &[&str]) {
+            let found = validate(&json!({"metadata": meta}), scope, names::subdomain, rules);
+            let found: Vec<String> = found.iter().map(Problem::to_string).collect();
+            assert_eq!(found.len(), expected.len(), "{meta}: {found:?}");
+            for (found, start) in found.iter().zip(expected) {
+                assert!(found.starts_with(start), "{meta}: {found:?} should start {start:?}");
+            }
+        }
+        let (strict, old) = (Rules::default(), Rules { old_names: true, ..Rules::default() });
+        let ours = |name: &str| json!({"name": name, "namespace": "default"});
+        check(ours("a"), Scope::Namespaced, strict, &[]);
+        check(ours("frontendController"), Scope::Namespaced, strict, &["metadata.name: Invalid value: \"frontendController\""]);
+        check(ours("frontendController"), Scope::Namespaced, old, &[]);
+        check(ours("a/b"), Scope::Namespaced, old, &["metadata.name: Invalid value: \"a/b\": must consist of letters"]);
+        check(json!({}), Scope::Cluster, strict, &["metadata.name: Required value: name or generateName is required"]);
+        check(json!({"name": "a"}), Scope::Namespaced, strict, &["metadata.namespace: Required value"]);
+        check(ours("a"), Scope::Cluster, strict, &["metadata.namespace: Forbidden: not allowed on this type"]);
+        check(json!({"name": "a", "namespace": "B"}), Scope::Namespaced, old, &["metadata.namespace: Invalid value: \"B\""]);
+        let both = &["metadata.generateName: Invalid value: \"A-\"", "metadata.name: Invalid value: \"A-abcde\""];
+        check(json!({"generateName": "A-", "name": "A-abcde"}), Scope::Cluster, strict, both);
+        check(json!({"generateName": "a-", "name": "a-abcde"}), Scope::Cluster, strict, &[]);
+        let labels = json!({"name": "a", "labels": {"a b": "c", "d": "e f"}});
+        let both = &["metadata.labels: Invalid value: \"a b\"", "metadata.labels[d]: Invalid value: \"e f\": a valid label must"];
+        check(labels.clone(), Scope::Cluster, strict, both);
+        check(labels, Scope::Cluster, old, &["metadata.labels: Invalid value: \"a b\": must not be empty"]);
+        let annotations = json!({"name": "a", "annotations": {"a b": "c", "X/y": ""}});
+        check(annotations, Scope::Cluster, strict, &["metadata.annotations: Invalid value: \"a b\""]);
+        for (token, good) in [("abc-1", true), ("", false), ("a b", false), ("ä", false), (&"x".repeat(254), false)] {
+            let meta = json!({"name": "a", "annotations": {super::super::CREATION_TOKEN: token}});
+            let expected = "metadata.annotations[coracle.dev/creation-token]: Invalid value";
+            check(meta, Scope::Cluster, strict, if good { &[] } else { std::slice::from_ref(&expected) });
+        }
+    }
+
+    #[test]
+    fn a_name_of_2014_stays_good() {
+        let old = json!({"metadata": {"name": "frontendController", "labels": {"a": "b c"}}});
+        let check = |new: &Value| {
+            let of = |object: &Value| validate(object, Scope::Cluster, names::subdomain, Rules::default());
+            new_problems(of(new), &of(&old)).len()
+        };
+        assert_eq!(check(&old), 0);
+        let mut more = old.clone();
+        more["metadata"]["labels"]["x"] = "y z".into();
+        assert_eq!(check(&more), 1);
+    }
+
+    #[test]
+    fn generated_names() {
+        fn check(base: &str, expected: &str) {
+            let mut object = json!({"metadata": {"generateName": base}});
+            let mut making = Making {
+                now: crate::meta::Time::from_seconds(0).unwrap(),
+                uid: "u".into(),
+                suffix: &mut || "abcde".into(),
+                service_address: &mut || None,
+                node_port: &mut || None,
+            };
+            create(&mut object, &mut making, false);
+            assert_eq!(object["metadata"]["name"], expected);
+        }
+        check("web-", "web-abcde");
+        check(&"x".repeat(60), &format!("{}abcde", "x".repeat(58)));
+        check(&"ä".repeat(30), &format!("{}abcde", "ä".repeat(29)));
+        assert_eq!(generated_base("frontendController"), "frontendcontroller-");
+        assert_eq!(generated_base("_my_RC.1"), "my-rc.1-");
+    }
+
+    #[test]
+    fn tokens_are_claims() {
+        let object = json!({"metadata": {"namespace": "default", "annotations": {super::super::CREATION_TOKEN: "t"}}});
+        let claim = super::super::creation_token("pods", &object).unwrap();
+        assert_eq!((&*claim.space, claim.value.as_str()), ("creationToken/pods/default", "t"));
+        assert_eq!(super::super::creation_token("pods", &json!({"metadata": {}})), None);
+    }
+
+    #[test]
+    fn the_last_finalizer_releases() {
+        let deleting = Deleting { grace_s: None, now: crate::meta::Time::from_seconds(1_600_000_000).unwrap() };
+        assert_eq!(delete(&json!({"metadata": {}}), deleting), Deletion::Remove);
+        let Deletion::Mark(held) = delete(&json!({"metadata": {"finalizers": ["a.b/c"], "generation": 1}}), deleting) else {
+            panic!("a finalizer holds");
+        };
+        let expected =
+            json!({"finalizers": ["a.b/c"], "generation": 2, "deletionTimestamp": "2020-09-13T12:26:40Z", "deletionGracePeriodSeconds": 0});
+        assert_eq!(held["metadata"], expected);
+        assert_eq!(delete(&held, deleting), Deletion::Mark(held.clone()));
+        assert!(!is_released(&held));
+        let mut free = held;
+        remove(&mut free["metadata"], "finalizers");
+        assert!(is_released(&free));
     }
 }

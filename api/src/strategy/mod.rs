@@ -22,6 +22,8 @@ pub mod pod;
 pub mod pod_defaults;
 mod pod_spec;
 pub mod qos;
+#[cfg(test)]
+mod recorded;
 mod replicationcontroller;
 pub mod service;
 mod service_rules;

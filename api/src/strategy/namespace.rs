@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use super::doc::{map_at, remove, text};
+use super::doc::{copy, map_at, remove, text};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, names, no_claims, whole};
 use coracle_schema::Problem;
@@ -32,7 +32,7 @@ fn create(namespace: &mut Value, making: &mut Making<'_>) {
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     remove(new, "spec");
-    new["status"] = old["status"].clone();
+    copy(new, old, "status");
     label(new);
     meta::update(new, old, false);
 }

@@ -1,6 +1,6 @@
 //! Nodes: hosts that run pods.
 
-use super::doc::{has, is_empty, list, map_at, text, texts};
+use super::doc::{copy, has, is_empty, list, map_at, text, texts};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, names, no_claims, pod_spec, without_status};
 use coracle_schema::{Path, Problem};
@@ -25,7 +25,7 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
             map_at(new, "spec").insert(kept.into(), old["spec"][kept].clone());
         }
     }
-    new["status"] = old["status"].clone();
+    copy(new, old, "status");
     meta::update(new, old, false);
 }
 
@@ -88,4 +88,45 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Time;
+    use serde_json::json;
+
+    #[test]
+    fn a_life() {
+        let mut making = Making {
+            now: Time::from_seconds(1_600_000_000).unwrap(),
+            uid: "u".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || None,
+            node_port: &mut || None,
+        };
+        let mut node = json!({"metadata": {"name": "n"}, "spec": {"podCIDR": "10.244.0.0/24"}, "status": {"capacity": {"cpu": "4"}}});
+        create(&mut node, &mut making);
+        assert_eq!(node["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]}));
+        assert_eq!(node["status"], json!({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}));
+        assert_eq!(validate(&node, Rules::default()), []);
+
+        let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {"unschedulable": true}, "status": {"capacity": {}}});
+        update(&mut new, &node, &mut making);
+        assert_eq!(new["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"], "unschedulable": true}));
+        assert_eq!(new["status"], node["status"]);
+        assert_eq!(validate_update(&new, &node, Rules::default()), []);
+        let mut moved = new.clone();
+        moved["spec"] = json!({"podCIDR": "10.245.0.0/24"});
+        update(&mut moved, &node, &mut making);
+        let found: Vec<String> = validate_update(&moved, &node, Rules::default()).iter().map(Problem::to_string).collect();
+        assert_eq!(found, ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]);
+
+        let mut said = json!({"metadata": {"name": "n", "annotations": {"coracle.dev/agent-address": "127.0.0.1:10250", "x": "y"}},
+            "spec": {"unschedulable": false}, "status": {"capacity": {"cpu": "2"}}});
+        status_update(&mut said, &new);
+        assert_eq!(said["metadata"]["annotations"], json!({"coracle.dev/agent-address": "127.0.0.1:10250"}));
+        assert_eq!((&said["spec"], &said["metadata"]["labels"]), (&new["spec"], &json!({"a": "b"})));
+        assert_eq!(said["status"], json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}));
+    }
 }

@@ -1,6 +1,6 @@
 //! Pods: what is set, kept and refused over a pod's life.
 
-use super::doc::{has, is_empty, list, map_at, number, text};
+use super::doc::{copy, has, is_empty, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, qos};
 use crate::meta::{Durable, Time};
@@ -22,7 +22,7 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     map_at(new, "spec");
     pod_defaults::pod(&mut new["spec"]);
-    new["status"] = old["status"].clone();
+    copy(new, old, "status");
     meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }
 
@@ -147,4 +147,133 @@ fn shortened(pod: &Value, running_s: i64, grace_s: i64) -> Value {
     }
     meta["deletionGracePeriodSeconds"] = grace_s.into();
     pod
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Time {
+        Time::from_seconds(1_600_000_000).unwrap()
+    }
+
+    fn made(pod: Value) -> Value {
+        let mut pod = pod;
+        pod["metadata"]["namespace"] = "default".into();
+        let mut making =
+            Making { now: now(), uid: "u".into(), suffix: &mut || "abcde".into(), service_address: &mut || None, node_port: &mut || None };
+        create(&mut pod, &mut making);
+        pod
+    }
+
+    #[test]
+    fn creates() {
+        let pod = made(json!({"metadata": {"generateName": "web-", "generation": 7, "deletionTimestamp": "2020-01-01T00:00:00Z"},
+            "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]}, "status": {"phase": "Running"}}));
+        let meta = json!({"creationTimestamp": "2020-09-13T12:26:40Z", "generateName": "web-", "generation": 1, "name": "web-abcde",
+            "namespace": "default", "uid": "u"});
+        assert_eq!(pod["metadata"], meta);
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
+        assert_eq!(validate(&pod, Rules::default()), []);
+    }
+
+    #[test]
+    fn updates() {
+        fn check(change: impl Fn(&mut Value), generation: i64, expected: &[&str]) {
+            let old = made(json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "x:1"}],
+                "tolerations": [{"key": "k", "operator": "Exists"}]}}));
+            let mut new = old.clone();
+            change(&mut new);
+            let mut making = Making {
+                now: now(),
+                uid: "other".into(),
+                suffix: &mut || "fghij".into(),
+                service_address: &mut || None,
+                node_port: &mut || None,
+            };
+            update(&mut new, &old, &mut making);
+            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            let short: Vec<&str> = found.iter().map(|problem| problem.rsplit('\n').next().unwrap()).collect();
+            assert_eq!(short, expected, "{new}");
+            assert_eq!(new["metadata"]["generation"], generation);
+            assert_eq!((&new["metadata"]["creationTimestamp"], &new["status"]), (&old["metadata"]["creationTimestamp"], &old["status"]));
+        }
+        check(|_| {}, 1, &[]);
+        check(|pod| pod["status"] = json!({"phase": "Failed"}), 1, &[]);
+        check(|pod| pod["metadata"] = json!({"name": "p", "namespace": "default", "labels": {"a": "b"}, "generation": 9}), 1, &[]);
+        check(|pod| pod["spec"]["containers"][0]["image"] = "x:2".into(), 2, &[]);
+        check(|pod| pod["spec"]["activeDeadlineSeconds"] = 5.into(), 2, &[]);
+        let more = json!([{"key": "k", "operator": "Exists"}, {"key": "l", "operator": "Exists"}]);
+        check(|pod| pod["spec"]["tolerations"] = more.clone(), 2, &[]);
+        check(|pod| pod["spec"]["nodeName"] = "m".into(), 2, &["changed: spec.nodeName"]);
+        check(|pod| pod["spec"]["containers"][0]["tty"] = true.into(), 2, &["changed: spec.containers[0].tty"]);
+        let words = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
+        check(|pod| pod["spec"]["tolerations"] = json!([]), 2, &[words]);
+        let words = "spec.containers: Forbidden: pod updates may not add or remove containers";
+        check(|pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]), 2, &[words]);
+        check(|pod| pod["spec"]["containers"][0]["image"] = "".into(), 2, &["spec.containers[0].image: Required value"]);
+        check(|pod| pod["metadata"]["uid"] = "v".into(), 1, &["metadata.uid: Invalid value: \"v\": field is immutable"]);
+    }
+
+    #[test]
+    fn statuses() {
+        let old = made(json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
+        let mut new = json!({"metadata": {"name": "p", "uid": "u"}, "status": {"phase": "Running"}});
+        status_update(&mut new, &old);
+        let mut expected = old.clone();
+        expected["status"] = json!({"phase": "Running", "qosClass": "BestEffort"});
+        assert_eq!(new, expected);
+        assert_eq!(validate_update(&new, &old, Rules::default()), []);
+        assert_eq!(durable(&new), Durable::WithoutStatus);
+        new["status"]["phase"] = "Failed".into();
+        assert_eq!(durable(&new), Durable::Whole);
+        new["status"]["qosClass"] = "Guaranteed".into();
+        assert_eq!(
+            validate_update(&new, &old, Rules::default())[0].to_string(),
+            "status.qosClass: Invalid value: \"Guaranteed\": field is immutable"
+        );
+    }
+
+    #[test]
+    fn deletions() {
+        // Finalizers, the node, what the pod's spec says, and what runs already; what is asked; what stands after (grace, generation, end).
+        fn check(pod: Value, grace_s: Option<i64>, expected: Option<(i64, i64, &str)>) {
+            let deletion = delete(&pod, Deleting { grace_s, now: now() });
+            let found = match &deletion {
+                Deletion::Remove => None,
+                Deletion::Mark(pod) => {
+                    let meta = &pod["metadata"];
+                    Some((
+                        meta["deletionGracePeriodSeconds"].as_i64().unwrap(),
+                        meta["generation"].as_i64().unwrap(),
+                        text(meta, "deletionTimestamp"),
+                    ))
+                }
+            };
+            assert_eq!(found, expected, "{pod} {grace_s:?}");
+        }
+        let pod = |node: &str, phase: &str, grace: i64| json!({"metadata": {"generation": 1}, "spec": {"nodeName": node, "terminationGracePeriodSeconds": grace}, "status": {"phase": phase}});
+        check(pod("", "Pending", 30), None, None);
+        check(pod("", "Pending", 30), Some(60), None);
+        check(pod("n", "Succeeded", 30), None, None);
+        check(pod("n", "Failed", 30), Some(10), None);
+        check(pod("n", "Running", 30), Some(0), None);
+        check(pod("n", "Running", 0), None, None);
+        check(pod("n", "Running", 30), None, Some((30, 2, "2020-09-13T12:27:10Z")));
+        check(pod("n", "Running", 30), Some(5), Some((5, 2, "2020-09-13T12:26:45Z")));
+        check(pod("n", "Running", 30), Some(-1), Some((1, 2, "2020-09-13T12:26:41Z")));
+        check(json!({"metadata": {"generation": 1}, "spec": {"nodeName": "n"}}), None, Some((30, 2, "2020-09-13T12:27:10Z")));
+        let ending = json!({"metadata": {"generation": 2, "deletionTimestamp": "2020-09-13T12:27:00Z", "deletionGracePeriodSeconds": 30},
+            "spec": {"nodeName": "n"}});
+        check(ending.clone(), None, Some((30, 2, "2020-09-13T12:27:00Z")));
+        check(ending.clone(), Some(60), Some((30, 2, "2020-09-13T12:27:00Z")));
+        check(ending.clone(), Some(10), Some((10, 2, "2020-09-13T12:26:40Z")));
+        check(ending.clone(), Some(0), None);
+        let mut held = ending;
+        held["metadata"]["finalizers"] = json!(["a.b/c"]);
+        check(held, Some(0), Some((0, 2, "2020-09-13T12:26:30Z")));
+        let mut held = pod("", "Pending", 30);
+        held["metadata"]["finalizers"] = json!(["a.b/c"]);
+        check(held, None, Some((0, 2, "2020-09-13T12:26:40Z")));
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::container::{self, host_port_clashes, user_numbers};
 use super::doc::{has, is_empty, list, number, text, texts, yes};
-use super::meta::labels;
+use super::meta::{NameRule, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
 use super::{Rules, supported};
@@ -39,7 +39,7 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.push(Problem::required(&path.field("dnsConfig"), words));
     }
     let node = if rules.old_names { names::old_id } else { names::subdomain };
-    let forms: [(&str, fn(&str) -> names::Faults); 5] = [
+    let forms: [(&str, NameRule); 5] = [
         ("serviceAccountName", names::subdomain),
         ("nodeName", node),
         ("hostname", names::label),

@@ -82,7 +82,7 @@ mod tests {
             assert_eq!((class(&pod), requests(&pod)), (expected, Requests { cpu_milli, memory_bytes }), "{resources:?}");
         }
         let full = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1000m", "memory": "1024Mi"}});
-        check(&[full.clone()], "Guaranteed", 1000, 1 << 30);
+        check(std::slice::from_ref(&full), "Guaranteed", 1000, 1 << 30);
         check(&[full.clone(), full.clone()], "Guaranteed", 2000, 2 << 30);
         check(&[full, json!({})], "Burstable", 1000, 1 << 30);
         check(&[json!({})], "BestEffort", 0, 0);

@@ -1,6 +1,6 @@
 //! Replication controllers: so many pods of a template.
 
-use super::doc::{default_to, entries, has, is_empty, map_at, number, text};
+use super::doc::{copy, default_to, entries, has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
@@ -27,7 +27,7 @@ fn create(controller: &mut Value, making: &mut Making<'_>) {
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     defaults(new);
-    new["status"] = old["status"].clone();
+    copy(new, old, "status");
     meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }
 
@@ -99,4 +99,79 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Time;
+
+    fn making<T>(run: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        run(&mut Making {
+            now: Time::from_seconds(1_600_000_000).unwrap(),
+            uid: "u".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || None,
+            node_port: &mut || None,
+        })
+    }
+
+    fn made(name: &str, spec: Value) -> Value {
+        let mut controller = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+        making(|making| create(&mut controller, making));
+        controller
+    }
+
+    fn template(labels: Value) -> Value {
+        json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "x:1", "resources": {"limits": {"cpu": "1"}}}]}})
+    }
+
+    #[test]
+    fn creates() {
+        let controller = made("c", json!({"template": template(json!({"a": "b"}))}));
+        assert_eq!(controller["metadata"]["labels"], json!({"a": "b"}));
+        let spec = &controller["spec"];
+        assert_eq!((&spec["selector"], &spec["replicas"]), (&json!({"a": "b"}), &json!(1)));
+        let pod = json!({"restartPolicy": "Always", "dnsPolicy": "ClusterFirst", "schedulerName": "default-scheduler",
+            "terminationGracePeriodSeconds": 30, "securityContext": {}, "containers": [{"name": "a", "image": "x:1",
+            "imagePullPolicy": "IfNotPresent", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            "resources": {"limits": {"cpu": "1"}}}]});
+        assert_eq!(spec["template"]["spec"], pod);
+        assert_eq!((&controller["status"], &controller["metadata"]["generation"]), (&json!({"replicas": 0}), &json!(1)));
+        assert_eq!(made("c", json!({"replicas": 0, "template": template(json!({"a": "b"}))}))["spec"]["replicas"], 0);
+    }
+
+    #[test]
+    fn problems() {
+        fn check(change: impl FnOnce(&mut Value), expected: &[&str]) {
+            let mut spec = json!({"selector": {"a": "b"}, "template": template(json!({"a": "b", "c": "d"}))});
+            change(&mut spec);
+            let found = validate(&made("c", spec), Rules::default());
+            let found: Vec<String> = found.iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected);
+        }
+        check(|_| {}, &[]);
+        check(|spec| spec["replicas"] = (-1).into(), &["spec.replicas: Invalid value: -1: must be greater than or equal to 0"]);
+        let words = "`selector` does not match template `labels`";
+        let problem = format!("spec.template.metadata.labels: Invalid value: {{\"a\":\"b\",\"c\":\"d\"}}: {words}");
+        check(|spec| spec["selector"] = json!({"a": "x"}), &[&problem]);
+        let words = "Unsupported value: \"Never\": supported values: \"Always\"";
+        let policy = |spec: &mut Value| spec["template"]["spec"]["restartPolicy"] = "Never".into();
+        check(policy, &[&format!("spec.template.spec.restartPolicy: {words}")]);
+        let nameless = |spec: &mut Value| spec["template"]["spec"]["containers"] = json!([{"name": "a"}]);
+        check(nameless, &["spec.template.spec.containers[0].image: Required value"]);
+    }
+
+    #[test]
+    fn names_of_2014_are_taken_once_and_stay() {
+        let old = made("frontendController", json!({"replicas": 3, "template": template(json!({"name": "my frontend"}))}));
+        assert_eq!(validate(&old, Rules { old_names: true, ..Rules::default() }), []);
+        assert!(!validate(&old, Rules::default()).is_empty());
+        let mut new = old.clone();
+        new["spec"]["replicas"] = 1.into();
+        new["status"] = json!({"replicas": 9});
+        making(|making| update(&mut new, &old, making));
+        assert_eq!(validate_update(&new, &old, Rules::default()), []);
+        assert_eq!((&new["metadata"]["generation"], &new["status"]), (&json!(2), &json!({"replicas": 0})));
+    }
 }

@@ -3,7 +3,7 @@
 //!     create:  defaults -> address -> node ports
 //!     update:  defaults -> what is left out stays -> what the type no longer has goes -> address -> node ports
 
-use super::doc::{copy, default_to, is_empty, list, list_at, map_at, number, remove, text};
+use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text};
 use super::{Making, Strategy, meta, service_rules, whole};
 use crate::meta::Claim;
 use coracle_schema::{Path, Problem};
@@ -25,7 +25,7 @@ pub const NODE_PORT: &str = "nodePort";
 pub static SERVICE: Strategy = Strategy {
     create,
     update,
-    status_update: meta::status_update,
+    status_update,
     validate: service_rules::validate,
     validate_update: service_rules::validate_update,
     claims,
@@ -50,8 +50,18 @@ fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
     keep(&mut new["spec"], &old["spec"]);
     let_go(&mut new["spec"], &old["spec"]);
     give(&mut new["spec"], making);
-    new["status"] = old["status"].clone();
+    copy(new, old, "status");
     meta::update(new, old, false);
+}
+
+/// A balancer's address stands for the service itself unless it says that it passes clients on.
+fn status_update(new: &mut Value, old: &Value) {
+    meta::status_update(new, old);
+    if has(&new["status"], "loadBalancer") {
+        for ingress in list_at(&mut new["status"]["loadBalancer"], "ingress").filter(|ingress| has(ingress, "ip")) {
+            default_to(ingress, "ipMode", "VIP");
+        }
+    }
 }
 
 fn defaults(service: &mut Value) {
@@ -247,5 +257,162 @@ pub fn taken(service: &Value, claim: &Claim) -> Option<Problem> {
             Some(Problem::invalid(&path, taken, "provided port is already allocated"))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Cidr, Rules};
+    use super::*;
+    use crate::meta::Time;
+
+    fn making<T>(run: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        let (mut address, mut port) = (0, 30000);
+        run(&mut Making {
+            now: Time::from_seconds(1_600_000_000).unwrap(),
+            uid: "u".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || {
+                address += 1;
+                (address < 3).then(|| std::net::Ipv4Addr::new(10, 96, 0, address))
+            },
+            node_port: &mut || {
+                port += 1;
+                (port < 30004).then_some(port)
+            },
+        })
+    }
+
+    fn made(spec: Value) -> Value {
+        let mut service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": spec});
+        making(|making| create(&mut service, making));
+        service
+    }
+
+    fn rules() -> Rules {
+        Rules { old_names: false, service_cidr: Cidr::parse("10.96.0.0/16") }
+    }
+
+    fn told(problems: &[Problem]) -> Vec<String> {
+        problems.iter().map(Problem::to_string).collect()
+    }
+
+    #[test]
+    fn claims_name_what_is_owned() {
+        fn check(spec: Value, expected: &[(&str, &str)]) {
+            let service = made(spec);
+            let claims = claims(&service);
+            let found: Vec<_> = claims.iter().map(|claim| (&*claim.space, claim.value.as_str())).collect();
+            assert_eq!(found, expected, "{service}");
+            assert_eq!(told(&service_rules::validate(&service, rules())), Vec::<String>::new());
+        }
+        check(json!({"ports": [{"port": 80}]}), &[("clusterIP", "10.96.0.1")]);
+        check(json!({"clusterIP": "10.96.7.7", "ports": [{"port": 80}]}), &[("clusterIP", "10.96.7.7")]);
+        check(json!({"clusterIP": "None"}), &[]);
+        check(json!({"type": "ExternalName", "externalName": "a.b"}), &[]);
+        let ports = json!([{"name": "a", "port": 53}, {"name": "b", "port": 53, "protocol": "UDP", "nodePort": 30001}]);
+        let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30002"), ("nodePort", "UDP/30001")];
+        check(json!({"type": "NodePort", "ports": ports}), &expected);
+        let silent = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]});
+        check(silent, &[("clusterIP", "10.96.0.1")]);
+    }
+
+    #[test]
+    fn problems_of_addresses_and_ports() {
+        fn check(spec: Value, expected: &[&str]) {
+            let service = made(spec);
+            assert_eq!(told(&service_rules::validate(&service, rules())), expected, "{service}");
+        }
+        let words =
+            "failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.96.0.0/16";
+        check(
+            json!({"clusterIP": "1.2.3.4", "ports": [{"port": 80}]}),
+            &[&format!("spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: {words}")],
+        );
+        let words = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+        check(json!({"clusterIP": "x", "ports": [{"port": 80}]}), &[&format!("spec.clusterIPs[0]: Invalid value: \"x\": {words}")]);
+        check(json!({}), &["spec.ports: Required value"]);
+        let words = "provided port is not in the valid range. The range of valid ports is 30000-32767";
+        let spec = json!({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]});
+        check(spec, &[&format!("spec.ports[0].nodePort: Invalid value: 80: {words}")]);
+        let spec = json!({"ports": [{"port": 80, "nodePort": 30080}]});
+        check(spec, &["spec.ports[0].nodePort: Forbidden: may not be used when `type` is 'ClusterIP'"]);
+        let ports: Vec<Value> = (1..=4).map(|port| json!({"port": port, "name": format!("p{port}")})).collect();
+        let words = "spec.ports[3].nodePort: Required value: no port of 30000-32767 is free";
+        check(json!({"type": "NodePort", "ports": ports}), &[words]);
+        let ports = json!([{"port": 80}, {"port": 80, "name": "A"}]);
+        let expected = [
+            "spec.ports[0].name: Required value",
+            "spec.ports[1].name: Invalid value: \"A\": a lowercase RFC 1123 label must consist of",
+            "spec.ports[1]: Duplicate value: {\"port\":80,\"protocol\":\"TCP\"}",
+        ];
+        let service = made(json!({"ports": ports}));
+        let found = told(&service_rules::validate(&service, rules()));
+        assert!(found.len() == 3 && found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        check(json!({"ports": [{"port": 0}]}), &["spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"]);
+        let words = "must contain at least one letter (a-z)";
+        check(
+            json!({"ports": [{"port": 80, "targetPort": "80"}]}),
+            &[&format!("spec.ports[0].targetPort: Invalid value: \"80\": {words}")],
+        );
+    }
+
+    #[test]
+    fn full_ranges_are_said() {
+        let mut service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
+        making(|making| {
+            while (making.service_address)().is_some() {}
+            create(&mut service, making);
+        });
+        let found = told(&service_rules::validate(&service, rules()));
+        assert_eq!(found, ["spec.clusterIP: Required value: no address of the service range is free"]);
+        assert_eq!(claims(&service), []);
+    }
+
+    #[test]
+    fn taken_claims_are_named() {
+        fn check(space: &'static str, value: &str, expected: Option<&str>) {
+            let service = made(json!({"type": "NodePort", "ports": [{"port": 80}], "clusterIP": "10.96.7.7"}));
+            let claim = Claim { space: Cow::Borrowed(space), value: value.into() };
+            assert_eq!(taken(&service, &claim).map(|problem| problem.to_string()).as_deref(), expected);
+        }
+        let words = "failed to allocate IP 10.96.7.7: provided IP is already allocated";
+        check(CLUSTER_IP, "10.96.7.7", Some(&format!("spec.clusterIPs: Invalid value: [\"10.96.7.7\"]: {words}")));
+        check(NODE_PORT, "TCP/30001", Some("spec.ports[0].nodePort: Invalid value: 30001: provided port is already allocated"));
+        check("creationToken/services/default", "t", None);
+    }
+
+    #[test]
+    fn what_an_update_leaves_out_stays() {
+        fn check(old: Value, new: Value, expected: &[(&str, Value)], problems: &[&str]) {
+            let old = made(old);
+            let mut new = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": new});
+            making(|making| {
+                (making.service_address)();
+                (making.node_port)();
+                update(&mut new, &old, making);
+            });
+            for (pointer, value) in expected {
+                assert_eq!(new["spec"].pointer(pointer).cloned().unwrap_or_default(), *value, "{pointer} of {new}");
+            }
+            assert_eq!(told(&service_rules::validate_update(&new, &old, rules())), problems, "{new}");
+            assert_eq!(new["status"], old["status"]);
+        }
+        let plain = json!({"ports": [{"port": 80}]});
+        check(plain.clone(), plain.clone(), &[("/clusterIP", json!("10.96.0.1")), ("/clusterIPs", json!(["10.96.0.1"]))], &[]);
+        let mut moved = plain.clone();
+        moved["clusterIP"] = "10.96.9.9".into();
+        check(plain.clone(), moved, &[], &["spec.clusterIPs[0]: Invalid value: [\"10.96.9.9\"]: may not change once set"]);
+        let outside = json!({"type": "NodePort", "ports": [{"name": "a", "port": 80}]});
+        let more = json!({"type": "NodePort", "ports": [{"name": "b", "port": 81}, {"name": "a", "port": 80}]});
+        check(outside.clone(), more, &[("/ports/0/nodePort", json!(30002)), ("/ports/1/nodePort", json!(30001))], &[]);
+        let mut back = outside.clone();
+        back["type"] = "ClusterIP".into();
+        back["ports"][0]["nodePort"] = 30001.into();
+        check(outside, back, &[("/ports/0/nodePort", Value::Null), ("/externalTrafficPolicy", Value::Null)], &[]);
+        let named = json!({"type": "ExternalName", "externalName": "a.b"});
+        let gone = [("/clusterIP", Value::Null), ("/clusterIPs", Value::Null), ("/ipFamilies", Value::Null)];
+        check(plain.clone(), named.clone(), &gone, &[]);
+        check(named, plain, &[("/clusterIP", json!("10.96.0.2")), ("/ipFamilyPolicy", json!("SingleStack"))], &[]);
     }
 }

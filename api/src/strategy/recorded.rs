@@ -1,0 +1,353 @@
+//! The strategies against conversations that were recorded with a real API server (tests/data/v1/cases): what it sets
+//! and what it says is wrong. Intended differences stand in `DIFFERS` and `forget`.
+
+use super::doc::{has, list, text};
+use super::*;
+use coracle_schema::canonical_quantity;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Steps that are answered otherwise on purpose, by case and number of the step (from 0), and why.
+const DIFFERS: [(&str, usize, &str); 4] = [
+    ("services/load-balancer", 3, "no health check port is given: nobody would answer there"),
+    ("metadata/labels", 3, "a number for a text is found by the schema, before any strategy"),
+    ("metadata/labels", 4, "one problem is told once"),
+    ("delete/finalizers", 5, "one problem is told once"),
+];
+
+struct Server {
+    objects: BTreeMap<(String, String), Value>,
+    addresses: u8,
+    ports: u16,
+}
+
+/// What was answered: the object, or the problems, or that there is none.
+enum Answer {
+    Object(Value),
+    Problems(Vec<Problem>),
+    Gone,
+}
+
+fn strategy(plural: &str) -> &'static Strategy {
+    match plural {
+        "pods" => &POD,
+        "services" => &SERVICE,
+        // Kinds that are not ours show the rules of metadata as well as another.
+        "endpoints" | "configmaps" => &ENDPOINTS,
+        "nodes" => &NODE,
+        "namespaces" => &NAMESPACE,
+        "events" => &EVENT,
+        "replicationcontrollers" => &REPLICATION_CONTROLLER,
+        other => panic!("no strategy for {other}"),
+    }
+}
+
+impl Server {
+    fn with_making<T>(&mut self, run: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        let (addresses, ports) = (&mut self.addresses, &mut self.ports);
+        let mut making = Making {
+            now: Time::from_seconds(1_600_000_000).unwrap(),
+            uid: "u1".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || {
+                *addresses += 1;
+                Some(Ipv4Addr::new(10, 96, 0, *addresses))
+            },
+            node_port: &mut || {
+                *ports += 1;
+                Some(*ports)
+            },
+        };
+        run(&mut making)
+    }
+
+    fn step(&mut self, method: &str, path: &str, body: &Value, json_type: &str) -> Option<Answer> {
+        let rules = Rules { old_names: false, service_cidr: Cidr::parse("10.96.0.0/16") };
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let mut parts = path.strip_prefix("/api/v1/")?.split('/');
+        let mut namespace = "";
+        if path.starts_with("/api/v1/namespaces/") && path.matches('/').count() > 4 {
+            parts.next();
+            namespace = parts.next()?;
+        }
+        let plural = parts.next()?;
+        let name = parts.next().unwrap_or_default();
+        let status = parts.next() == Some("status");
+        let kind = strategy(plural);
+        let key = |name: &str| (plural.to_owned(), name.to_owned());
+        let mut new = match (method, json_type) {
+            ("PATCH", "application/merge-patch+json") => {
+                let mut new = self.objects.get(&key(name))?.clone();
+                merge(&mut new, body);
+                new
+            }
+            ("PATCH", _) => return None,
+            _ => body.clone(),
+        };
+        canonical(&mut new);
+        match method {
+            "POST" => {
+                if !namespace.is_empty() {
+                    doc::map_at(&mut new, "metadata").insert("namespace".into(), namespace.into());
+                }
+                self.with_making(|making| (kind.create)(&mut new, making));
+                let problems = (kind.validate)(&new, rules);
+                if !problems.is_empty() {
+                    return Some(Answer::Problems(problems));
+                }
+                if !query.contains("dryRun") {
+                    self.objects.insert(key(text(&new["metadata"], "name")), new.clone());
+                }
+                Some(Answer::Object(new))
+            }
+            "PUT" | "PATCH" => {
+                let old = self.objects.get(&key(name))?.clone();
+                if !namespace.is_empty() {
+                    doc::map_at(&mut new, "metadata").insert("namespace".into(), namespace.into());
+                }
+                if status {
+                    (kind.status_update)(&mut new, &old);
+                } else {
+                    self.with_making(|making| (kind.update)(&mut new, &old, making));
+                }
+                let problems = (kind.validate_update)(&new, &old, rules);
+                if !problems.is_empty() {
+                    return Some(Answer::Problems(problems));
+                }
+                self.objects.insert(key(name), new.clone());
+                if meta::is_released(&new) {
+                    self.objects.remove(&key(name));
+                }
+                Some(Answer::Object(new))
+            }
+            "DELETE" => {
+                let Some(old) = self.objects.get(&key(name)) else { return Some(Answer::Gone) };
+                let said = query.strip_prefix("gracePeriodSeconds=").and_then(|grace| grace.parse().ok());
+                let grace_s = said.or(body["gracePeriodSeconds"].as_i64());
+                match (kind.delete)(old, Deleting { grace_s, now: Time::from_seconds(1_600_000_000).unwrap() }) {
+                    Deletion::Remove => {
+                        self.objects.remove(&key(name));
+                        None
+                    }
+                    Deletion::Mark(new) => {
+                        self.objects.insert(key(name), new.clone());
+                        Some(Answer::Object(new))
+                    }
+                }
+            }
+            "GET" => Some(self.objects.get(&key(name)).cloned().map_or(Answer::Gone, Answer::Object)),
+            _ => None,
+        }
+    }
+}
+
+/// A merge patch.
+fn merge(into: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *into = patch.clone();
+        return;
+    };
+    if !into.is_object() {
+        *into = json!({});
+    }
+    for (field, value) in patch {
+        if value.is_null() {
+            doc::remove(into, field);
+        } else {
+            merge(&mut into[field], value);
+        }
+    }
+}
+
+/// What decoding does to amounts.
+fn canonical(document: &mut Value) {
+    for container in doc::list_at(&mut document["spec"], "containers") {
+        for which in ["limits", "requests"] {
+            if !has(&container["resources"], which) {
+                continue;
+            }
+            for (_, amount) in doc::map_at(&mut container["resources"], which) {
+                let said = amount.as_str().map(|said| canonical_quantity(said).unwrap().into_owned());
+                *amount = said.map_or(amount.clone(), Value::from);
+            }
+        }
+    }
+    if document["spec"].is_null() {
+        doc::remove(document, "spec");
+    }
+}
+
+/// Takes away what admission, accounts and other rooms add on the recorded server, and what differs from run to run.
+fn forget(object: &mut Value) {
+    for field in ["uid", "resourceVersion", "creationTimestamp", "managedFields", "deletionTimestamp"] {
+        doc::remove(&mut object["metadata"], field);
+    }
+    let added = ["serviceAccountName", "serviceAccount", "tolerations", "priority", "preemptionPolicy", "taints"];
+    added.iter().for_each(|field| doc::remove(&mut object["spec"], field));
+    // The finalizer of namespaces promises what this server does not do.
+    if object["spec"]["finalizers"] == json!(["kubernetes"]) {
+        doc::remove(object, "spec");
+    }
+    // Empty fields that Kubernetes shows because its structs have them are not ours.
+    for field in ["eventTime", "reportingComponent", "reportingInstance"] {
+        doc::remove(object, field);
+    }
+    doc::remove(object, "data");
+    for field in ["kind", "apiVersion"] {
+        doc::remove(object, field);
+    }
+    if doc::is_empty(&object["spec"]) {
+        doc::remove(object, "spec");
+    }
+}
+
+/// Whether an answer is what was recorded; `<ip>` and the like stand for anything.
+fn alike(found: &Value, expected: &Value) -> bool {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            found.len() == expected.len() && expected.iter().all(|(key, value)| found.get(key).is_some_and(|found| alike(found, value)))
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            found.len() == expected.len() && found.iter().zip(expected).all(|(found, expected)| alike(found, expected))
+        }
+        (found, Value::String(pattern)) if pattern.starts_with('<') => !found.is_null(),
+        (Value::String(found), Value::String(pattern)) if pattern.ends_with("<suffix>") => {
+            found.starts_with(pattern.trim_end_matches("<suffix>"))
+        }
+        _ => found == expected,
+    }
+}
+
+/// Values that Kubernetes shows as the structs of its own source, and differences of those, are shown otherwise.
+fn same_words(found: &str, expected: &str) -> bool {
+    let expected = expected.split("\n@@").next().unwrap_or_default();
+    let value = |words: &str| words.find("value: {").or(words.find("value: [{"));
+    match (value(found), value(expected)) {
+        (Some(at), Some(expected_at)) => found[..at] == expected[..expected_at] && found.rsplit('}').next() == expected.rsplit('}').next(),
+        _ => found == expected || found.split("\nchanged: ").next() == Some(expected),
+    }
+}
+
+fn replay(case: &str) -> Vec<String> {
+    let path = format!("{}/../tests/data/v1/cases/{case}.json", env!("CARGO_MANIFEST_DIR"));
+    let said = std::fs::read_to_string(&path)
+        .expect(&path)
+        .replace("{{ns}}", "ns1")
+        .replace("{{ip}}", "10.96.0.1")
+        .replace("{{fill:x:262144}}", &"x".repeat(262144));
+    let case_value: Value = serde_json::from_str(&said).unwrap();
+    let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for (at, step) in list(&case_value, "steps").iter().enumerate() {
+        let (method, path) = (text(step, "method"), text(step, "path"));
+        let json_type = step["headers"]["Content-Type"].as_str().unwrap_or("application/merge-patch+json");
+        let Some(answer) = server.step(method, path, &step["body"], json_type) else { continue };
+        if DIFFERS.iter().any(|(differs, number, _)| *differs == case && *number == at) {
+            continue;
+        }
+        compared += 1;
+        let expected = &step["answer"];
+        let status = expected["status"].as_i64().unwrap();
+        let mut tell = |what: String| wrong.push(format!("{case} step {at} {method} {path}: {what}"));
+        match answer {
+            Answer::Gone if status == 404 => {}
+            Answer::Gone => tell(format!("gone, not {expected}")),
+            Answer::Problems(problems) => {
+                let found: Vec<String> = problems.iter().map(Problem::to_string).collect();
+                let causes = list(&expected["body"]["details"], "causes");
+                let causes: Vec<String> =
+                    causes.iter().map(|cause| format!("{}: {}", text(cause, "field"), text(cause, "message"))).collect();
+                if found.len() != causes.len() || !found.iter().zip(&causes).all(|(found, cause)| same_words(found, cause)) {
+                    tell(format!("\n  found    {found:?}\n  expected {causes:?}"));
+                }
+            }
+            Answer::Object(_) if !(200..300).contains(&status) => {
+                tell(format!("no problem found, expected {}", expected["body"]["message"]))
+            }
+            Answer::Object(mut found) => {
+                let mut body = expected["body"].clone();
+                if body.as_object().is_none_or(|body| body.keys().any(|key| key.starts_with('$'))) {
+                    picked(&found, &body).into_iter().for_each(&mut tell);
+                    continue;
+                }
+                forget(&mut found);
+                forget(&mut body);
+                if !alike(&found, &body) {
+                    tell(format!("\n  found    {found}\n  expected {body}"));
+                }
+            }
+        }
+    }
+    assert!(compared > 0, "{case}: nothing was compared");
+    wrong
+}
+
+/// Paths of the recorded answer: only simple ones are looked at.
+fn picked(found: &Value, body: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (path, expected) in body.as_object().into_iter().flatten() {
+        let pointer = path.trim_start_matches('$').replace("[0]", ".0").replace('.', "/");
+        let found = match path.split_once("[*].") {
+            Some((list_path, field)) => {
+                let all = found
+                    .pointer(&list_path.trim_start_matches('$').replace('.', "/"))
+                    .and_then(Value::as_array)
+                    .cloned()
+                    .unwrap_or_default();
+                all.iter().map(|one| one[field].clone()).collect::<Vec<_>>()
+            }
+            None => found.pointer(&pointer).cloned().into_iter().collect(),
+        };
+        if !alike(&found.clone().into(), expected) {
+            wrong.push(format!("{path}: found {found:?}, expected {expected}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn answers_as_recorded() {
+    let cases = [
+        "validation/pod-empty-spec",
+        "validation/pod-enums",
+        "validation/pod-container-names",
+        "validation/pod-mounts",
+        "validation/pod-probes",
+        "validation/pod-resources",
+        "validation/pod-security",
+        "validation/pod-duplicate-port-warning",
+        "validation/many-errors",
+        "validation/node",
+        "validation/event",
+        "validation/replicationcontroller",
+        "validation/service-types",
+        "validation/annotations-too-long",
+        "services/dual-stack",
+        "services/external-name",
+        "services/headless-no-selector",
+        "services/load-balancer",
+        "services/put-keeps",
+        "services/session-affinity",
+        "services/traffic",
+        "services/type-change-external-name",
+        "services/type-change-node-port",
+        "immutability/pod-spec",
+        "immutability/service-ip",
+        "kinds/pod-minimal",
+        "kinds/pod-qos",
+        "kinds/pod-tag-pull-policy",
+        "kinds/service-minimal",
+        "kinds/service-rich",
+        "kinds/endpoints",
+        "kinds/namespace",
+        "kinds/event-core",
+        "metadata/owner-references",
+        "metadata/labels",
+        "delete/finalizers",
+        "delete/finalizer-names",
+        "delete/pod-grace",
+    ];
+    let wrong: Vec<String> = cases.iter().flat_map(|case| replay(case)).collect();
+    assert!(wrong.is_empty(), "{} steps answered otherwise:\n{}", wrong.len(), wrong.join("\n"));
+}
