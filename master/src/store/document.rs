@@ -89,3 +89,24 @@ impl Serialize for KindFirst<'_> {
         map.end()
     }
 }
+
+/// CRC-32 (IEEE). It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
+pub fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ CRC_TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize])
+}
+
+const CRC_TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < 256 {
+        let mut crc = index as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+};

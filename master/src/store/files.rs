@@ -10,7 +10,9 @@
 //! memory holds is written again before anything else is.
 
 use super::disk::Disk;
+use super::document::crc32;
 use super::names;
+use super::quarantine;
 use super::state::FileStep;
 use coracle_api::meta::{Key, Revision};
 use serde::{Deserialize, Serialize};
@@ -226,31 +228,19 @@ impl Files {
     /// The quarantined file stays; its folder's new name says that nobody waits for it.
     fn settle_incidents(&mut self, key: &Key) -> Result<(), DiskError> {
         if let Some(word) = self.in_place.get(key) {
-            let (path, folder) = (names::path(key), format!("{:04}-{word}", self.incident_next));
-            super::load::set_aside(&*self.disk, &format!("{OBJECTS}/{path}"), &path, &folder)?;
+            let (path, folder) = (names::path(key), quarantine::folder(self.incident_next, word));
+            quarantine::set_aside(&*self.disk, &format!("{OBJECTS}/{path}"), &path, &folder)?;
             self.incident_next += 1;
             self.incidents.entry(key.clone()).or_default().insert(folder);
             self.in_place.remove(key);
         }
         let Some(folders) = self.incidents.get(key).cloned() else { return Ok(()) };
         for folder in &folders {
-            settle_incident(&*self.disk, folder)?;
+            quarantine::settle(&*self.disk, folder)?;
         }
         self.incidents.remove(key);
         Ok(())
     }
-}
-
-/// How the folder of a damage that somebody dealt with ends.
-pub const SETTLED: &str = "-settled";
-
-pub fn settle_incident(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
-    let from = format!("{QUARANTINE}/{folder}");
-    match disk.rename(&from, &format!("{from}{SETTLED}")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        done => done.map_err(failed("rename", &from))?,
-    }
-    disk.sync_dir(QUARANTINE).map_err(failed("fsync", QUARANTINE))
 }
 
 /// Makes every missing level of a path and makes their names durable.
@@ -276,24 +266,3 @@ pub fn failed(verb: &str, path: &str) -> impl FnOnce(io::Error) -> DiskError {
     let what = format!("cannot {verb} {path}");
     move |error| DiskError { what, error }
 }
-
-/// CRC-32 (IEEE). It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
-pub fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ CRC_TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize])
-}
-
-const CRC_TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut index = 0;
-    while index < 256 {
-        let mut crc = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[index] = crc;
-        index += 1;
-    }
-    table
-};

@@ -4,14 +4,11 @@
 //! ```text
 //! HEAD.json -> tmp emptied -> objects/** -> quarantine/** (damage that nobody has dealt with) -> the volatile file -> HEAD.json anew
 //! ```
-//!
-//! A set-aside file lies in a folder of its own whose name says why: `quarantine/0001-not-json/core/pods/default/web.json`. The folder is
-//! the memory of the damage: it ends in `-settled` once the object was given up or put right.
 
 use super::disk::{Disk, What};
-use super::files::{self, DiskError, FORMAT, Files, HEAD, HEAD_BYTES_MAX, Head, OBJECTS, QUARANTINE, RESERVE, SETTLED, TMP, failed};
+use super::files::{self, FORMAT, Files, HEAD, HEAD_BYTES_MAX, Head, OBJECTS, QUARANTINE, RESERVE, TMP, failed};
 use super::state::{Entry, OBJECT_BYTES_MAX, State};
-use super::{Damage, OpenError, Rules, Stored, document, names, volatile};
+use super::{Damage, OpenError, Rules, Stored, document, names, quarantine, volatile};
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -47,7 +44,7 @@ pub struct Ids {
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules) -> Result<Loaded, OpenError> {
     let mut pass = Pass::new(&*disk, rules);
     let head = pass.head()?;
-    pass.prepare_folders();
+    pass.prepare_folders()?;
     let kept = match (&head, volatile) {
         (Some(head), Some(volatile)) if head.clean => volatile::read(volatile, &head.store, &ids.boot, Revision(head.reserved)),
         _ => None,
@@ -141,13 +138,13 @@ impl<'a> Pass<'a> {
         let head = Head::from_text(&text);
         if head.is_none() {
             self.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_HEAD_JUMP} further"));
-            self.number_incidents();
+            self.number_incidents()?;
             self.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
         }
         Ok(head)
     }
 
-    fn prepare_folders(&mut self) {
+    fn prepare_folders(&mut self) -> Result<(), OpenError> {
         for folder in [OBJECTS, TMP, QUARANTINE] {
             if let Err(error) = files::make_folder(self.disk, folder, &mut HashSet::new()) {
                 self.degraded = Some(error.to_string());
@@ -159,14 +156,14 @@ impl<'a> Pass<'a> {
                 self.notes.push(format!("{TMP}/{} cannot be removed: {error}", found.name));
             }
         }
-        self.number_incidents();
+        self.number_incidents()
     }
 
-    fn number_incidents(&mut self) {
-        for found in self.disk.list(QUARANTINE).unwrap_or_default() {
-            let number = found.name.split('-').next().and_then(|number| number.parse::<u32>().ok());
-            self.incident_next = self.incident_next.max(number.map_or(0, |number| number + 1));
-        }
+    /// Without it a file could take the place of one set aside earlier.
+    fn number_incidents(&mut self) -> Result<(), OpenError> {
+        let number = quarantine::next_number(self.disk);
+        self.incident_next = number.map_err(|error| OpenError::Io { path: PathBuf::from(QUARANTINE), error })?;
+        Ok(())
     }
 
     fn walk(&mut self) -> Result<(), OpenError> {
@@ -218,7 +215,7 @@ impl<'a> Pass<'a> {
             Err(error) => return self.leave_damaged(&path, key, "unreadable", format!("it cannot be read: {error}")),
         };
         match judge(&bytes, &key, (&kind.api_version, &kind.kind)) {
-            Ok(document) => self.take(key, document, files::crc32(&bytes)),
+            Ok(document) => self.take(key, document, document::crc32(&bytes)),
             Err(wrong) => self.put_aside(&path, Some(key), wrong),
         }
     }
@@ -288,8 +285,8 @@ impl<'a> Pass<'a> {
     }
 
     fn set_aside(&mut self, from: &str, path: &str, key: Option<Key>, wrong: Wrong) {
-        let folder = format!("{:04}-{}", self.incident_next, wrong.word);
-        match set_aside(self.disk, from, path, &folder) {
+        let folder = quarantine::folder(self.incident_next, wrong.word);
+        match quarantine::set_aside(self.disk, from, path, &folder) {
             Ok(to) => {
                 self.incident_next += 1;
                 let remedy = match &key {
@@ -335,22 +332,9 @@ impl<'a> Pass<'a> {
         {
             self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());
         }
-        for incident in self.disk.list(QUARANTINE).unwrap_or_default() {
-            if incident.what != What::Folder || incident.name.ends_with(SETTLED) {
-                continue;
-            }
-            let mut folders = vec![String::new()];
-            while let Some(folder) = folders.pop() {
-                let at = format!("{QUARANTINE}/{}{folder}", incident.name);
-                let found = self.disk.list(&at).map_err(|error| OpenError::Io { path: PathBuf::from(&at), error })?;
-                for found in found {
-                    let path = format!("{folder}/{}", found.name);
-                    match found.what {
-                        What::Folder => folders.push(path),
-                        _ => self.recall(&incident.name, &path[1..]),
-                    }
-                }
-            }
+        let incidents = quarantine::open_incidents(self.disk);
+        for incident in incidents.map_err(|error| OpenError::Io { path: PathBuf::from(error.what), error: error.error })? {
+            self.recall(&incident.folder, &incident.path);
         }
         Ok(())
     }
@@ -361,7 +345,7 @@ impl<'a> Pass<'a> {
         key.resource = kind.resource.clone();
         if self.objects.contains_key(&key) {
             self.notes.push(format!("{key} was put right: {QUARANTINE}/{incident} is settled"));
-            if let Err(error) = files::settle_incident(self.disk, incident) {
+            if let Err(error) = quarantine::settle(self.disk, incident) {
                 self.notes.push(error.to_string());
             }
             return;
@@ -386,7 +370,7 @@ impl<'a> Pass<'a> {
 pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
     // The key takes part, so that two files that changed places are seen.
     entries.fold(0, |sum, entry| match entry.file_crc {
-        Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(files::crc32(names::path(&entry.stored.key).as_bytes()))),
+        Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(document::crc32(names::path(&entry.stored.key).as_bytes()))),
         None => sum,
     })
 }
@@ -405,16 +389,4 @@ fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
         serde_json::from_slice(bytes).map_err(|error| Wrong { word: "not-json", why: format!("it is not JSON: {error}") })?;
     document::belongs(&document, key, kind).map_err(|why| Wrong { word: "misplaced", why })?;
     Ok(document)
-}
-
-/// Moves a file into a folder of its own in quarantine. The new place is durable before the old one is given up for good.
-pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Result<String, DiskError> {
-    let to = format!("{QUARANTINE}/{folder}/{path}");
-    let (to_folder, _) = to.rsplit_once('/').expect("it lies in quarantine");
-    let (from_folder, _) = from.rsplit_once('/').unwrap_or_default();
-    files::make_folder(disk, to_folder, &mut HashSet::new())?;
-    disk.rename(from, &to).map_err(|error| failed("rename", from)(error))?;
-    disk.sync_dir(to_folder).map_err(|error| failed("fsync", to_folder)(error))?;
-    disk.sync_dir(from_folder).map_err(|error| failed("fsync", from_folder)(error))?;
-    Ok(to)
 }

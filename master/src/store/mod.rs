@@ -9,7 +9,8 @@
 //!
 //! ```text
 //! state PURE (what is so) · history PURE (the last events) · names, document PURE (paths, JSON)
-//! files (one JSON file an object, made durable) · load (the directory at start) · volatile (over a restart) · disk (the system calls)
+//! files (one JSON file an object, made durable) · load (the directory at start) · quarantine (what is no object of ours)
+//! volatile (over a restart) · follow (who is told) · disk (the system calls)
 //! ```
 
 mod disk;
@@ -19,6 +20,7 @@ mod follow;
 mod history;
 mod load;
 mod names;
+mod quarantine;
 mod state;
 mod volatile;
 mod words;

@@ -65,6 +65,15 @@ struct Owner {
     until: Option<Duration>,
 }
 
+/// What a create or an update wants to stand there.
+struct Wanted {
+    key: Key,
+    object: Value,
+    durable: Durable,
+    claims: Vec<Claimed>,
+    revision: Revision,
+}
+
 #[derive(Default)]
 pub struct State {
     objects: BTreeMap<Key, Entry>,
@@ -139,11 +148,11 @@ impl State {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
                 }
                 self.check_claims(&key, &claims, uptime, false)?;
-                self.put(key, object, durable, claims, revision, None)
+                self.put(Wanted { key, object, durable, claims, revision }, None)
             }
             Write::Update { key, object, seen, durable, claims } => {
                 let entry = self.seen(&key, seen)?;
-                self.update(key, object, durable, claims, revision, entry, uptime)
+                self.update(Wanted { key, object, durable, claims, revision }, entry, uptime)
             }
             Write::Delete { key, seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
@@ -192,37 +201,20 @@ impl State {
         if entry.stored.revision == seen { Ok(entry) } else { Err(Refused::Stale { now: entry.stored.clone() }) }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one write, unpacked once")]
-    fn update(
-        &self,
-        key: Key,
-        mut object: Value,
-        durable: Durable,
-        claims: Vec<Claimed>,
-        revision: Revision,
-        entry: &Entry,
-        uptime: Duration,
-    ) -> Result<Verdict, Refused> {
+    fn update(&self, mut wanted: Wanted, entry: &Entry, uptime: Duration) -> Result<Verdict, Refused> {
         let mut old: Value = serde_json::from_slice(&entry.stored.json).expect("the store wrote this JSON itself");
-        document::stamp(&mut object, entry.stored.revision);
-        if object == old {
+        document::stamp(&mut wanted.object, entry.stored.revision);
+        if wanted.object == old {
             return Ok(Verdict::Unchanged(entry.stored.clone()));
         }
-        self.check_claims(&key, &claims, uptime, true)?;
+        self.check_claims(&wanted.key, &wanted.claims, uptime, true)?;
         let on_disk = document::keep_durable(&mut old, entry.durable).then_some(old);
-        self.put(key, object, durable, claims, revision, Some((entry, on_disk)))
+        self.put(wanted, Some((entry, on_disk)))
     }
 
     /// `former`: the entry that stands, and its durable part at its revision.
-    fn put(
-        &self,
-        key: Key,
-        mut object: Value,
-        durable: Durable,
-        claims: Vec<Claimed>,
-        revision: Revision,
-        former: Option<(&Entry, Option<Value>)>,
-    ) -> Result<Verdict, Refused> {
+    fn put(&self, wanted: Wanted, former: Option<(&Entry, Option<Value>)>) -> Result<Verdict, Refused> {
+        let Wanted { key, mut object, durable, claims, revision } = wanted;
         document::stamp(&mut object, revision);
         let json = document::compact(&object);
         if json.len() > OBJECT_BYTES_MAX {
@@ -238,7 +230,7 @@ impl State {
         } else {
             document::stamp(&mut object, revision);
             let text = document::pretty(&object);
-            let crc = super::files::crc32(&text);
+            let crc = document::crc32(&text);
             (FileStep::Put(text), Some(crc))
         };
         let entry = Entry { stored: stored.clone(), durable, file_crc, claims: claims.into() };

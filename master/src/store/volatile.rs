@@ -2,7 +2,8 @@
 //! next start. A file of another store, another run of the host, or another moment is as good as none.
 
 use super::disk::Disk;
-use super::files::{crc32, failed};
+use super::document::crc32;
+use super::files::failed;
 use super::state::Entry;
 use super::{DiskError, names};
 use coracle_api::meta::{Key, Revision};
