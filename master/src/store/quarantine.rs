@@ -1,0 +1,78 @@
+//! Where files go that are no object of ours: each into a folder of its own whose name says why,
+//! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled` once the object
+//! was given up or put right. Nothing in it is ever removed.
+
+use super::disk::{Disk, What};
+use super::files::{DiskError, QUARANTINE, failed, make_folder};
+use std::collections::HashSet;
+use std::io;
+
+/// How the folder of a damage that somebody dealt with ends.
+const SETTLED: &str = "-settled";
+
+/// A file in quarantine that nobody has dealt with.
+pub struct Incident {
+    /// Its folder.
+    pub folder: String,
+    /// Where it lay, below `objects`.
+    pub path: String,
+}
+
+/// The number of the next incident.
+pub fn next_number(disk: &dyn Disk) -> io::Result<u32> {
+    let found = match disk.list(QUARANTINE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        found => found?,
+    };
+    let number = |name: &str| name.split('-').next().and_then(|number| number.parse::<u32>().ok());
+    Ok(found.iter().filter_map(|found| number(&found.name)).max().map_or(1, |last| last.saturating_add(1)))
+}
+
+pub fn folder(number: u32, word: &str) -> String {
+    format!("{number:04}-{word}")
+}
+
+/// Moves a file aside. The new place is durable before the old one is given up for good.
+pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Result<String, DiskError> {
+    let to = format!("{QUARANTINE}/{folder}/{path}");
+    let (to_folder, _) = to.rsplit_once('/').expect("it lies in quarantine");
+    let (from_folder, _) = from.rsplit_once('/').unwrap_or_default();
+    make_folder(disk, to_folder, &mut HashSet::new())?;
+    disk.rename(from, &to).map_err(failed("rename", from))?;
+    disk.sync_dir(to_folder).map_err(failed("fsync", to_folder))?;
+    disk.sync_dir(from_folder).map_err(failed("fsync", from_folder))?;
+    Ok(to)
+}
+
+/// Somebody dealt with it: the folder's new name says that nobody waits for it.
+pub fn settle(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
+    let from = format!("{QUARANTINE}/{folder}");
+    match disk.rename(&from, &format!("{from}{SETTLED}")) {
+        // An earlier try came so far.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        done => done.map_err(failed("rename", &from))?,
+    }
+    disk.sync_dir(QUARANTINE).map_err(failed("fsync", QUARANTINE))
+}
+
+/// Everything that waits for somebody.
+pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
+    let mut incidents = Vec::new();
+    let list = |at: &str| match disk.list(at) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        found => found.map_err(failed("list", at)),
+    };
+    let open = |name: &str| !name.ends_with(SETTLED) && !name.starts_with('.');
+    for incident in list(QUARANTINE)?.into_iter().filter(|found| found.what == What::Folder && open(&found.name)) {
+        let mut folders = vec![String::new()];
+        while let Some(above) = folders.pop() {
+            for found in list(&format!("{QUARANTINE}/{}/{above}", incident.name))? {
+                match found.what {
+                    What::Folder => folders.push(format!("{above}{}/", found.name)),
+                    _ => incidents.push(Incident { folder: incident.name.clone(), path: format!("{above}{}", found.name) }),
+                }
+            }
+        }
+    }
+    Ok(incidents)
+}
