@@ -1,0 +1,56 @@
+//! What controllers want done, whole. PURE.
+
+use coracle_api::meta::{Key, Resource, Revision};
+use serde_json::Value;
+use std::time::Duration;
+
+/// One write that a controller wants. It carries the revision that was seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Intent {
+    Create { resource: Resource, namespace: String, object: Value },
+    /// The document as it shall be.
+    Update { key: Key, seen: Revision, object: Value },
+    /// Only `status`, put over what stands.
+    Status { key: Key, seen: Revision, status: Value },
+    Bind { key: Key, seen: Revision, node: String },
+    /// With the grace that the object itself asks for, or none at all.
+    Delete { key: Key, seen: Revision, at_once: bool },
+    /// Something to tell whoever looks at the object.
+    Tell(Tale),
+}
+
+/// An event about an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tale {
+    pub about: About,
+    /// `Normal` or `Warning`.
+    pub severity: &'static str,
+    pub reason: &'static str,
+    pub message: String,
+    /// Who says so: `scheduler`, `replication-controller`, `node-controller`.
+    pub source: &'static str,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    pub kind: &'static str,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    pub revision: Revision,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// In order; the first that fails ends the round of this key.
+    pub intents: Vec<Intent>,
+    /// When to look again though nothing happens, by uptime.
+    pub wake_at: Option<Duration>,
+}
+
+impl Decision {
+    pub fn of(intents: Vec<Intent>) -> Decision {
+        Decision { intents, wake_at: None }
+    }
+}
