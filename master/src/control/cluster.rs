@@ -24,6 +24,8 @@ pub struct Cluster {
     pub endpoints: BTreeMap<Key, EndpointsView>,
     /// When each event came, by uptime.
     pub events: BTreeMap<Key, (Revision, Duration)>,
+    /// Objects that exist and cannot be read: they are not absent.
+    pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them.
     pub removed_nodes: BTreeSet<String>,
     /// When each node last gave a sign of life, by uptime.
@@ -146,6 +148,7 @@ impl Cluster {
     pub fn apply(&mut self, event: &Event, uptime: Duration) {
         let key = &event.key;
         let new = event.new.as_ref();
+        self.damaged.remove(key);
         match &*key.resource.plural {
             "pods" => put(&mut self.pods, key.clone(), new, pod_view),
             "replicationcontrollers" => put(&mut self.controllers, key.clone(), new, controller_view),
@@ -257,8 +260,8 @@ fn pod_view(stored: &Stored, document: &Value) -> Option<PodView> {
         ip: pod.status.pod_ip,
         host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),
         ports: ports.map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol))).collect(),
-        cpu_milli: requested(&pod.spec.containers, "cpu", Quantity::milli),
-        memory_bytes: requested(&pod.spec.containers, "memory", Quantity::value),
+        cpu_milli: requested(&pod.spec.containers, "cpu", |amount| amount.milli()),
+        memory_bytes: requested(&pod.spec.containers, "memory", |amount| amount.value()),
         node: pod.spec.node_name,
         document: stored.clone(),
     })
@@ -273,8 +276,8 @@ pub fn protocol(written: &str) -> String {
 }
 
 /// The sum of what the containers ask for; a limit without a request is one.
-fn requested(containers: &[Container], name: &str, amount: impl Fn(&Quantity) -> i64) -> i64 {
-    let of = |resources: &ResourceList| resources.get(name).map(&amount);
+fn requested(containers: &[Container], name: &str, amount: impl Fn(Quantity) -> i64) -> i64 {
+    let of = |resources: &ResourceList| resources.get(name).copied().map(&amount);
     containers.iter().filter_map(|c| of(&c.resources.requests).or_else(|| of(&c.resources.limits))).sum()
 }
 
@@ -284,9 +287,9 @@ fn node_view(stored: &Stored, document: &Value) -> Option<NodeView> {
     Some(NodeView {
         revision: stored.revision,
         ready: node.status.condition("Ready").map(|condition| condition.status.clone()).unwrap_or_default(),
-        cpu_milli: allocatable.get("cpu").map_or(i64::MAX, Quantity::milli),
-        memory_bytes: allocatable.get("memory").map_or(i64::MAX, Quantity::value),
-        pods_max: allocatable.get("pods").map(Quantity::value),
+        cpu_milli: allocatable.get("cpu").map_or(i64::MAX, |amount| amount.milli()),
+        memory_bytes: allocatable.get("memory").map_or(i64::MAX, |amount| amount.value()),
+        pods_max: allocatable.get("pods").map(|amount| amount.value()),
         uid: node.metadata.uid,
         labels: node.metadata.labels,
         unschedulable: node.spec.unschedulable,

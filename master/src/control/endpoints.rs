@@ -27,7 +27,7 @@ pub fn decide(cluster: &Cluster, service_key: &Key) -> Decision {
     let standing = cluster.endpoints.get(&key);
     let Some(service) = cluster.services.get(service_key) else {
         // The service has gone, and with it what was made for it. What a person made stays.
-        let gone = standing.filter(|endpoints| endpoints.managed);
+        let gone = standing.filter(|endpoints| endpoints.managed && !cluster.damaged.contains(service_key));
         return Decision::of(gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true }).into_iter().collect());
     };
     // Without a selector the endpoints are a person's business.

@@ -23,7 +23,7 @@ use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource, Time};
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,10 +56,10 @@ pub struct Control {
 
 impl Control {
     /// Starts the thread; it begins with all that is in the store.
-    pub fn start(store: Arc<Store>, gate: Gate) -> std::io::Result<Control> {
+    pub fn start(store: Store, gate: Gate) -> std::io::Result<Control> {
         let (wakes, woken) = mpsc::channel();
         let sender = wakes.clone();
-        let run = move || Loop::new(store, gate, sender).run(&woken);
+        let run = move || Loop::new(store, gate, &sender).run(&woken);
         let thread = thread::Builder::new().name("control".into()).stack_size(1 << 20).spawn(run)?;
         Ok(Control { wakes, thread: Some(thread) })
     }
@@ -85,28 +85,38 @@ impl Drop for Control {
 }
 
 struct Loop {
-    store: Arc<Store>,
+    store: Store,
     gate: Gate,
     started: Instant,
     cluster: Cluster,
     dirty: BTreeSet<Owner>,
     /// When to look at a key again though nothing happened, by uptime.
     timers: BTreeSet<(Duration, Owner)>,
-    _watches: Vec<WatchHandle>,
+    watches: Vec<WatchHandle>,
 }
 
 impl Loop {
-    fn new(store: Arc<Store>, gate: Gate, wakes: mpsc::Sender<Wake>) -> Loop {
-        let follow = |plural: &&'static str| {
-            let wakes = wakes.clone();
-            let scope = Scope { resource: Resource::core(plural), namespace: None, name: None };
-            // The queue has no bound of its own: it holds what other threads write between two drains, and the store's
-            // history bounds that in practice; a watcher that is dropped instead would have to start anew.
-            let sink = Box::new(move |event: &Event| wakes.send(Wake::Event(Box::new(event.clone()))).is_ok());
-            store.watch(scope, None, sink).ok()
-        };
-        let watches = FOLLOWED.iter().filter_map(follow).collect();
-        Loop { store, gate, started: Instant::now(), cluster: Cluster::default(), dirty: BTreeSet::new(), timers: BTreeSet::new(), _watches: watches }
+    fn new(store: Store, gate: Gate, wakes: &mpsc::Sender<Wake>) -> Loop {
+        let cluster = Cluster::default();
+        let mut this = Loop { store, gate, started: Instant::now(), cluster, dirty: BTreeSet::new(), timers: BTreeSet::new(), watches: Vec::new() };
+        for plural in FOLLOWED {
+            this.follow(Resource::core(plural), wakes.clone());
+        }
+        this.dirty = keys::all(&this.cluster);
+        this
+    }
+
+    fn follow(&mut self, resource: Resource, wakes: mpsc::Sender<Wake>) {
+        self.cluster.damaged.extend(self.store.list(&resource, None).damaged);
+        // The queue has no bound of its own: it holds what other threads write between two drains, and each of those writes waits for the
+        // disk or for a handler. A watcher that is dropped for being slow would have to start anew.
+        let sink = Box::new(move |event: &Event| wakes.send(Wake::Event(Box::new(event.clone()))).is_ok());
+        let scope = Scope { resource, namespace: None, name: None };
+        let Ok(watch) = self.store.watch(scope, None, sink) else { return };
+        for event in &watch.replay {
+            self.cluster.apply(event, self.started.elapsed());
+        }
+        self.watches.push(watch.handle);
     }
 
     fn now(&self) -> Now {
@@ -212,3 +222,6 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
 pub fn all_keys(cluster: &Cluster) -> BTreeSet<Owner> {
     keys::all(cluster)
 }
+
+#[cfg(test)]
+mod tests;

@@ -31,8 +31,9 @@ pub fn decide(cluster: &Cluster, key: &Key) -> Decision {
     let mut active: Vec<(&Key, &PodView)> = owned.into_iter().filter(|(_, pod)| pod.active()).collect();
     let wanted = usize::try_from(controller.replicas).unwrap_or_default();
     intents.extend(status(key, controller, &active));
-    if active.len() < wanted {
-        for _ in 0..(wanted - active.len()).min(BURST_MAX) {
+    let there = active.len() + damaged(cluster, key);
+    if there < wanted {
+        for _ in 0..(wanted - there).min(BURST_MAX) {
             intents.push(make(key, controller));
         }
     } else if active.len() > wanted {
@@ -44,6 +45,17 @@ pub fn decide(cluster: &Cluster, key: &Key) -> Decision {
         }
     }
     Decision::of(intents)
+}
+
+/// Pods of this controller, by their names, whose files cannot be read. They may run, so nothing is made in their place.
+fn damaged(cluster: &Cluster, key: &Key) -> usize {
+    let prefix = base(key);
+    cluster.damaged.iter().filter(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace && pod.name.starts_with(&prefix)).count()
+}
+
+/// What the names of the pods begin with. An id of 2014 may have upper case; the names made of it must not.
+fn base(key: &Key) -> String {
+    format!("{}-", key.name.to_lowercase())
 }
 
 fn siblings_by_node<'a>(pods: &[(&Key, &'a PodView)]) -> BTreeMap<&'a str, usize> {
@@ -79,8 +91,7 @@ fn make(key: &Key, controller: &ControllerView) -> Intent {
     let document: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
     let template = &document["spec"]["template"];
     let mut metadata = json!({
-        // An id of 2014 may have upper case; the names made of it must not.
-        "generateName": format!("{}-", key.name.to_lowercase()),
+        "generateName": base(key),
         "labels": template["metadata"]["labels"],
         "ownerReferences": [reference(key, controller)],
     });

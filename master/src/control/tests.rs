@@ -1,0 +1,317 @@
+//! The controllers over a cluster made of documents: objects in, intents out.
+
+use super::cluster::Cluster;
+use super::intent::{Decision, Intent};
+use super::{Now, Owner, all_keys, decide};
+use crate::store::{Event, Stored};
+use coracle_api::meta::{Key, Resource, Revision, Time};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn key(plural: &'static str, name: &str) -> Key {
+    let namespace = if plural == "nodes" { "" } else { "default" };
+    Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &str) -> Event {
+    let key = key(plural, name);
+    let stored = document.map(|document| Stored {
+        key: key.clone(),
+        revision: Revision(revision),
+        json: document.to_string().into(),
+        labels: Vec::new().into(),
+    });
+    Event { revision: Revision(revision), key, old: None, new: stored }
+}
+
+/// A cluster of these objects, each by its plural.
+fn cluster(objects: &[(&'static str, Value)]) -> Cluster {
+    let mut cluster = Cluster::default();
+    for (nth, (plural, object)) in objects.iter().enumerate() {
+        let name = object["metadata"]["name"].as_str().expect("a name");
+        cluster.apply(&event(plural, nth as u64 + 1, Some(object.clone()), name), Duration::ZERO);
+    }
+    cluster
+}
+
+fn at(uptime: Duration) -> Now {
+    Now { wall: Time::from_seconds(1_800_000_000).expect("a time"), uptime }
+}
+
+fn node(name: &str, more: Value) -> (&'static str, Value) {
+    let mut node = json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"zone": name}},
+        "spec": {},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
+    });
+    merge(&mut node, more);
+    ("nodes", node)
+}
+
+fn pod(name: &str, more: Value) -> (&'static str, Value) {
+    let mut pod = json!({
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"app": "web"}, "creationTimestamp": "2027-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Pending"},
+    });
+    merge(&mut pod, more);
+    ("pods", pod)
+}
+
+fn running(name: &str, node: &str, ip: &str, ready: bool) -> (&'static str, Value) {
+    let conditions = json!([{"type": "Ready", "status": if ready { "True" } else { "False" }}]);
+    pod(name, json!({"spec": {"nodeName": node}, "status": {"phase": "Running", "podIP": ip, "conditions": conditions}}))
+}
+
+fn controller(replicas: i64) -> (&'static str, Value) {
+    let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"replicas": replicas, "selector": {"app": "web"}, "template": template});
+    ("replicationcontrollers", json!({"metadata": {"name": "Web", "uid": "uid-rc", "generation": 1}, "spec": spec, "status": {"replicas": 0}}))
+}
+
+fn owned(name: &str, more: Value) -> (&'static str, Value) {
+    let (plural, mut pod) = pod(name, json!({"metadata": {"ownerReferences": [{"uid": "uid-rc", "controller": true}]}}));
+    merge(&mut pod, more);
+    (plural, pod)
+}
+
+fn service(more: Value) -> (&'static str, Value) {
+    let mut service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+    merge(&mut service, more);
+    ("services", service)
+}
+
+/// Maps are merged, all else is replaced.
+fn merge(into: &mut Value, more: Value) {
+    match (into, more) {
+        (Value::Object(into), Value::Object(more)) => more.into_iter().for_each(|(name, value)| merge(into.entry(name).or_insert(Value::Null), value)),
+        (into, more) => *into = more,
+    }
+}
+
+/// Where the scheduler puts pods, or why it does not: `a -> n1`, `b: 0/1 nodes ...`.
+fn scheduled(objects: &[(&'static str, Value)]) -> Vec<String> {
+    let decision = decide(&cluster(objects), &Owner::Unbound, at(MINUTE));
+    let line = |intent: &Intent| match intent {
+        Intent::Bind { key, node, .. } => Some(format!("{} -> {node}", key.name)),
+        Intent::Status { key, status, .. } => Some(format!("{}: {}", key.name, status["conditions"][0]["message"].as_str().unwrap_or_default())),
+        _ => None,
+    };
+    decision.intents.iter().filter_map(line).collect()
+}
+
+fn host_port(port: i64) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": port}]}]}})
+}
+
+fn asking(cpu: &str, memory: &str) -> Value {
+    json!({"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}]}})
+}
+
+#[test]
+fn scheduler() {
+    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(scheduled(objects), expected, "{objects:?}");
+    let none = json!({});
+    check(&[pod("a", none.clone())], &["a: no nodes available to schedule pods"]);
+    check(&[node("n1", none.clone()), pod("a", none.clone())], &["a -> n1"]);
+    // Replicas spread, over nodes with other loads as well.
+    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("a", none.clone()), pod("b", none.clone()), pod("c", none.clone())], &[
+        "a -> n1", "b -> n2", "c -> n1",
+    ]);
+    // The least loaded of those with no sibling.
+    let other = json!({"metadata": {"labels": {"app": "other"}}});
+    let mut heavy = asking("1500m", "1Mi");
+    merge(&mut heavy, json!({"spec": {"nodeName": "n1"}, "metadata": {"labels": {"app": "heavy"}}}));
+    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("h", heavy), pod("a", other)], &["a -> n2"]);
+    check(&[node("n1", json!({"spec": {"unschedulable": true}})), pod("a", none.clone())], &["a: 0/1 nodes are available: 1 node(s) were unschedulable."]);
+    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
+    check(&[node("n1", not_ready), node("n2", none.clone()), pod("a", none.clone())], &["a -> n2"]);
+    let picky = json!({"spec": {"nodeSelector": {"zone": "n2"}}});
+    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("a", picky.clone())], &["a -> n2"]);
+    check(&[node("n1", none.clone()), pod("a", picky)], &["a: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."]);
+    let taken = "b: 0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports (host port 8000/TCP is taken by pod default/a).";
+    check(&[node("n1", none.clone()), pod("a", host_port(8000)), pod("b", host_port(8000)), pod("c", host_port(8001))], &["a -> n1", taken, "c -> n1"]);
+    check(&[node("n1", none.clone()), pod("a", asking("3", "1Mi"))], &["a: 0/1 nodes are available: 1 Insufficient cpu."]);
+    check(&[node("n1", none.clone()), pod("a", asking("1", "2Gi"))], &["a: 0/1 nodes are available: 1 Insufficient memory."]);
+    check(&[node("n1", json!({"status": {"allocatable": {"pods": "1"}}})), pod("a", none.clone()), pod("b", none.clone())], &[
+        "a -> n1",
+        "b: 0/1 nodes are available: 1 Too many pods.",
+    ]);
+    // What is finished holds nothing; what is being deleted still holds its ports.
+    let mut done = host_port(8000);
+    merge(&mut done, json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Succeeded"}}));
+    check(&[node("n1", none.clone()), pod("a", done.clone()), pod("b", host_port(8000))], &["b -> n1"]);
+    merge(&mut done, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}, "status": {"phase": "Running"}}));
+    assert!(scheduled(&[node("n1", none.clone()), pod("a", done), pod("b", host_port(8000))])[0].contains("taken by pod default/a"));
+    // Another scheduler's pod, and one that is on a node, are not ours.
+    check(&[node("n1", none), pod("a", json!({"spec": {"schedulerName": "mine"}})), pod("b", json!({"spec": {"nodeName": "x"}}))], &[]);
+}
+
+#[test]
+fn a_reason_is_said_once() {
+    let why = "no nodes available to schedule pods";
+    let said = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": why}]}});
+    assert_eq!(scheduled(&[pod("a", said)]), Vec::<String>::new());
+}
+
+/// What replication does: `+` makes, `-x` deletes, `<x` adopts, `>x` releases, `=n` counts.
+fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
+    let line = |intent: Intent| match intent {
+        Intent::Create { object, .. } => {
+            assert_eq!((&object["metadata"]["generateName"], &object["metadata"]["labels"]["app"]), (&json!("web-"), &json!("web")));
+            Some("+".to_owned())
+        }
+        Intent::Delete { key, .. } => Some(format!("-{}", key.name)),
+        Intent::Update { key, object, .. } => Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name)),
+        Intent::Status { status, .. } => Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default())),
+        Intent::Bind { .. } | Intent::Tell(_) => None,
+    };
+    decide(&cluster(objects), &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE)).intents.into_iter().filter_map(line).collect()
+}
+
+#[test]
+fn replication() {
+    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(replicated(objects), expected, "{objects:?}");
+    let none = json!({});
+    check(&[controller(2)], &["=0/0", "+", "+"]);
+    check(&[controller(1), owned("a", none.clone())], &["=1/0"]);
+    check(&[controller(2), pod("a", none.clone())], &["<a", "=1/0", "+"]);
+    check(&[controller(1), owned("a", json!({"metadata": {"labels": {"app": "else"}}}))], &[">a", "=0/0", "+"]);
+    check(&[controller(1), pod("a", json!({"metadata": {"ownerReferences": [{"uid": "another", "controller": true}]}}))], &["=0/0", "+"]);
+    // Finished pods and those that are being deleted are no replicas.
+    check(&[controller(1), owned("a", json!({"status": {"phase": "Failed"}}))], &["=0/0", "+"]);
+    check(&[controller(1), owned("a", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}))], &["=0/0", "+"]);
+    // The cheapest goes first: on no node, then waiting, then not ready, then the youngest.
+    let on = |ready: &str| json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
+    let young = json!({"metadata": {"creationTimestamp": "2027-01-02T00:00:00Z"}});
+    let mut younger = on("True");
+    merge(&mut younger, young);
+    let all = |replicas| [controller(replicas), owned("a", on("True")), owned("b", on("False")), owned("c", none.clone()), owned("d", younger.clone())];
+    check(&all(3), &["=4/2", "-c"]);
+    check(&all(2), &["=4/2", "-c", "-b"]);
+    check(&all(1), &["=4/2", "-c", "-b", "-d"]);
+    check(&all(0), &["=4/2", "-c", "-b", "-d", "-a"]);
+}
+
+#[test]
+fn a_damaged_pod_is_not_replaced() {
+    let mut damaged = cluster(&[controller(1)]);
+    damaged.damaged.insert(key("pods", "web-x7k2p"));
+    let decision = decide(&damaged, &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE));
+    assert!(!decision.intents.iter().any(|intent| matches!(intent, Intent::Create { .. })), "{decision:?}");
+}
+
+/// Subsets as `ready|notReady:ports`.
+fn endpoints_of(decision: &Decision) -> Option<Vec<String>> {
+    let object = match decision.intents.first()? {
+        Intent::Create { object, .. } | Intent::Update { object, .. } => object,
+        other => panic!("{other:?}"),
+    };
+    let ips = |list: &Value| list.as_array().into_iter().flatten().filter_map(|a| a["ip"].as_str()).collect::<Vec<_>>().join(",");
+    let port = |p: &Value| format!("{}{}", p["name"].as_str().map(|n| format!("{n}=")).unwrap_or_default(), p["port"]);
+    let ports = |list: &Value| list.as_array().into_iter().flatten().map(port).collect::<Vec<_>>().join(",");
+    let subset = |s: &Value| format!("{}|{}:{}", ips(&s["addresses"]), ips(&s["notReadyAddresses"]), ports(&s["ports"]));
+    Some(object["subsets"].as_array().into_iter().flatten().map(subset).collect())
+}
+
+#[test]
+fn endpoints() {
+    let check = |objects: &[(&'static str, Value)], expected: &[&str]| {
+        let decision = decide(&cluster(objects), &Owner::Service(key("services", "web")), at(MINUTE));
+        assert_eq!(endpoints_of(&decision).expect("endpoints"), expected, "{objects:?}");
+    };
+    let none = json!({});
+    check(&[service(none.clone())], &[]);
+    check(&[service(none.clone()), running("a", "n1", "10.0.0.2", true), running("b", "n1", "10.0.0.3", false)], &["10.0.0.2|10.0.0.3:8080"]);
+    // No address, or over: no place.
+    let done = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed", "podIP": "10.0.0.9"}});
+    check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
+    let mut leaving = running("a", "n1", "10.0.0.2", true);
+    merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
+    check(&[service(none.clone()), leaving.clone()], &["|10.0.0.2:8080"]);
+    check(&[service(json!({"spec": {"publishNotReadyAddresses": true}})), leaving], &["10.0.0.2|:8080"]);
+    // A name is another number in each pod; a pod without it is not served.
+    let named = |name: &str, ip: &str, port: i64| {
+        let mut pod = running(name, "n1", ip, true);
+        merge(&mut pod.1, json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": port}]}]}}));
+        pod
+    };
+    let by_name = service(json!({"spec": {"ports": [{"name": "http", "port": 80, "targetPort": "www"}]}}));
+    check(&[by_name, named("a", "10.0.0.2", 80), named("b", "10.0.0.3", 81), running("c", "n1", "10.0.0.4", true)], &["10.0.0.2|:http=80", "10.0.0.3|:http=81"]);
+    check(&[service(json!({"spec": {"ports": [{"port": 80}]}})), running("a", "n1", "10.0.0.2", true)], &["10.0.0.2|:80"]);
+    let silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
+    check(&[silent, service(none), running("a", "n1", "10.0.0.2", true)], &["|10.0.0.2:8080"]);
+}
+
+#[test]
+fn endpoints_of_a_lost_status_stay() {
+    let place = json!({"ip": "10.0.0.2", "nodeName": "n1", "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"}});
+    let labels = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
+    let subsets = json!([{"addresses": [place], "ports": [{"port": 8080, "protocol": "TCP"}]}]);
+    let standing = ("endpoints", json!({"metadata": {"name": "web", "labels": labels}, "subsets": subsets}));
+    let lost = pod("a", json!({"spec": {"nodeName": "n1"}}));
+    let decision = decide(&cluster(&[service(json!({})), standing.clone(), lost]), &Owner::Service(key("services", "web")), at(MINUTE));
+    assert_eq!(decision, Decision::default());
+    // Without the pod it goes, without the service all of it goes, and a person's endpoints stay.
+    let decision = decide(&cluster(&[service(json!({})), standing.clone()]), &Owner::Service(key("services", "web")), at(MINUTE));
+    assert_eq!(endpoints_of(&decision), Some(vec![]));
+    let decision = decide(&cluster(&[standing.clone()]), &Owner::Service(key("services", "web")), at(MINUTE));
+    assert!(matches!(decision.intents[..], [Intent::Delete { at_once: true, .. }]), "{decision:?}");
+    let by_hand = ("endpoints", json!({"metadata": {"name": "web"}, "subsets": standing.1["subsets"]}));
+    assert_eq!(decide(&cluster(&[by_hand]), &Owner::Service(key("services", "web")), at(MINUTE)), Decision::default());
+}
+
+#[test]
+fn silent_nodes() {
+    let objects = [node("n1", json!({})), running("a", "n1", "10.0.0.2", true), running("b", "n2", "10.0.0.3", true)];
+    let owner = Owner::Node("n1".to_owned());
+    let mut cluster = cluster(&objects);
+    let early = decide(&cluster, &owner, at(Duration::from_secs(39)));
+    assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))));
+    let late = decide(&cluster, &owner, at(Duration::from_secs(40)));
+    let told: Vec<String> = late.intents.iter().filter_map(|i| if let Intent::Status { key, status, .. } = i { Some(format!("{} {}", key.name, status["conditions"][0]["status"])) } else { None }).collect();
+    assert_eq!(told, ["n1 \"Unknown\"", "a \"False\""]);
+    // A beat moves the moment.
+    assert!(!cluster.hear("n1", Duration::from_secs(30)));
+    assert_eq!(decide(&cluster, &owner, at(Duration::from_secs(40))).wake_at, Some(Duration::from_secs(70)));
+}
+
+#[test]
+fn pods_of_a_node_go_only_with_a_deletion_that_was_seen() {
+    let owner = Owner::Node("n1".to_owned());
+    let mut cluster = cluster(&[running("a", "n1", "10.0.0.2", true)]);
+    assert_eq!(decide(&cluster, &owner, at(MINUTE)), Decision::default(), "a node that never was is not a node that has gone");
+    let (_, document) = node("n1", json!({}));
+    cluster.apply(&event("nodes", 5, Some(document), "n1"), Duration::ZERO);
+    cluster.apply(&event("nodes", 6, None, "n1"), Duration::ZERO);
+    let decision = decide(&cluster, &owner, at(MINUTE));
+    assert!(matches!(&decision.intents[..], [Intent::Delete { key, at_once: true, .. }] if key.name == "a"), "{decision:?}");
+    cluster.apply(&event("pods", 7, None, "a"), Duration::ZERO);
+    assert!(cluster.removed_nodes.is_empty(), "nothing is remembered longer than it matters");
+}
+
+#[test]
+fn events_live_an_hour() {
+    let mut cluster = Cluster::default();
+    for (name, minute) in [("a", 0), ("b", 30)] {
+        cluster.apply(&event("events", minute + 1, Some(json!({"metadata": {"name": name}})), name), MINUTE * minute as u32);
+    }
+    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 59));
+    assert_eq!((decision.intents.len(), decision.wake_at), (0, Some(MINUTE * 60)));
+    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 60));
+    assert!(matches!(&decision.intents[..], [Intent::Delete { key, .. }] if key.name == "a"), "{decision:?}");
+    assert_eq!(decision.wake_at, Some(MINUTE * 90));
+}
+
+/// What every event hints at covers what the full pass finds.
+#[test]
+fn keys_cover_what_changes() {
+    let objects = [node("n1", json!({})), controller(1), service(json!({})), owned("a", json!({"spec": {"nodeName": "n1"}}))];
+    let cluster = cluster(&objects);
+    let keys = super::keys::of(&cluster, &event("pods", 9, None, "a"));
+    let mut expected = all_keys(&cluster);
+    expected.remove(&Owner::Events);
+    assert_eq!(keys, expected);
+}
