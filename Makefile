@@ -37,4 +37,4 @@ bench:
 	packaging/prerequisites.sh engine demo
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
-	cargo run --release -p coracle-tests --features e2e --bin bench
+	cargo bench -q -p coracle-tests --features e2e --bench bench

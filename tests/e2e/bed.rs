@@ -147,11 +147,16 @@ impl<'a> Bed<'a> {
         self.folder.join(name)
     }
 
-    pub fn start_master(&mut self) {
+    /// Returns at once; `start_master` waits until it answers.
+    pub fn spawn_master(&mut self) {
         let (data, socket) = (self.path("master"), self.path("run/api.sock"));
         let mut command = program("coracle-master");
         command.arg("--data-dir").arg(data).arg("--admin-socket").arg(socket).args(["--listen", MASTER]);
         self.master = Some(self.launch(&mut command, "master"));
+    }
+
+    pub fn start_master(&mut self) {
+        self.spawn_master();
         self.until("the master answers", |bed| bed.try_get(&format!("http://{MASTER}/healthz")).ok());
     }
 
@@ -179,6 +184,14 @@ impl<'a> Bed<'a> {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
         command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+    }
+
+    pub fn master_pid(&self) -> u32 {
+        self.master.as_ref().expect("the master was started").id()
+    }
+
+    pub fn agent_pid(&self) -> u32 {
+        self.agent.as_ref().expect("the agent was started").id()
     }
 
     pub fn kill_master(&mut self) {
