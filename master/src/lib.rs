@@ -6,7 +6,9 @@
 
 pub mod call;
 pub mod config;
+pub mod control;
 pub mod fault;
+mod making;
 pub mod notify;
 pub mod prepare;
 pub mod render;
@@ -14,10 +16,12 @@ pub mod serve;
 pub mod store;
 
 use crate::config::Config;
+use crate::control::{Control, Gate};
+use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{KindRow, Rules, Store};
 use coracle_api::kinds::Kinds;
-use coracle_api::meta::{Durable, Key};
+use coracle_api::meta::Durable;
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
@@ -32,6 +36,7 @@ const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 /// A master that serves.
 pub struct Master {
     store: Store,
+    control: Control,
     network: Option<NetworkPlane>,
     local: local::LocalPlane,
 }
@@ -64,8 +69,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     };
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
-    let heard = Box::new(|_: &Key| {});
-    let serve = Serve::new(store.clone(), kinds, config.service_cidr, heard).map_err(|error| format!("/dev/urandom: {error}"))?;
+    let maker = Arc::new(Maker::new(store.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
+    let gate = Gate { kinds: kinds.clone(), maker: maker.clone() };
+    let control = Control::start(store.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
+    let serve = Serve::new(store.clone(), kinds, maker, Box::new(control.hearing()));
     for name in FIRST_NAMESPACES {
         serve.ensure_namespace(name)?;
     }
@@ -81,7 +88,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         }
     };
     log::info!("serving on {socket}{}", network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default());
-    Ok(Master { store, network, local })
+    Ok(Master { store, control, network, local })
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
@@ -112,6 +119,7 @@ impl Master {
             network.stop();
         }
         self.local.stop();
+        drop(self.control);
         match self.store.close() {
             Ok(()) => log::info!("stopped"),
             Err(error) => log::error!("close the store: {error}"),

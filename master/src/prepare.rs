@@ -12,6 +12,7 @@ use coracle_api::meta::{Key, Revision};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
 use coracle_schema::Problem;
 use serde_json::Value;
+use std::fmt;
 use std::time::Duration;
 
 /// A creation token stays taken for so long after its object is gone, in uptime.
@@ -56,6 +57,20 @@ pub enum Unfit {
         given: String,
         stands: Revision,
     },
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Invalid(problems) => {
+                let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
+                f.write_str(&texts.join(", "))
+            }
+            Unfit::Stale => f.write_str("somebody else wrote first"),
+            Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
+            Unfit::OtherRevision { given, stands } => write!(f, "resourceVersion {given} was meant, and {stands} stands there"),
+        }
+    }
 }
 
 /// What a deletion demands of the object that it finds.
@@ -123,7 +138,7 @@ pub fn delete(kind: &Kind, old: Standing<'_>, preconditions: &Preconditions, del
 }
 
 /// The whole of an update that needs no strategy's opinion any more.
-fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
+pub fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
     let claims = claims(kind, &object);
     Write::Update { key: old.key.clone(), seen: old.revision, durable: (kind.strategy.durable)(&object), object, claims }
 }

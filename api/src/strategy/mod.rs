@@ -36,7 +36,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
-pub use binding::BINDING;
+pub use binding::{BINDING, bind};
 pub use endpoints::ENDPOINTS;
 pub use event::EVENT;
 pub use namespace::NAMESPACE;

@@ -7,7 +7,7 @@ use crate::prepare::{self, Part, Preconditions, Standing};
 use crate::store::{Refused, Store, Stored, Write};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Key, Resource, Revision};
-use coracle_api::strategy::{Deleting, Rules, binding};
+use coracle_api::strategy::{Deleting, Rules, bind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ impl Gate {
         let Some(write) = self.prepare(store, intent, now)? else { return Ok(()) };
         match store.write(write) {
             Ok(_) | Err(Refused::Stale { .. } | Refused::Missing | Refused::Exists { .. }) => Ok(()),
-            Err(refused) => Err(format!("{refused:?}")),
+            Err(refused) => Err(refused.to_string()),
         }
     }
 
@@ -60,7 +60,14 @@ impl Gate {
         self.maker.making(|making| prepare::create(kind, namespace, object, rules, making)).map_err(|unfit| unfit.to_string())
     }
 
-    fn update(&self, store: &Store, key: &Key, seen: Revision, part: Part, change: impl FnOnce(&Value) -> Value) -> Result<Option<Write>, String> {
+    fn update(
+        &self,
+        store: &Store,
+        key: &Key,
+        seen: Revision,
+        part: Part,
+        change: impl FnOnce(&Value) -> Value,
+    ) -> Result<Option<Write>, String> {
         let kind = self.kind(&key.resource)?;
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
         let new = change(&object);
@@ -73,7 +80,7 @@ impl Gate {
     fn bind(&self, store: &Store, key: &Key, seen: Revision, node: &str, now: Now) -> Result<Option<Write>, String> {
         let kind = self.kind(&key.resource)?;
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
-        let bound = binding::bind(&object, &json!({"target": {"kind": "Node", "name": node}}), now.wall).map_err(|problem| problem.to_string())?;
+        let bound = bind(&object, &json!({"target": {"kind": "Node", "name": node}}), now.wall)?;
         Ok(Some(prepare::replace(kind, Standing { key, revision: stored.revision, object: &object }, bound)))
     }
 

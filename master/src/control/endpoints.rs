@@ -64,7 +64,8 @@ fn subsets(cluster: &Cluster, key: &Key, service: &ServiceView, standing: Option
 /// The pod's address, and whether it takes requests; None: it has no place.
 fn place(cluster: &Cluster, pod: &PodView, service: &ServiceView, standing: Option<&EndpointsView>) -> Option<(String, bool)> {
     if let (None, Some(standing)) = (pod.ready, standing) {
-        let named = |address: &&coracle_api::service::EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
+        let named =
+            |address: &&coracle_api::service::EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
         for subset in &standing.view.subsets {
             if let Some(address) = subset.addresses.iter().find(named) {
                 return Some((address.ip.clone(), !pod.deleting));

@@ -7,14 +7,34 @@ use std::time::Duration;
 /// One write that a controller wants. It carries the revision that was seen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
-    Create { resource: Resource, namespace: String, object: Value },
+    Create {
+        resource: Resource,
+        namespace: String,
+        object: Value,
+    },
     /// The document as it shall be.
-    Update { key: Key, seen: Revision, object: Value },
+    Update {
+        key: Key,
+        seen: Revision,
+        object: Value,
+    },
     /// Only `status`, put over what stands.
-    Status { key: Key, seen: Revision, status: Value },
-    Bind { key: Key, seen: Revision, node: String },
+    Status {
+        key: Key,
+        seen: Revision,
+        status: Value,
+    },
+    Bind {
+        key: Key,
+        seen: Revision,
+        node: String,
+    },
     /// With the grace that the object itself asks for, or none at all.
-    Delete { key: Key, seen: Revision, at_once: bool },
+    Delete {
+        key: Key,
+        seen: Revision,
+        at_once: bool,
+    },
     /// Something to tell whoever looks at the object.
     Tell(Tale),
 }

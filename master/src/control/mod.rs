@@ -22,8 +22,8 @@ pub use keys::Owner;
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource, Time};
 use std::collections::BTreeSet;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::Mutex;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,8 @@ struct Loop {
 impl Loop {
     fn new(store: Store, gate: Gate, wakes: &mpsc::Sender<Wake>) -> Loop {
         let cluster = Cluster::default();
-        let mut this = Loop { store, gate, started: Instant::now(), cluster, dirty: BTreeSet::new(), timers: BTreeSet::new(), watches: Vec::new() };
+        let mut this =
+            Loop { store, gate, started: Instant::now(), cluster, dirty: BTreeSet::new(), timers: BTreeSet::new(), watches: Vec::new() };
         for plural in FOLLOWED {
             this.follow(Resource::core(plural), wakes.clone());
         }
@@ -120,7 +121,7 @@ impl Loop {
     }
 
     fn now(&self) -> Now {
-        Now { wall: crate::wall_clock(), uptime: self.started.elapsed() }
+        Now { wall: crate::making::wall_clock(), uptime: self.started.elapsed() }
     }
 
     fn run(mut self, woken: &mpsc::Receiver<Wake>) {

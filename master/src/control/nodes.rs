@@ -33,7 +33,9 @@ pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
         let message = format!("Node {name} status is now: NodeNotReady");
         intents.push(Intent::Tell(Tale { about, severity: "Normal", reason: "NodeNotReady", message, source: "node-controller" }));
     }
-    intents.extend(cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true) && !pod.terminal()).map(|(key, pod)| not_ready(key, pod, now.wall)));
+    intents.extend(
+        cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true) && !pod.terminal()).map(|(key, pod)| not_ready(key, pod, now.wall)),
+    );
     Decision::of(intents)
 }
 
@@ -55,7 +57,11 @@ fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
         condition["message"] = "Kubelet stopped posting node status.".into();
         condition["lastTransitionTime"] = wall.to_string().into();
     }
-    Intent::Status { key: Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() }, seen: node.revision, status }
+    Intent::Status {
+        key: Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() },
+        seen: node.revision,
+        status,
+    }
 }
 
 fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
@@ -75,7 +81,8 @@ pub fn expire_events(cluster: &Cluster, now: Now) -> Decision {
     by_age.sort_unstable_by_key(|(came, ..)| *came);
     let surplus = by_age.len().saturating_sub(EVENTS_MAX);
     let due = by_age.iter().enumerate().filter(|(nth, (came, ..))| *nth < surplus || now.uptime >= *came + EVENT_LIFE);
-    let intents: Vec<Intent> = due.map(|(_, (_, key, revision))| Intent::Delete { key: (*key).clone(), seen: *revision, at_once: true }).collect();
+    let intents: Vec<Intent> =
+        due.map(|(_, (_, key, revision))| Intent::Delete { key: (*key).clone(), seen: *revision, at_once: true }).collect();
     let wake_at = by_age.get(intents.len()).map(|(came, ..)| *came + EVENT_LIFE);
     Decision { intents, wake_at }
 }

@@ -50,7 +50,11 @@ pub fn decide(cluster: &Cluster, key: &Key) -> Decision {
 /// Pods of this controller, by their names, whose files cannot be read. They may run, so nothing is made in their place.
 fn damaged(cluster: &Cluster, key: &Key) -> usize {
     let prefix = base(key);
-    cluster.damaged.iter().filter(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace && pod.name.starts_with(&prefix)).count()
+    cluster
+        .damaged
+        .iter()
+        .filter(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace && pod.name.starts_with(&prefix))
+        .count()
 }
 
 /// What the names of the pods begin with. An id of 2014 may have upper case; the names made of it must not.
@@ -147,7 +151,11 @@ fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)]) -
     let fields = status.as_object_mut().expect("it was made an object");
     fields.insert("replicas".to_owned(), active.len().into());
     for (name, count) in counts {
-        if count > 0 { fields.insert(name.to_owned(), count.into()) } else { fields.remove(name) };
+        if count > 0 {
+            fields.insert(name.to_owned(), count.into())
+        } else {
+            fields.remove(name)
+        };
     }
     if controller.generation > 0 {
         fields.insert("observedGeneration".to_owned(), controller.generation.into());

@@ -39,7 +39,13 @@ pub fn decide(cluster: &Cluster) -> Decision {
                 rooms.get_mut(&name).expect("it was chosen among them").take(key, pod);
                 intents.push(Intent::Bind { key: key.clone(), seen: pod.revision, node: name.clone() });
                 let message = format!("Successfully assigned {}/{} to {name}", key.namespace, key.name);
-                intents.push(Intent::Tell(Tale { about: about(key, pod), severity: "Normal", reason: "Scheduled", message, source: "scheduler" }));
+                intents.push(Intent::Tell(Tale {
+                    about: about(key, pod),
+                    severity: "Normal",
+                    reason: "Scheduled",
+                    message,
+                    source: "scheduler",
+                }));
             }
             Err(why) => intents.extend(explain(key, pod, "Unschedulable", why)),
         }
@@ -84,7 +90,9 @@ impl<'a> Room<'a> {
         for wanted in &pod.host_ports {
             if let Some((port, owner)) = self.ports.iter().find(|(port, _)| port.clashes(wanted)) {
                 let HostPort { port, protocol, .. } = port;
-                return Some(format!("node(s) didn't have free ports for the requested pod ports (host port {port}/{protocol} is taken by pod {owner})"));
+                return Some(format!(
+                    "node(s) didn't have free ports for the requested pod ports (host port {port}/{protocol} is taken by pod {owner})"
+                ));
             }
         }
         if node.pods_max.is_some_and(|max| self.pods >= max) {
@@ -144,7 +152,8 @@ fn explain(key: &Key, pod: &PodView, reason: &'static str, why: String) -> Vec<I
     let document: Value = serde_json::from_slice(&pod.document.json).unwrap_or_default();
     let mut status = document["status"].clone();
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    let since = conditions.iter().find(|condition| condition["type"] == "PodScheduled").map(|condition| condition["lastTransitionTime"].clone());
+    let since =
+        conditions.iter().find(|condition| condition["type"] == "PodScheduled").map(|condition| condition["lastTransitionTime"].clone());
     conditions.retain(|condition| condition["type"] != "PodScheduled");
     // The time of a condition that did not change its status stays; a new one begins when the pod was made.
     let since = since.unwrap_or_else(|| document["metadata"]["creationTimestamp"].clone());

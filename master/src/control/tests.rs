@@ -68,7 +68,10 @@ fn running(name: &str, node: &str, ip: &str, ready: bool) -> (&'static str, Valu
 fn controller(replicas: i64) -> (&'static str, Value) {
     let template = json!({"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
     let spec = json!({"replicas": replicas, "selector": {"app": "web"}, "template": template});
-    ("replicationcontrollers", json!({"metadata": {"name": "Web", "uid": "uid-rc", "generation": 1}, "spec": spec, "status": {"replicas": 0}}))
+    (
+        "replicationcontrollers",
+        json!({"metadata": {"name": "Web", "uid": "uid-rc", "generation": 1}, "spec": spec, "status": {"replicas": 0}}),
+    )
 }
 
 fn owned(name: &str, more: Value) -> (&'static str, Value) {
@@ -78,7 +81,8 @@ fn owned(name: &str, more: Value) -> (&'static str, Value) {
 }
 
 fn service(more: Value) -> (&'static str, Value) {
-    let mut service = json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
+    let mut service =
+        json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}});
     merge(&mut service, more);
     ("services", service)
 }
@@ -86,7 +90,9 @@ fn service(more: Value) -> (&'static str, Value) {
 /// Maps are merged, all else is replaced.
 fn merge(into: &mut Value, more: Value) {
     match (into, more) {
-        (Value::Object(into), Value::Object(more)) => more.into_iter().for_each(|(name, value)| merge(into.entry(name).or_insert(Value::Null), value)),
+        (Value::Object(into), Value::Object(more)) => {
+            more.into_iter().for_each(|(name, value)| merge(into.entry(name).or_insert(Value::Null), value))
+        }
         (into, more) => *into = more,
     }
 }
@@ -96,7 +102,9 @@ fn scheduled(objects: &[(&'static str, Value)]) -> Vec<String> {
     let decision = decide(&cluster(objects), &Owner::Unbound, at(MINUTE));
     let line = |intent: &Intent| match intent {
         Intent::Bind { key, node, .. } => Some(format!("{} -> {node}", key.name)),
-        Intent::Status { key, status, .. } => Some(format!("{}: {}", key.name, status["conditions"][0]["message"].as_str().unwrap_or_default())),
+        Intent::Status { key, status, .. } => {
+            Some(format!("{}: {}", key.name, status["conditions"][0]["message"].as_str().unwrap_or_default()))
+        }
         _ => None,
     };
     decision.intents.iter().filter_map(line).collect()
@@ -117,28 +125,38 @@ fn scheduler() {
     check(&[pod("a", none.clone())], &["a: no nodes available to schedule pods"]);
     check(&[node("n1", none.clone()), pod("a", none.clone())], &["a -> n1"]);
     // Replicas spread, over nodes with other loads as well.
-    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("a", none.clone()), pod("b", none.clone()), pod("c", none.clone())], &[
-        "a -> n1", "b -> n2", "c -> n1",
-    ]);
+    check(
+        &[node("n1", none.clone()), node("n2", none.clone()), pod("a", none.clone()), pod("b", none.clone()), pod("c", none.clone())],
+        &["a -> n1", "b -> n2", "c -> n1"],
+    );
     // The least loaded of those with no sibling.
     let other = json!({"metadata": {"labels": {"app": "other"}}});
     let mut heavy = asking("1500m", "1Mi");
     merge(&mut heavy, json!({"spec": {"nodeName": "n1"}, "metadata": {"labels": {"app": "heavy"}}}));
     check(&[node("n1", none.clone()), node("n2", none.clone()), pod("h", heavy), pod("a", other)], &["a -> n2"]);
-    check(&[node("n1", json!({"spec": {"unschedulable": true}})), pod("a", none.clone())], &["a: 0/1 nodes are available: 1 node(s) were unschedulable."]);
+    check(
+        &[node("n1", json!({"spec": {"unschedulable": true}})), pod("a", none.clone())],
+        &["a: 0/1 nodes are available: 1 node(s) were unschedulable."],
+    );
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
     check(&[node("n1", not_ready), node("n2", none.clone()), pod("a", none.clone())], &["a -> n2"]);
     let picky = json!({"spec": {"nodeSelector": {"zone": "n2"}}});
     check(&[node("n1", none.clone()), node("n2", none.clone()), pod("a", picky.clone())], &["a -> n2"]);
-    check(&[node("n1", none.clone()), pod("a", picky)], &["a: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."]);
+    check(
+        &[node("n1", none.clone()), pod("a", picky)],
+        &["a: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."],
+    );
     let taken = "b: 0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports (host port 8000/TCP is taken by pod default/a).";
-    check(&[node("n1", none.clone()), pod("a", host_port(8000)), pod("b", host_port(8000)), pod("c", host_port(8001))], &["a -> n1", taken, "c -> n1"]);
+    check(
+        &[node("n1", none.clone()), pod("a", host_port(8000)), pod("b", host_port(8000)), pod("c", host_port(8001))],
+        &["a -> n1", taken, "c -> n1"],
+    );
     check(&[node("n1", none.clone()), pod("a", asking("3", "1Mi"))], &["a: 0/1 nodes are available: 1 Insufficient cpu."]);
     check(&[node("n1", none.clone()), pod("a", asking("1", "2Gi"))], &["a: 0/1 nodes are available: 1 Insufficient memory."]);
-    check(&[node("n1", json!({"status": {"allocatable": {"pods": "1"}}})), pod("a", none.clone()), pod("b", none.clone())], &[
-        "a -> n1",
-        "b: 0/1 nodes are available: 1 Too many pods.",
-    ]);
+    check(
+        &[node("n1", json!({"status": {"allocatable": {"pods": "1"}}})), pod("a", none.clone()), pod("b", none.clone())],
+        &["a -> n1", "b: 0/1 nodes are available: 1 Too many pods."],
+    );
     // What is finished holds nothing; what is being deleted still holds its ports.
     let mut done = host_port(8000);
     merge(&mut done, json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Succeeded"}}));
@@ -164,11 +182,17 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
             Some("+".to_owned())
         }
         Intent::Delete { key, .. } => Some(format!("-{}", key.name)),
-        Intent::Update { key, object, .. } => Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name)),
+        Intent::Update { key, object, .. } => {
+            Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name))
+        }
         Intent::Status { status, .. } => Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default())),
         Intent::Bind { .. } | Intent::Tell(_) => None,
     };
-    decide(&cluster(objects), &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE)).intents.into_iter().filter_map(line).collect()
+    decide(&cluster(objects), &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE))
+        .intents
+        .into_iter()
+        .filter_map(line)
+        .collect()
 }
 
 #[test]
@@ -188,7 +212,9 @@ fn replication() {
     let young = json!({"metadata": {"creationTimestamp": "2027-01-02T00:00:00Z"}});
     let mut younger = on("True");
     merge(&mut younger, young);
-    let all = |replicas| [controller(replicas), owned("a", on("True")), owned("b", on("False")), owned("c", none.clone()), owned("d", younger.clone())];
+    let all = |replicas| {
+        [controller(replicas), owned("a", on("True")), owned("b", on("False")), owned("c", none.clone()), owned("d", younger.clone())]
+    };
     check(&all(3), &["=4/2", "-c"]);
     check(&all(2), &["=4/2", "-c", "-b"]);
     check(&all(1), &["=4/2", "-c", "-b", "-d"]);
@@ -224,7 +250,10 @@ fn endpoints() {
     };
     let none = json!({});
     check(&[service(none.clone())], &[]);
-    check(&[service(none.clone()), running("a", "n1", "10.0.0.2", true), running("b", "n1", "10.0.0.3", false)], &["10.0.0.2|10.0.0.3:8080"]);
+    check(
+        &[service(none.clone()), running("a", "n1", "10.0.0.2", true), running("b", "n1", "10.0.0.3", false)],
+        &["10.0.0.2|10.0.0.3:8080"],
+    );
     // No address, or over: no place.
     let done = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed", "podIP": "10.0.0.9"}});
     check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
@@ -235,11 +264,17 @@ fn endpoints() {
     // A name is another number in each pod; a pod without it is not served.
     let named = |name: &str, ip: &str, port: i64| {
         let mut pod = running(name, "n1", ip, true);
-        merge(&mut pod.1, json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": port}]}]}}));
+        merge(
+            &mut pod.1,
+            json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": port}]}]}}),
+        );
         pod
     };
     let by_name = service(json!({"spec": {"ports": [{"name": "http", "port": 80, "targetPort": "www"}]}}));
-    check(&[by_name, named("a", "10.0.0.2", 80), named("b", "10.0.0.3", 81), running("c", "n1", "10.0.0.4", true)], &["10.0.0.2|:http=80", "10.0.0.3|:http=81"]);
+    check(
+        &[by_name, named("a", "10.0.0.2", 80), named("b", "10.0.0.3", 81), running("c", "n1", "10.0.0.4", true)],
+        &["10.0.0.2|:http=80", "10.0.0.3|:http=81"],
+    );
     check(&[service(json!({"spec": {"ports": [{"port": 80}]}})), running("a", "n1", "10.0.0.2", true)], &["10.0.0.2|:80"]);
     let silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     check(&[silent, service(none), running("a", "n1", "10.0.0.2", true)], &["|10.0.0.2:8080"]);
@@ -247,7 +282,8 @@ fn endpoints() {
 
 #[test]
 fn endpoints_of_a_lost_status_stay() {
-    let place = json!({"ip": "10.0.0.2", "nodeName": "n1", "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"}});
+    let place =
+        json!({"ip": "10.0.0.2", "nodeName": "n1", "targetRef": {"kind": "Pod", "namespace": "default", "name": "a", "uid": "uid-a"}});
     let labels = json!({"endpoints.kubernetes.io/managed-by": "endpoint-controller"});
     let subsets = json!([{"addresses": [place], "ports": [{"port": 8080, "protocol": "TCP"}]}]);
     let standing = ("endpoints", json!({"metadata": {"name": "web", "labels": labels}, "subsets": subsets}));
@@ -271,7 +307,17 @@ fn silent_nodes() {
     let early = decide(&cluster, &owner, at(Duration::from_secs(39)));
     assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))));
     let late = decide(&cluster, &owner, at(Duration::from_secs(40)));
-    let told: Vec<String> = late.intents.iter().filter_map(|i| if let Intent::Status { key, status, .. } = i { Some(format!("{} {}", key.name, status["conditions"][0]["status"])) } else { None }).collect();
+    let told: Vec<String> = late
+        .intents
+        .iter()
+        .filter_map(|i| {
+            if let Intent::Status { key, status, .. } = i {
+                Some(format!("{} {}", key.name, status["conditions"][0]["status"]))
+            } else {
+                None
+            }
+        })
+        .collect();
     assert_eq!(told, ["n1 \"Unknown\"", "a \"False\""]);
     // A beat moves the moment.
     assert!(!cluster.hear("n1", Duration::from_secs(30)));

@@ -24,7 +24,7 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         let old = serve.standing(call)?;
         let object = write::parsed(&old)?;
         let standing = Standing { key: &old.key, revision: old.revision, object: &object };
-        let deleting = Deleting { grace_s: options.grace_s, now: super::now() };
+        let deleting = Deleting { grace_s: options.grace_s, now: crate::making::wall_clock() };
         let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
         let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
         let gone = matches!(write, Write::Delete { .. });

@@ -6,7 +6,6 @@
 
 mod body;
 mod delete;
-mod entropy;
 mod health;
 mod log;
 mod namespace;
@@ -18,15 +17,14 @@ mod write;
 
 use crate::call::{self, Call, Page, Route, Verb, Version};
 use crate::fault::Fault;
+use crate::making::Maker;
 use crate::render;
 use crate::store::{Store, Stored};
 use coracle_api::kinds::{Kind, Kinds};
-use coracle_api::meta::{Key, Time};
+use coracle_api::meta::Key;
 use coracle_api::status::Status;
-use coracle_api::strategy::{Cidr, Making, Rules};
+use coracle_api::strategy::Rules;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
-use entropy::Entropy;
-use std::io;
 use std::sync::Arc;
 
 /// A write that lost a race, and whose client named no revision, is decided anew so often.
@@ -40,15 +38,14 @@ pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
 pub struct Serve {
     store: Store,
     kinds: Arc<Kinds>,
-    service_cidr: Cidr,
     heard: Heard,
-    entropy: Entropy,
+    maker: Arc<Maker>,
     watches: watch::Watches,
 }
 
 impl Serve {
-    pub fn new(store: Store, kinds: Arc<Kinds>, service_cidr: Cidr, heard: Heard) -> io::Result<Serve> {
-        Ok(Serve { store, kinds, service_cidr, heard, entropy: Entropy::open()?, watches: watch::Watches::default() })
+    pub fn new(store: Store, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
+        Serve { store, kinds, heard, maker, watches: watch::Watches::default() }
     }
 
     /// Makes a namespace unless it is there.
@@ -121,52 +118,8 @@ impl Serve {
     }
 
     fn rules(&self, call: &Call) -> Rules {
-        Rules { old_names: call.version == Version::V1beta1, service_cidr: Some(self.service_cidr) }
+        Rules { old_names: call.version == Version::V1beta1, service_cidr: Some(self.maker.service_cidr()) }
     }
-
-    /// What a create needs that cannot be computed: handed to `with`, which decides.
-    fn making<T>(&self, with: impl FnOnce(&mut Making<'_>) -> T) -> T {
-        let taken = |space: &'static str| {
-            let mut owners: Option<std::collections::HashSet<String>> = None;
-            move |value: &str| {
-                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| value).collect()).contains(value)
-            }
-        };
-        let mut given = Vec::new();
-        let mut addresses = taken("clusterIP");
-        let mut ports = taken("nodePort");
-        let mut given_ports: Vec<String> = Vec::new();
-        let cidr = self.service_cidr;
-        let mut making = Making {
-            now: now(),
-            uid: self.entropy.uuid(),
-            suffix: &mut || self.entropy.suffix(),
-            service_address: &mut || {
-                let start = self.entropy.below(u32::MAX);
-                let free = entropy::free_address(
-                    cidr.usable(),
-                    |n| cidr.nth(n),
-                    start,
-                    |text| given.contains(&text.to_owned()) || addresses(text),
-                );
-                given.extend(free.map(|address| address.to_string()));
-                free
-            },
-            node_port: &mut || {
-                let start = self.entropy.below(u32::MAX);
-                let free = entropy::free_port(start, |text| given_ports.contains(&text.to_owned()) || ports(text));
-                given_ports.extend(free.map(|port| port.to_string()));
-                free
-            },
-        };
-        with(&mut making)
-    }
-}
-
-/// The wall clock, as objects show it.
-fn now() -> Time {
-    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Time::from_seconds(i64::try_from(since_1970.as_secs()).unwrap_or_default()).expect("a time of this age of the world")
 }
 
 /// The key of the object that a call names.

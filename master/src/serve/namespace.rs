@@ -39,7 +39,7 @@ pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
 pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
     let kind: &Kind = serve.kinds.by_resource(&NAMESPACES).ok_or_else(|| Status::internal_error("no namespaces are served"))?;
     let object = json!({"metadata": {"name": name}});
-    let write = serve.making(|making| prepare::create(kind, "", object, Rules { old_names: true, service_cidr: None }, making));
+    let write = serve.maker.making(|making| prepare::create(kind, "", object, Rules { old_names: true, service_cidr: None }, making));
     let write = write.map_err(|unfit| Fault::bad_request(format!("namespace {name:?} cannot be made: {unfit:?}")))?;
     match serve.store.write(write) {
         Ok(_) | Err(Refused::Exists { .. }) => Ok(()),

@@ -96,7 +96,7 @@ fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
-        let write = serve.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
+        let write = serve.maker.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
         let write = write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))?;
         let key = key_of(&write);
         match serve.store.write(write) {
@@ -156,7 +156,7 @@ enum Lost {
 
 fn put(serve: &Serve, call: &Call, old: &Stored, standing: &Value, part: Part, new: Value) -> Result<Stored, Lost> {
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
-    let write = serve.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
+    let write = serve.maker.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
     let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
     let shown = match &write {
         Write::Create { object, .. } | Write::Update { object, .. } => Some(object.clone()),
@@ -212,6 +212,6 @@ fn refuse_revision(object: &Value) -> Result<(), Fault> {
 fn name_old(serve: &Serve, call: &Call, object: &mut Value) {
     let empty = |field: &str| object["metadata"][field].as_str().is_none_or(str::is_empty);
     if call.version == Version::V1beta1 && empty("name") && empty("generateName") {
-        object["metadata"]["name"] = serve.entropy.uuid().into();
+        object["metadata"]["name"] = serve.maker.uuid().into();
     }
 }

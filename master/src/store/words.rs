@@ -79,6 +79,20 @@ pub enum Refused {
     },
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Exists { .. } => f.write_str("it exists already"),
+            Refused::Missing => f.write_str("it does not exist"),
+            Refused::Stale { now } => write!(f, "somebody else wrote first; it is at revision {} now", now.revision),
+            Refused::Claimed { claim, owner } => write!(f, "{} {} belongs to {owner}", claim.space, claim.value),
+            Refused::Damaged { why } => write!(f, "its file is damaged: {why}"),
+            Refused::TooLarge { bytes } => write!(f, "it is too large: {bytes} bytes"),
+            Refused::Disk { why, .. } => f.write_str(why),
+        }
+    }
+}
+
 /// One change of one object. `old` and `new` as before and after; no `new`: deleted, and `revision` is the deletion's.
 /// Neither: a damaged object, that nobody could see, was given up.
 #[derive(Clone, Debug)]

@@ -1,0 +1,154 @@
+//! What a create needs and pure code must not invent: the time, a uid, the random part of a name, a free address or port.
+
+use crate::store::Store;
+use coracle_api::meta::Time;
+use coracle_api::strategy::{Cidr, Making};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::Ipv4Addr;
+
+/// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like another.
+const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+const SUFFIX_BYTES: usize = 5;
+const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+
+/// Makes a `Making` for one decision.
+pub struct Maker {
+    store: Store,
+    service_cidr: Cidr,
+    entropy: Entropy,
+}
+
+impl Maker {
+    pub fn new(store: Store, service_cidr: Cidr) -> io::Result<Maker> {
+        Ok(Maker { store, service_cidr, entropy: Entropy::open()? })
+    }
+
+    /// Where service addresses come from.
+    pub fn service_cidr(&self) -> Cidr {
+        self.service_cidr
+    }
+
+    pub fn uuid(&self) -> String {
+        self.entropy.uuid()
+    }
+
+    /// What a create needs that cannot be computed: handed to `with`, which decides.
+    pub fn making<T>(&self, with: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        let taken = |space: &'static str| {
+            let mut owners: Option<HashSet<String>> = None;
+            move |value: &str| {
+                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| value).collect()).contains(value)
+            }
+        };
+        let mut given = Vec::new();
+        let mut addresses = taken("clusterIP");
+        let mut ports = taken("nodePort");
+        let mut given_ports: Vec<String> = Vec::new();
+        let cidr = self.service_cidr;
+        let mut making = Making {
+            now: wall_clock(),
+            uid: self.entropy.uuid(),
+            suffix: &mut || self.entropy.suffix(),
+            service_address: &mut || {
+                let start = self.entropy.below(u32::MAX);
+                let free = free_address(cidr.usable(), |n| cidr.nth(n), start, |text| given.contains(&text.to_owned()) || addresses(text));
+                given.extend(free.map(|address| address.to_string()));
+                free
+            },
+            node_port: &mut || {
+                let start = self.entropy.below(u32::MAX);
+                let free = free_port(start, |text| given_ports.contains(&text.to_owned()) || ports(text));
+                given_ports.extend(free.map(|port| port.to_string()));
+                free
+            },
+        };
+        with(&mut making)
+    }
+}
+
+/// The wall clock, as objects show it.
+pub fn wall_clock() -> Time {
+    let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time::from_seconds(i64::try_from(since_1970.as_secs()).unwrap_or_default()).expect("a time of this age of the world")
+}
+
+/// The kernel's random device, kept open: it must still answer when no descriptor is free.
+struct Entropy(File);
+
+impl Entropy {
+    fn open() -> io::Result<Entropy> {
+        File::open("/dev/urandom").map(Entropy)
+    }
+
+    fn bytes<const N: usize>(&self) -> [u8; N] {
+        let mut bytes = [0; N];
+        (&self.0).read_exact(&mut bytes).expect("the kernel's random device never ends and was open");
+        bytes
+    }
+
+    /// A random (version 4) UUID.
+    fn uuid(&self) -> String {
+        let mut bytes = self.bytes::<16>();
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    fn suffix(&self) -> String {
+        self.bytes::<SUFFIX_BYTES>().iter().map(|byte| LETTERS[usize::from(*byte) % LETTERS.len()] as char).collect()
+    }
+
+    /// A number below `end`, which is not 0.
+    fn below(&self, end: u32) -> u32 {
+        u32::from_le_bytes(self.bytes::<4>()) % end
+    }
+}
+
+/// A free address: searched from a random place in the upper part of the range, since people choose from the lower.
+fn free_address(usable: u32, nth: impl Fn(u32) -> Option<Ipv4Addr>, start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<Ipv4Addr> {
+    let chosen = (usable / 16).clamp(16, 256).min(usable / 2);
+    let upper = usable.checked_sub(chosen).filter(|upper| *upper > 0)?;
+    let order = (0..upper).map(|n| chosen + (start % upper + n) % upper).chain(0..chosen);
+    order.filter_map(nth).find(|address| !taken(&address.to_string()))
+}
+
+fn free_port(start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
+    let (first, count) = (u32::from(*NODE_PORTS.start()), NODE_PORTS.len() as u32);
+    let ports = (0..count).map(|n| first + (start + n) % count);
+    ports.filter_map(|port| u16::try_from(port).ok()).find(|port| !taken(&port.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes() {
+        let entropy = Entropy::open().expect("a random device");
+        let (one, other) = (entropy.uuid(), entropy.uuid());
+        assert_ne!(one, other);
+        assert_eq!((one.len(), one.as_bytes()[14]), (36, b'4'));
+        assert_eq!(entropy.suffix().len(), SUFFIX_BYTES);
+    }
+
+    #[test]
+    fn every_address_is_found_once_all_others_are_taken() {
+        let nth = |n: u32| (n < 62).then(|| Ipv4Addr::from(0x0a00_0001 + n));
+        let mut given = Vec::new();
+        while let Some(address) = free_address(62, nth, 77, |text| given.contains(&text.to_owned())) {
+            given.push(address.to_string());
+        }
+        assert_eq!(given.len(), 62);
+        assert_eq!(given[61], "10.0.0.16", "the part that people choose from comes last");
+    }
+
+    #[test]
+    fn ports() {
+        assert_eq!(free_port(5, |_| false), Some(30005));
+        assert_eq!(free_port(2767, |port| port == "32767"), Some(30000));
+        assert_eq!(free_port(0, |_| true), None);
+    }
+}
