@@ -194,6 +194,8 @@ pub struct LocalLimits {
     pub handlers: usize,
     /// Watches, logs and forwarded answers at once, a thread each; over it 429.
     pub streams_max: usize,
+    /// Forwarded answers among them: who leaves a quiet log is noticed only at its next line, and must not lock out the watches.
+    pub forwards_max: usize,
     /// A blank line goes out between two events of a watch after this: else it cannot be seen that the watcher has left.
     pub heartbeat: Duration,
     /// After a request, connections that tiny_http overlooked in the same burst are looked for this much later.
@@ -208,6 +210,7 @@ impl LocalLimits {
     pub const HOST: LocalLimits = LocalLimits {
         handlers: 4,
         streams_max: 32,
+        forwards_max: 8,
         heartbeat: Duration::from_secs(10),
         probe_soon: Duration::from_secs(1),
         probe_slow: Duration::from_secs(30),

@@ -43,6 +43,8 @@ struct Plane {
     handler: Handler,
     limits: LocalLimits,
     streams: AtomicUsize,
+    /// Those of them that forward.
+    forwards: AtomicUsize,
     journal: Journal,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
@@ -57,6 +59,7 @@ pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<L
         handler,
         limits,
         streams: AtomicUsize::new(0),
+        forwards: AtomicUsize::new(0),
         journal: Journal::default(),
         stir: stir.clone(),
     });
@@ -204,7 +207,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
     if let Body::Whole(bytes) = body {
         return whole(request, status, &headers, bytes);
     }
-    let Some(place) = Place::take(plane) else {
+    let Some(place) = Place::take(plane, matches!(body, Body::Forward(_))) else {
         let refusal = Refusal::Busy("too many streams in progress");
         plane.journal.refused(&refusal, &"the local socket");
         return refuse(request, &refusal);
@@ -276,20 +279,26 @@ fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     told
 }
 
-/// The rest of a stream's life is in its own thread; its place is given back with it.
-struct Place(Arc<Plane>);
+/// Of a stream's thread; given back when the thread ends.
+struct Place {
+    plane: Arc<Plane>,
+    forwards: bool,
+}
 
 impl Place {
-    fn take(plane: &Arc<Plane>) -> Option<Place> {
-        let place = Place(plane.clone());
-        let before = plane.streams.fetch_add(1, Relaxed);
-        (before < plane.limits.streams_max).then_some(place)
+    fn take(plane: &Arc<Plane>, forwards: bool) -> Option<Place> {
+        let streams = plane.streams.fetch_add(1, Relaxed) + 1;
+        let forwarded = plane.forwards.fetch_add(usize::from(forwards), Relaxed) + usize::from(forwards);
+        let place = Place { plane: plane.clone(), forwards };
+        let room = streams <= plane.limits.streams_max && !(forwards && forwarded > plane.limits.forwards_max);
+        room.then_some(place)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Relaxed);
+        self.plane.streams.fetch_sub(1, Relaxed);
+        self.plane.forwards.fetch_sub(usize::from(self.forwards), Relaxed);
     }
 }
 
@@ -352,7 +361,7 @@ fn follow(place: &Place, request: tiny_http::Request, status: StatusCode, header
     let mut pieces = Pieces::begin(request, status, headers)?;
     // Between JSON documents a blank line means nothing; in a log it would be a line.
     let json = headers.get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
-    let patience = if json { place.0.limits.heartbeat } else { Duration::MAX };
+    let patience = if json { place.plane.limits.heartbeat } else { Duration::MAX };
     while !pieces.bare {
         match next(&mut stream, patience) {
             Next::Event(event) => pieces.piece(&event)?,
@@ -372,7 +381,7 @@ fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io:
     let mut forwarded = match runtime.block_on(outbound::forward(forward)) {
         Ok(forwarded) => forwarded,
         Err(refusal) => {
-            place.0.journal.refused(&refusal, &"the local socket");
+            place.plane.journal.refused(&refusal, &"the local socket");
             return refuse(request, &refusal);
         }
     };
@@ -381,7 +390,7 @@ fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io:
         match runtime.block_on(forwarded.piece()) {
             Some(Ok(bytes)) => pieces.piece(&bytes)?,
             Some(Err(e)) => {
-                place.0.journal.note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
+                place.plane.journal.note("forward", &format_args!("an answer forwarded from {} broke off: {e}", forward.address));
                 return pieces.break_off();
             }
             None => return pieces.end(),

@@ -37,7 +37,7 @@ pub enum Shortage {
 pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
     let connections = network.map_or(0, |limits| limits.connections_max as u64);
     let handlers = network.map_or(0, |limits| limits.handlers_max as u64);
-    let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.streams_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
+    let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
     if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
         return Err(Shortage::Descriptors { granted, needed });
@@ -103,10 +103,15 @@ mod tests {
         };
         assert_eq!(check(true, true, Some(1024), Some(4915)), Ok(()));
         assert_eq!(check(true, true, None, None), Ok(()));
-        assert_eq!(check(true, true, Some(831), None), Err(Shortage::Descriptors { granted: 831, needed: 832 }));
-        assert_eq!(check(false, true, Some(319), None), Err(Shortage::Descriptors { granted: 319, needed: 320 }));
+        assert_eq!(check(true, true, Some(735), None), Err(Shortage::Descriptors { granted: 735, needed: 736 }));
+        assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
         assert_eq!(check(true, false, Some(576), Some(24)), Ok(()));
         assert_eq!(check(true, true, None, Some(123)), Err(Shortage::Threads { granted: 123, needed: 124 }));
+    }
+
+    #[test]
+    fn this_process_has_a_limit() {
+        assert!(granted().descriptors.is_some());
     }
 
     #[test]

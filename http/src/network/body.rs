@@ -42,6 +42,8 @@ impl hyper::body::Body for Outgoing {
         let piece = match content {
             Content::Stream(_) if client.ending.load(Relaxed) => None,
             Content::Stream(stream) => ready!(stream.events.poll_recv(cx)).map(Ok),
+            // A stop must not wait for a log that is followed, and cannot know that it is whole.
+            Content::Forwarded(_) if client.ending.load(Relaxed) => Some(Err(io::ErrorKind::ConnectionAborted.into())),
             Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),
             Content::Whole(_) => None,
         };

@@ -88,3 +88,40 @@ fn a_server_that_is_not_there_or_silent() {
         assert!(!all.ends_with(b"0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&all));
     });
 }
+
+#[test]
+fn forwarded_answers_leave_room_for_watches_on_the_local_side() {
+    let far = Demo::new();
+    let far_plane = far.network(|_| {});
+    let near = Demo::new();
+    let directory = Private::new();
+    let limits = LocalLimits { forwards_max: 1, ..LocalLimits::HOST };
+    let local = local::start(&directory.socket(), near.handler.clone(), limits).unwrap();
+    let open = |path: &str| {
+        let mut peer = Peer::unix(&directory.socket());
+        peer.send(&last_get(path));
+        let code = codes(peer.until_text("\r\n\r\n").as_bytes());
+        (peer, code)
+    };
+    let follow = format!("/forward/{}/20000/log", far_plane.address.port());
+    let first = open(&follow);
+    assert_eq!((first.1.as_slice(), open(&follow).1.as_slice()), ([200].as_slice(), [429].as_slice()));
+    assert_eq!(open("/watch").1, [200]);
+    local.stop();
+    far_plane.stop();
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_log() {
+    let far = Demo::new();
+    let far_plane = far.network(|_| {});
+    let near = Demo::new();
+    // With an hour to drain the test would hang.
+    let plane = near.network(|limits| limits.drain = std::time::Duration::from_secs(3600));
+    let mut reader = Peer::tcp(&plane);
+    reader.send(&get(&format!("/forward/{}/20000/log", far_plane.address.port())));
+    reader.until_text("\r\n\r\n");
+    plane.stop();
+    assert!(!reader.rest().ends_with(b"0\r\n\r\n"));
+    far_plane.stop();
+}
