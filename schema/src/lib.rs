@@ -1,10 +1,23 @@
 //! The engine over named types: what a document of a type may hold, and what is done with it because of that.
 //!
-//! Holds no kind's name, does no IO. Types come from compact text, at compile time (built-in kinds: static tables,
-//! nothing on the heap) or at run time.
+//!     JSON -> decode -> default -> check -> (the kind's strategy)
+//!
+//! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds: static
+//! tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
 
+mod check;
+mod decode;
+mod default;
 mod problem;
 mod quantity;
+mod time;
+mod trail;
+pub mod types;
 
+pub use check::check;
+pub use decode::{Decoded, Fault, decode};
+pub use default::default;
 pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
+pub use time::{canonical_micro_time, canonical_time};
+pub use types::Types;

@@ -1,0 +1,118 @@
+//! What the types alone can say against a document that was decoded and defaulted: a required field that is not there,
+//! a word that is none of the words allowed.
+//!
+//! The built-in types mark nothing as required: Kubernetes' rules for that depend on other fields or have words of their
+//! own, and stand in the strategies. Types that are given later (whose only rules these are) use it.
+
+use crate::problem::{Problem, Reason};
+use crate::trail::{DEPTH_MAX, Step, Trail};
+use crate::types::{Container, Element, Field, Types};
+use serde_json::{Map, Value};
+
+/// Problems that are told.
+const PROBLEMS_MAX: usize = 100;
+
+/// All problems of a document, at most a hundred, in the order of its fields.
+pub fn check(types: &Types, name: &str, value: &Value) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if let Value::Object(object) = value {
+        object_of(types, name, object, &Trail::root(), &mut problems);
+    }
+    problems
+}
+
+fn object_of(types: &Types, name: &str, object: &Map<String, Value>, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
+    let Some(row) = types.get(name).filter(|_| trail.depth <= DEPTH_MAX) else { return };
+    for field in row.fields.iter() {
+        let here = trail.then(Step::Field(&field.name));
+        match object.get(&*field.name) {
+            None | Some(Value::Null) if field.rules.required => tell(problems, || Problem::required(&here.path(), "")),
+            None | Some(Value::Null) => {}
+            Some(value) => value_of(types, field, value, &here, problems),
+        }
+    }
+}
+
+fn value_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
+    match (field.container, value) {
+        (Container::One, value) => entry_of(types, field, value, trail, problems),
+        (Container::List, Value::Array(list)) => {
+            for (at, entry) in list.iter().enumerate() {
+                entry_of(types, field, entry, &trail.then(Step::Index(at)), problems);
+            }
+        }
+        (Container::Map, Value::Object(map)) => {
+            for (key, entry) in map {
+                entry_of(types, field, entry, &trail.then(Step::Key(key)), problems);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn entry_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
+    match (&field.element, value) {
+        (Element::Named(name), Value::Object(object)) => object_of(types, name, object, trail, problems),
+        (_, Value::String(text)) if !text.is_empty() && !field.rules.choices.is_empty() => {
+            if !field.rules.choices.iter().any(|choice| choice == text) {
+                tell(problems, || unsupported(field, value, trail));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn unsupported(field: &Field, value: &Value, trail: &Trail<'_>) -> Problem {
+    let choices: Vec<String> = field.rules.choices.iter().map(|choice| format!("{choice:?}")).collect();
+    let detail = format!("supported values: {}", choices.join(", "));
+    Problem::new(&trail.path(), Reason::NotSupported, Some(value.clone()), detail)
+}
+
+fn tell(problems: &mut Vec<Problem>, problem: impl FnOnce() -> Problem) {
+    if problems.len() < PROBLEMS_MAX {
+        problems.push(problem());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn required_and_allowed() {
+        let text = "
+type Pod
+  spec 1 Spec required
+type Spec
+  policy 1 string enum=Always|Never
+  ports 2 [Port]
+  by 3 {Port}
+  kinds 4 [string] enum=A
+type Port
+  number 1 int32 required
+  protocol 2 string enum=TCP|UDP
+";
+        let types = Types::parse(text, &Types::default()).unwrap();
+        for (document, expected) in [
+            (json!({}), vec!["spec: Required value"]),
+            (json!({"spec": {"policy": ""}}), vec![]),
+            (
+                json!({"spec": {"policy": "never"}}),
+                vec!["spec.policy: Unsupported value: \"never\": supported values: \"Always\", \"Never\""],
+            ),
+            (
+                json!({"spec": {"ports": [{"number": 1, "protocol": "UDP"}, {"protocol": "x"}], "by": {"a": {}}, "kinds": ["A", "B"]}}),
+                vec![
+                    "spec.by[a].number: Required value",
+                    "spec.kinds[1]: Unsupported value: \"B\": supported values: \"A\"",
+                    "spec.ports[1].number: Required value",
+                    "spec.ports[1].protocol: Unsupported value: \"x\": supported values: \"TCP\", \"UDP\"",
+                ],
+            ),
+        ] {
+            let found: Vec<String> = check(&types, "Pod", &document).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected, "{document}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Makes a JSON document a document of its type, or says why it is none: types are checked, values are brought into the
+//! one form in which they are stored, what the type does not know is taken out and listed.
+//!
+//! Follows Go's decoder where that shows: an explicit null is a missing field (an empty entry in a list or map), field
+//! names mind their case, a number with a point or an exponent is no integer, and messages read as Kubernetes' do.
+
+use crate::problem::Path;
+use crate::quantity;
+use crate::time;
+use crate::trail::{DEPTH_MAX, Step, Trail};
+use crate::types::{Container, Element, Field, Types};
+use serde_json::{Map, Value};
+
+/// Problems that are told; a document has one or many, and nobody reads a hundred.
+const FAULTS_MAX: usize = 20;
+/// Unknown fields that are listed; all are taken out.
+const UNKNOWN_MAX: usize = 200;
+
+/// What decoding found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decoded {
+    /// Wrong JSON types and values that are no value of their type. Any of them makes the document worthless.
+    pub faults: Vec<Fault>,
+    /// Fields that the type does not have; they are gone from the document.
+    pub unknown: Vec<Path>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub path: Path,
+    /// `json: cannot unmarshal number into Go struct field Container.spec.containers.image of type string`
+    pub message: String,
+}
+
+impl Decoded {
+    /// What a 400 says of the faults behind `Pod in version "v1" cannot be handled as a Pod: `; none without any.
+    pub fn message(&self) -> Option<String> {
+        match self.faults.as_slice() {
+            [] => None,
+            [one] => Some(one.message.clone()),
+            several => Some(format!("[{}]", several.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join(", "))),
+        }
+    }
+
+    /// What a 400 says of unknown fields when the client asked for strictness; none without any.
+    pub fn strict_message(&self) -> Option<String> {
+        if self.unknown.is_empty() {
+            return None;
+        }
+        let fields: Vec<String> = self.unknown.iter().map(|path| format!("unknown field {:?}", path.as_str())).collect();
+        Some(format!("strict decoding error: {}", fields.join(", ")))
+    }
+}
+
+/// Brings `value` into the form of the type called `name`. A type that is not there takes anything: it is the caller's
+/// table that names it, not the document.
+pub fn decode(types: &Types, name: &str, value: &mut Value) -> Decoded {
+    let mut decoder = Decoder { types, found: Decoded::default() };
+    match value {
+        Value::Object(object) => decoder.object(name, object, &Trail::root()),
+        Value::Null => *value = Value::Object(Map::new()),
+        other => {
+            let message = format!("json: cannot unmarshal {} into Go value of type v1.{name}", json_kind(other));
+            decoder.found.faults.push(Fault { path: Path::root(), message });
+        }
+    }
+    decoder.found
+}
+
+struct Decoder<'t> {
+    types: &'t Types,
+    found: Decoded,
+}
+
+impl Decoder<'_> {
+    fn object(&mut self, type_name: &str, object: &mut Map<String, Value>, trail: &Trail<'_>) {
+        if trail.depth > DEPTH_MAX {
+            return self.fault(trail, format!("nested deeper than {DEPTH_MAX} levels"));
+        }
+        let types = self.types;
+        let Some(row) = types.get(type_name) else { return };
+        object.retain(|key, value| {
+            let here = trail.then(Step::Field(key));
+            match row.field(key) {
+                None => self.unknown(&here),
+                Some(_) if value.is_null() => false,
+                Some(field) => {
+                    self.field(type_name, field, value, &here);
+                    true
+                }
+            }
+        });
+    }
+
+    fn field(&mut self, owner: &str, field: &Field, value: &mut Value, trail: &Trail<'_>) {
+        match (field.container, value) {
+            (Container::One, value) => self.element(owner, field, value, trail),
+            (Container::List, Value::Array(list)) => {
+                for (at, entry) in list.iter_mut().enumerate() {
+                    self.entry(owner, field, entry, &trail.then(Step::Index(at)));
+                }
+            }
+            (Container::Map, Value::Object(map)) => {
+                for (key, entry) in map.iter_mut() {
+                    self.entry(owner, field, entry, &trail.then(Step::Key(key)));
+                }
+            }
+            (Container::List, value) => self.mismatch(owner, trail, json_kind(value), &format!("[]{}", go_type(&field.element))),
+            (Container::Map, value) => self.mismatch(owner, trail, json_kind(value), &format!("map[string]{}", go_type(&field.element))),
+        }
+    }
+
+    fn entry(&mut self, owner: &str, field: &Field, entry: &mut Value, trail: &Trail<'_>) {
+        if entry.is_null() {
+            *entry = empty(&field.element);
+        }
+        self.element(owner, field, entry, trail);
+    }
+
+    fn element(&mut self, owner: &str, field: &Field, value: &mut Value, trail: &Trail<'_>) {
+        let right = match (&field.element, &mut *value) {
+            (Element::Any, _) => true,
+            (Element::Text | Element::Bytes, Value::String(_)) | (Element::Bool, Value::Bool(_)) => true,
+            (Element::Float, Value::Number(_)) | (Element::IntOrText, Value::String(_)) => true,
+            (Element::Int64, Value::Number(number)) => number.is_i64(),
+            (Element::Int32 | Element::IntOrText, Value::Number(number)) => {
+                number.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+            }
+            (Element::Named(name), Value::Object(object)) => {
+                self.object(name, object, trail);
+                true
+            }
+            (Element::Time, Value::String(text)) => return self.text(text, time::canonical_time, trail),
+            (Element::MicroTime, Value::String(text)) => return self.text(text, time::canonical_micro_time, trail),
+            (Element::Quantity, value) => return self.quantity(value, trail),
+            _ => false,
+        };
+        if !right {
+            let found = match (&field.element, &*value) {
+                (Element::Int32 | Element::Int64 | Element::IntOrText, Value::Number(number)) => format!("number {number}"),
+                (_, other) => json_kind(other).to_owned(),
+            };
+            self.mismatch(owner, trail, &found, &go_type(&field.element));
+        }
+    }
+
+    fn text(&mut self, text: &mut String, canonical: fn(&str) -> Result<String, String>, trail: &Trail<'_>) {
+        match canonical(text) {
+            Ok(good) => *text = good,
+            Err(why) => self.fault(trail, why),
+        }
+    }
+
+    fn quantity(&mut self, value: &mut Value, trail: &Trail<'_>) {
+        let text = match value {
+            Value::String(text) => text.clone(),
+            Value::Number(number) => number.to_string(),
+            _ => return self.fault(trail, quantity::QuantityError::Format.to_string()),
+        };
+        match quantity::canonical(&text) {
+            Ok(good) => *value = Value::String(good.into_owned()),
+            Err(why) => self.fault(trail, why.to_string()),
+        }
+    }
+
+    fn mismatch(&mut self, owner: &str, trail: &Trail<'_>, found: &str, wanted: &str) {
+        let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}", trail.fields());
+        self.fault(trail, message);
+    }
+
+    fn fault(&mut self, trail: &Trail<'_>, message: String) {
+        if self.found.faults.len() < FAULTS_MAX {
+            self.found.faults.push(Fault { path: trail.path(), message });
+        }
+    }
+
+    /// Never kept.
+    fn unknown(&mut self, trail: &Trail<'_>) -> bool {
+        if self.found.unknown.len() < UNKNOWN_MAX {
+            self.found.unknown.push(trail.path());
+        }
+        false
+    }
+}
+
+fn json_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// The type as Go's messages call it.
+fn go_type(element: &Element) -> String {
+    match element {
+        Element::Text | Element::Time | Element::MicroTime => "string".to_owned(),
+        Element::Bool => "bool".to_owned(),
+        Element::Int32 | Element::IntOrText => "int32".to_owned(),
+        Element::Int64 => "int64".to_owned(),
+        Element::Float => "float64".to_owned(),
+        Element::Bytes => "[]uint8".to_owned(),
+        Element::Quantity => "resource.Quantity".to_owned(),
+        Element::Any => "interface {}".to_owned(),
+        Element::Named(name) => format!("v1.{name}"),
+    }
+}
+
+/// What a null is in a list or a map.
+fn empty(element: &Element) -> Value {
+    match element {
+        Element::Text | Element::Bytes => Value::from(""),
+        Element::Bool => Value::from(false),
+        Element::Int32 | Element::Int64 | Element::Float | Element::IntOrText => Value::from(0),
+        Element::Quantity => Value::from("0"),
+        Element::Named(_) => Value::Object(Map::new()),
+        Element::Time | Element::MicroTime | Element::Any => Value::Null,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TEXT: &str = "
+type Pod
+  kind 0 string
+  metadata 1 Meta
+  spec 2 Spec
+type Meta
+  labels 1 {string}
+  made 2 time
+  seen 3 microtime
+type Spec
+  containers 1 [Container]
+  replicas 2 int32
+  deadline 3 int64
+  on 4 bool
+  extra 5 any
+type Container
+  name 1 string
+  args 2 [string]
+  port 3 intorstring
+  limits 4 {quantity}
+  inner 5 Spec
+";
+
+    fn check(document: Value, expected: Value, faults: &[&str], unknown: &[&str]) {
+        let types = Types::parse(TEXT, &Types::default()).unwrap();
+        let mut value = document.clone();
+        let decoded = decode(&types, "Pod", &mut value);
+        assert_eq!(decoded.faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>(), faults, "{document}");
+        assert_eq!(decoded.unknown.iter().map(Path::as_str).collect::<Vec<_>>(), unknown, "{document}");
+        if faults.is_empty() {
+            assert_eq!(value, expected, "{document}");
+        }
+    }
+
+    #[test]
+    fn good_documents() {
+        check(
+            json!({"kind": "Pod", "metadata": {"labels": {"a": "b", "n": null}, "made": "2020-01-01T02:00:00.5+02:00"}, "spec": null}),
+            json!({"kind": "Pod", "metadata": {"labels": {"a": "b", "n": ""}, "made": "2020-01-01T00:00:00Z"}}),
+            &[],
+            &[],
+        );
+        check(
+            json!({"spec": {"containers": [{"name": "a", "args": [null], "port": 80, "limits": {"cpu": 0.25, "memory": "1024Mi"}}, null],
+                "extra": {"any": null}}}),
+            json!({"spec": {"containers": [{"name": "a", "args": [""], "port": 80, "limits": {"cpu": "250m", "memory": "1Gi"}}, {}],
+                "extra": {"any": null}}}),
+            &[],
+            &[],
+        );
+        check(
+            json!({"Kind": "x", "spec": {"containers": [{"Name": "a", "name": "b"}], "replica": 1}}),
+            json!({"spec": {"containers": [{"name": "b"}]}}),
+            &[],
+            &["Kind", "spec.containers[0].Name", "spec.replica"],
+        );
+        check(Value::Null, json!({}), &[], &[]);
+    }
+
+    #[test]
+    fn faults() {
+        for (document, fault) in [
+            (json!([]), "json: cannot unmarshal array into Go value of type v1.Pod"),
+            (json!({"metadata": "x"}), "json: cannot unmarshal string into Go struct field Pod.metadata of type v1.Meta"),
+            (
+                json!({"metadata": {"labels": {"a": 1}}}),
+                "json: cannot unmarshal number into Go struct field Meta.metadata.labels of type string",
+            ),
+            (
+                json!({"metadata": {"labels": []}}),
+                "json: cannot unmarshal array into Go struct field Meta.metadata.labels of type map[string]string",
+            ),
+            (json!({"metadata": {"made": 5}}), "json: cannot unmarshal number into Go struct field Meta.metadata.made of type string"),
+            (
+                json!({"metadata": {"made": "yesterday"}}),
+                "parsing time \"yesterday\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"yesterday\" as \"2006\"",
+            ),
+            (
+                json!({"spec": {"containers": [{"name": 1}]}}),
+                "json: cannot unmarshal number into Go struct field Container.spec.containers.name of type string",
+            ),
+            (
+                json!({"spec": {"containers": {}}}),
+                "json: cannot unmarshal object into Go struct field Spec.spec.containers of type []v1.Container",
+            ),
+            (
+                json!({"spec": {"replicas": 30.0}}),
+                "json: cannot unmarshal number 30.0 into Go struct field Spec.spec.replicas of type int32",
+            ),
+            (
+                json!({"spec": {"replicas": 2147483648u32}}),
+                "json: cannot unmarshal number 2147483648 into Go struct field Spec.spec.replicas of type int32",
+            ),
+            (
+                json!({"spec": {"deadline": u64::MAX}}),
+                "json: cannot unmarshal number 18446744073709551615 into Go struct field Spec.spec.deadline of type int64",
+            ),
+            (json!({"spec": {"on": "true"}}), "json: cannot unmarshal string into Go struct field Spec.spec.on of type bool"),
+            (
+                json!({"spec": {"containers": [{"limits": {"cpu": true}}]}}),
+                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            ),
+        ] {
+            check(document, Value::Null, &[fault], &[]);
+        }
+    }
+
+    #[test]
+    fn depth_ends() {
+        let types = Types::parse(TEXT, &Types::default()).unwrap();
+        let mut value = json!({});
+        for _ in 0..60 {
+            value = json!({"containers": [{"inner": value}]});
+        }
+        let decoded = decode(&types, "Pod", &mut json!({"spec": value}));
+        assert_eq!(decoded.faults.len(), 1);
+        assert_eq!(decoded.message().as_deref(), Some("nested deeper than 100 levels"));
+    }
+
+    #[test]
+    fn lists_of_findings_are_bounded() {
+        let types = Types::parse(TEXT, &Types::default()).unwrap();
+        let mut value: Value = (0..1000).map(|n| (format!("f{n}"), json!(1))).collect::<Map<_, _>>().into();
+        value["metadata"] = json!({"labels": (0..1000).map(|n| (format!("l{n}"), json!(1))).collect::<Map<_, _>>()});
+        let decoded = decode(&types, "Pod", &mut value);
+        assert_eq!((decoded.faults.len(), decoded.unknown.len()), (FAULTS_MAX, UNKNOWN_MAX));
+        assert_eq!(value.as_object().unwrap().len(), 1, "all unknown fields are out");
+    }
+}

@@ -1,0 +1,343 @@
+//! Types, and the compact text they are written in. One line a field:
+//!
+//!     # a comment
+//!     type ContainerPort
+//!       name 1 string
+//!       containerPort 3 int32 default=0
+//!       protocol 4 string default="TCP" enum=SCTP|TCP|UDP
+//!     type Container
+//!       name 1 string default="" -- what the rest of the pod calls it
+//!       ports 6 [ContainerPort] keys=containerPort,protocol patch=merge:containerPort
+//!
+//! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show; 0: none),
+//! type, attributes, prose. A type is one of `string bool int32 int64 float bytes time microtime quantity intorstring any`
+//! or the name of another type; `[T]` is a list, `{T}` a map with text keys. Attributes, without blanks inside:
+//!
+//!     default=JSON   written where the field is missing (and where its text is empty)
+//!     nonzero        zero is missing, too
+//!     required       must be there
+//!     enum=A|B       one of these; an empty text is missing
+//!     keys=A,B       a list whose entries are told apart by these fields
+//!     set            a list of different values
+//!     atomic         a map that is replaced as a whole, as lists are that are neither keyed nor sets
+//!     patch=S:KEY    strategy and key of a strategic merge patch
+//!
+//! Built-in types are parsed when the program is compiled and are static tables; the same parser reads others later.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Longest line of a text: an enum of all signals has 700 bytes.
+const LINE_BYTES_MAX: usize = 4096;
+/// Types of one text, fields of one type: far above what any kind has, far below what could exhaust memory.
+const TYPES_MAX: usize = 10_000;
+const FIELDS_MAX: usize = 1_000;
+
+/// Types by name.
+#[derive(Clone, Debug, Default)]
+pub struct Types {
+    /// Sorted by name.
+    rows: Cow<'static, [Type]>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Type {
+    pub name: Cow<'static, str>,
+    /// Sorted by name.
+    pub fields: Cow<'static, [Field]>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: Cow<'static, str>,
+    /// In protobuf; 0: not there.
+    pub number: u16,
+    /// The number of the message around it that JSON does not show; 0: none.
+    pub inside: u16,
+    pub element: Element,
+    pub container: Container,
+    pub rules: Rules,
+}
+
+/// What a value is, or the entries of a list or map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Element {
+    Text,
+    Bool,
+    Int32,
+    Int64,
+    Float,
+    Bytes,
+    Time,
+    MicroTime,
+    Quantity,
+    IntOrText,
+    /// Anything, carried as it is.
+    Any,
+    /// A type by its name.
+    Named(Cow<'static, str>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Container {
+    One,
+    List,
+    Map,
+}
+
+/// Most fields have none, so they are kept aside.
+#[derive(Clone, Debug)]
+pub enum Rules {
+    None,
+    Static(&'static Rule),
+    Owned(Box<Rule>),
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rule {
+    pub required: bool,
+    /// JSON.
+    pub default: Option<Cow<'static, str>>,
+    pub zero_is_missing: bool,
+    pub choices: Cow<'static, [Cow<'static, str>]>,
+    pub merge: Merge,
+    /// Strategy and key of a strategic merge patch, `merge:name`.
+    pub patch: Cow<'static, str>,
+    pub prose: Cow<'static, str>,
+}
+
+/// How entries of a list or map belong together when two versions meet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Merge {
+    /// A list as a whole; a map by key.
+    #[default]
+    Plain,
+    Set,
+    Atomic,
+    Keys(Cow<'static, [Cow<'static, str>]>),
+}
+
+static NO_RULE: Rule = Rule {
+    required: false,
+    default: None,
+    zero_is_missing: false,
+    choices: Cow::Borrowed(&[]),
+    merge: Merge::Plain,
+    patch: Cow::Borrowed(""),
+    prose: Cow::Borrowed(""),
+};
+
+impl std::ops::Deref for Rules {
+    type Target = Rule;
+
+    fn deref(&self) -> &Rule {
+        match self {
+            Rules::None => &NO_RULE,
+            Rules::Static(rule) => rule,
+            Rules::Owned(rule) => rule,
+        }
+    }
+}
+
+/// What is wrong with a text of types.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextError {
+    /// From 1; 0 when it is about the whole.
+    pub line: usize,
+    pub why: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "types, line {}: {}", self.line, self.why)
+    }
+}
+
+impl std::error::Error for TextError {}
+
+impl Types {
+    /// Of a static table sorted by name, as a build script writes it.
+    pub const fn of_static(rows: &'static [Type]) -> Types {
+        Types { rows: Cow::Borrowed(rows) }
+    }
+
+    /// Reads types that name one another, or types of `known`, which are part of the result.
+    pub fn parse(text: &str, known: &Types) -> Result<Types, TextError> {
+        let mut rows: Vec<Type> = Vec::new();
+        for (at, line) in text.lines().enumerate() {
+            let refused = |why: String| TextError { line: at + 1, why };
+            if line.len() > LINE_BYTES_MAX {
+                return Err(refused(format!("longer than {LINE_BYTES_MAX} bytes")));
+            }
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            if let Some(name) = line.strip_prefix("type ") {
+                rows.push(Type { name: Cow::Owned(type_name(name.trim()).map_err(refused)?), fields: Cow::Owned(Vec::new()) });
+                continue;
+            }
+            let Some(row) = rows.last_mut() else { return Err(refused("a field before any type".to_owned())) };
+            row.fields.to_mut().push(field(line).map_err(refused)?);
+        }
+        for row in &mut rows {
+            sort(row.fields.to_mut(), FIELDS_MAX, |field| &field.name).map_err(|why| whole(format!("{}: {why}", row.name)))?;
+        }
+        rows.extend(known.iter().cloned());
+        sort(&mut rows, TYPES_MAX, |row| &row.name).map_err(whole)?;
+        let types = Types { rows: Cow::Owned(rows) };
+        match types.dangling() {
+            Some(name) => Err(whole(format!("there is no type {name}"))),
+            None => Ok(types),
+        }
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Type> {
+        self.rows.binary_search_by(|row| (*row.name).cmp(name)).ok().map(|at| &self.rows[at])
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Type> {
+        self.rows.iter()
+    }
+
+    /// A type that is named and not there.
+    fn dangling(&self) -> Option<&str> {
+        let named = self.rows.iter().flat_map(|row| row.fields.iter()).filter_map(|field| match &field.element {
+            Element::Named(name) => Some(&**name),
+            _ => None,
+        });
+        named.into_iter().find(|name| self.get(name).is_none())
+    }
+}
+
+impl Type {
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok().map(|at| &self.fields[at])
+    }
+}
+
+fn whole(why: String) -> TextError {
+    TextError { line: 0, why }
+}
+
+fn sort<T>(rows: &mut [T], max: usize, name: impl Fn(&T) -> &Cow<'static, str>) -> Result<(), String> {
+    if rows.len() > max {
+        return Err(format!("more than {max}"));
+    }
+    rows.sort_by(|a, b| name(a).cmp(name(b)));
+    match rows.windows(2).find(|pair| name(&pair[0]) == name(&pair[1])) {
+        Some(pair) => Err(format!("{} is there twice", name(&pair[0]))),
+        None => Ok(()),
+    }
+}
+
+fn type_name(name: &str) -> Result<String, String> {
+    let good = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if good { Ok(name.to_owned()) } else { Err(format!("{name:?} is no name of a type: a capital letter, then letters and digits")) }
+}
+
+fn field(line: &str) -> Result<Field, String> {
+    let (line, prose) = line.split_once(" -- ").unwrap_or((line, ""));
+    let mut words = line.split_whitespace();
+    let mut word = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
+    let name = word("the field's name")?.to_owned();
+    let (inside, number) = numbers(word("the field's number")?)?;
+    let (element, container) = shape(word("the field's type")?)?;
+    let mut rule = Rule { prose: Cow::Owned(prose.trim().to_owned()), ..Rule::default() };
+    for attribute in words {
+        read_attribute(&mut rule, attribute)?;
+    }
+    let rules = if rule == NO_RULE { Rules::None } else { Rules::Owned(Box::new(rule)) };
+    Ok(Field { name: Cow::Owned(name), number, inside, element, container, rules })
+}
+
+fn numbers(text: &str) -> Result<(u16, u16), String> {
+    let number = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no field number"));
+    match text.split_once('.') {
+        Some((inside, own)) => Ok((number(inside)?, number(own)?)),
+        None => Ok((0, number(text)?)),
+    }
+}
+
+fn shape(text: &str) -> Result<(Element, Container), String> {
+    let inner = |open, close| text.strip_prefix(open).and_then(|text: &str| text.strip_suffix(close));
+    let (name, container) = match (inner('[', ']'), inner('{', '}')) {
+        (Some(entry), _) => (entry, Container::List),
+        (_, Some(entry)) => (entry, Container::Map),
+        _ => (text, Container::One),
+    };
+    let element = match name {
+        "string" => Element::Text,
+        "bool" => Element::Bool,
+        "int32" => Element::Int32,
+        "int64" => Element::Int64,
+        "float" => Element::Float,
+        "bytes" => Element::Bytes,
+        "time" => Element::Time,
+        "microtime" => Element::MicroTime,
+        "quantity" => Element::Quantity,
+        "intorstring" => Element::IntOrText,
+        "any" => Element::Any,
+        other => Element::Named(Cow::Owned(type_name(other)?)),
+    };
+    Ok((element, container))
+}
+
+fn read_attribute(rule: &mut Rule, attribute: &str) -> Result<(), String> {
+    let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+    let parts = |by: char| value.split(by).map(|part| Cow::Owned(part.to_owned())).collect::<Vec<_>>();
+    match key {
+        "required" => rule.required = true,
+        "nonzero" => rule.zero_is_missing = true,
+        "set" => rule.merge = Merge::Set,
+        "atomic" => rule.merge = Merge::Atomic,
+        "keys" => rule.merge = Merge::Keys(Cow::Owned(parts(','))),
+        "patch" => rule.patch = Cow::Owned(value.to_owned()),
+        "enum" => rule.choices = Cow::Owned(parts('|')),
+        "default" => {
+            serde_json::from_str::<serde_json::Value>(value).map_err(|why| format!("default {value:?} is no JSON: {why}"))?;
+            rule.default = Some(Cow::Owned(value.to_owned()));
+        }
+        _ => return Err(format!("{attribute:?} is no attribute")),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_read() {
+        let text =
+            "# c\ntype B\n  port 1 int32 default=0 nonzero\ntype A\n  bs 2.3 [B] keys=port patch=merge:port -- some bs\n  m 4 {string}\n";
+        let types = Types::parse(text, &Types::default()).unwrap();
+        assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["A", "B"]);
+        let bs = types.get("A").unwrap().field("bs").unwrap();
+        assert_eq!((bs.inside, bs.number, bs.container), (2, 3, Container::List));
+        assert_eq!(bs.rules.merge, Merge::Keys(vec!["port".into()].into()));
+        assert_eq!((&*bs.rules.patch, &*bs.rules.prose), ("merge:port", "some bs"));
+        let port = types.get("B").unwrap().field("port").unwrap();
+        assert_eq!((port.rules.default.as_deref(), port.rules.zero_is_missing), (Some("0"), true));
+        let more = Types::parse("type C\n  b 1 B\n", &types).unwrap();
+        assert!(more.get("C").is_some() && more.get("A").is_some());
+    }
+
+    #[test]
+    fn a_bad_text_is_refused_by_line() {
+        for (text, line, why) in [
+            ("a 1 string", 1, "a field before any type"),
+            ("type a", 1, "\"a\" is no name of a type: a capital letter, then letters and digits"),
+            ("type A\n  a x string", 2, "\"x\" is no field number"),
+            ("type A\n  a 1", 2, "the field's type is missing"),
+            ("type A\n  a 1 string shiny", 2, "\"shiny\" is no attribute"),
+            ("type A\n  a 1 string default=x", 2, "default \"x\" is no JSON: expected value at line 1 column 1"),
+            ("type A\n  a 1 B", 0, "there is no type B"),
+            ("type A\n  a 1 bool\n  a 2 bool", 0, "A: a is there twice"),
+            ("type A\ntype A", 0, "A is there twice"),
+        ] {
+            let error = Types::parse(text, &Types::default()).unwrap_err();
+            assert_eq!(error, TextError { line, why: why.to_owned() }, "{text}");
+        }
+    }
+}
