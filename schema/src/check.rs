@@ -82,14 +82,14 @@ mod tests {
     #[test]
     fn required_and_allowed() {
         let text = "
-type Pod
+[Pod]
   spec 1 Spec required
-type Spec
+[Spec]
   policy 1 string enum=Always|Never
   ports 2 [Port]
   by 3 {Port}
   kinds 4 [string] enum=A
-type Port
+[Port]
   number 1 int32 required
   protocol 2 string enum=TCP|UDP
 ";

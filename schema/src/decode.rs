@@ -227,21 +227,21 @@ mod tests {
     use serde_json::json;
 
     const TEXT: &str = "
-type Pod
+[Pod]
   kind 0 string
   metadata 1 Meta
   spec 2 Spec
-type Meta
+[Meta]
   labels 1 {string}
   made 2 time
   seen 3 microtime
-type Spec
+[Spec]
   containers 1 [Container]
   replicas 2 int32
   deadline 3 int64
   on 4 bool
   extra 5 any
-type Container
+[Container]
   name 1 string
   args 2 [string]
   port 3 intorstring

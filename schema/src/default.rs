@@ -56,14 +56,14 @@ mod tests {
     #[test]
     fn what_is_missing_is_written_out() {
         let text = "
-type Pod
+[Pod]
   spec 1 Spec default={}
-type Spec
+[Spec]
   policy 1 string default=\"Always\"
   grace 2 int64 default=30
   probes 3 [Probe]
   named 4 {Probe}
-type Probe
+[Probe]
   period 1 int32 default=10 nonzero
 ";
         let types = Types::parse(text, &Types::default()).unwrap();

@@ -1,11 +1,11 @@
 //! Types, and the compact text they are written in. One line a field:
 //!
 //!     # a comment
-//!     type ContainerPort
+//!     [ContainerPort]
 //!       name 1 string
 //!       containerPort 3 int32 default=0
 //!       protocol 4 string default="TCP" enum=SCTP|TCP|UDP
-//!     type Container
+//!     [Container]
 //!       name 1 string default="" -- what the rest of the pod calls it
 //!       ports 6 [ContainerPort] keys=containerPort,protocol patch=merge:containerPort
 //!
@@ -173,7 +173,7 @@ impl Types {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            if let Some(name) = line.strip_prefix("type ") {
+            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
                 rows.push(Type { name: Cow::Owned(type_name(name.trim()).map_err(refused)?), fields: Cow::Owned(Vec::new()) });
                 continue;
             }
@@ -309,8 +309,7 @@ mod tests {
 
     #[test]
     fn a_text_is_read() {
-        let text =
-            "# c\ntype B\n  port 1 int32 default=0 nonzero\ntype A\n  bs 2.3 [B] keys=port patch=merge:port -- some bs\n  m 4 {string}\n";
+        let text = "# c\n[B]\n  port 1 int32 default=0 nonzero\n[A]\n  bs 2.3 [B] keys=port patch=merge:port -- some bs\n  m 4 {string}\n";
         let types = Types::parse(text, &Types::default()).unwrap();
         assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["A", "B"]);
         let bs = types.get("A").unwrap().field("bs").unwrap();
@@ -319,7 +318,7 @@ mod tests {
         assert_eq!((&*bs.rules.patch, &*bs.rules.prose), ("merge:port", "some bs"));
         let port = types.get("B").unwrap().field("port").unwrap();
         assert_eq!((port.rules.default.as_deref(), port.rules.zero_is_missing), (Some("0"), true));
-        let more = Types::parse("type C\n  b 1 B\n", &types).unwrap();
+        let more = Types::parse("[C]\n  b 1 B\n", &types).unwrap();
         assert!(more.get("C").is_some() && more.get("A").is_some());
     }
 
@@ -327,14 +326,14 @@ mod tests {
     fn a_bad_text_is_refused_by_line() {
         for (text, line, why) in [
             ("a 1 string", 1, "a field before any type"),
-            ("type a", 1, "\"a\" is no name of a type: a capital letter, then letters and digits"),
-            ("type A\n  a x string", 2, "\"x\" is no field number"),
-            ("type A\n  a 1", 2, "the field's type is missing"),
-            ("type A\n  a 1 string shiny", 2, "\"shiny\" is no attribute"),
-            ("type A\n  a 1 string default=x", 2, "default \"x\" is no JSON: expected value at line 1 column 1"),
-            ("type A\n  a 1 B", 0, "there is no type B"),
-            ("type A\n  a 1 bool\n  a 2 bool", 0, "A: a is there twice"),
-            ("type A\ntype A", 0, "A is there twice"),
+            ("[a]", 1, "\"a\" is no name of a type: a capital letter, then letters and digits"),
+            ("[A]\n  a x string", 2, "\"x\" is no field number"),
+            ("[A]\n  a 1", 2, "the field's type is missing"),
+            ("[A]\n  a 1 string shiny", 2, "\"shiny\" is no attribute"),
+            ("[A]\n  a 1 string default=x", 2, "default \"x\" is no JSON: expected value at line 1 column 1"),
+            ("[A]\n  a 1 B", 0, "there is no type B"),
+            ("[A]\n  a 1 bool\n  a 2 bool", 0, "A: a is there twice"),
+            ("[A]\n[A]", 0, "A is there twice"),
         ] {
             let error = Types::parse(text, &Types::default()).unwrap_err();
             assert_eq!(error, TextError { line, why: why.to_owned() }, "{text}");
