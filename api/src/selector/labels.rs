@@ -1,5 +1,6 @@
 //! Label selectors: `app=web,tier in (a, b),!old`.
 
+use crate::strategy::names;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -265,11 +266,19 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn good_key(&self, _key: &str) -> Result<(), String> {
-        Ok(())
+    fn good_key(&self, key: &str) -> Result<(), String> {
+        match names::qualified(key).first() {
+            Some(fault) if self.strict => Err(format!("<nil>: Invalid value: {key:?}: {fault}")),
+            _ => Ok(()),
+        }
     }
 
-    fn good_values(&self, _key: &str, _values: &[String]) -> Result<(), String> {
+    fn good_values(&self, key: &str, values: &[String]) -> Result<(), String> {
+        for (at, value) in values.iter().enumerate().filter(|_| self.strict) {
+            if let Some(fault) = names::label_value(value).first() {
+                return Err(format!("values[{at}][{key}]: Invalid value: {value:?}: {fault}"));
+            }
+        }
         Ok(())
     }
 }
@@ -325,6 +334,18 @@ mod tests {
         check("env!=", Grammar::Old, &[0, 1, 2, 3]);
         check("env=prod,,even=true", Grammar::Old, &[0]);
         check("env=a b/c", Grammar::Old, &[]);
+    }
+
+    #[test]
+    fn names_are_checked_today_and_were_not_in_2014() {
+        for (text, start) in [
+            ("-a=b", "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of alphanumeric characters, "),
+            ("a=/", "unable to parse requirement: values[0][a]: Invalid value: \"/\": a valid label must be an empty string or consist of"),
+        ] {
+            let why = LabelSelector::parse(text, Grammar::V1).unwrap_err();
+            assert!(why.starts_with(start), "{text}: {why}");
+            assert!(LabelSelector::parse(text, Grammar::Old).is_ok(), "{text}");
+        }
     }
 
     #[test]

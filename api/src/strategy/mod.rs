@@ -14,7 +14,7 @@ mod doc;
 mod endpoints;
 mod event;
 pub mod meta;
-mod names;
+pub(crate) mod names;
 pub mod namespace;
 mod network;
 mod node;
