@@ -76,17 +76,14 @@ fn replace_unless_alike(own: &Own, stored: &mut Object, new: &Object) {
 }
 
 fn merge_object(shape: &Shape, at: &[&str], stored: &mut Object, new: &Object) {
-    let none = Object::new();
-    let old = get(stored, at).and_then(Value::as_object);
+    let (none, old, new) = (Object::new(), get(stored, at).and_then(Value::as_object), get(new, at).and_then(Value::as_object));
     let had_something = old.is_some_and(|old| !old.is_empty());
-    let mut merged = old.cloned().unwrap_or_default();
-    let new = get(new, at).and_then(Value::as_object);
-    merge(shape, &mut merged, new.unwrap_or(&none));
-    match (merged.is_empty(), had_something || new.is_some()) {
-        (true, _) if new.is_none() => take(stored, at),
-        (true, false) => {}
-        _ => put(stored, at, Value::Object(merged)),
+    if new.is_none() && !had_something {
+        return;
     }
+    let mut merged = old.cloned().unwrap_or_default();
+    merge(shape, &mut merged, new.unwrap_or(&none));
+    if merged.is_empty() && new.is_none() { take(stored, at) } else { put(stored, at, Value::Object(merged)) }
 }
 
 fn merge_list(shape: &Shape, key: &[&str], old: &[Value], new: &[Value]) -> Vec<Value> {

@@ -90,7 +90,8 @@ fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading)
             differences(&first, ports.first().and_then(Value::as_object), path, seen);
             put(into, PORTS_AT, Value::Array(ports));
         }
-        _ if first.is_empty() => {}
+        // A protocol alone is what Go shows of no port.
+        _ if !first.contains_key("port") && !first.contains_key("targetPort") => {}
         _ => {
             seen.first_port_only = true;
             put(into, PORTS_AT, json!([first]));
