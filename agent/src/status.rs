@@ -1,1 +1,361 @@
-//! (to come)
+//! What is there of a pod -> its v1 PodStatus, in the words of the kubelet. PURE.
+//!
+//! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine has
+//! forgotten (an address, when it all began).
+
+use coracle_api::meta::Time;
+use coracle_api::pod::Container;
+use serde_json::{Map, Value, json};
+
+use crate::desired::Wanted;
+use crate::naming::{PodName, SANDBOX, Tag};
+use crate::plan::memory::UNKNOWN_CODE;
+use crate::plan::seen::{self, Run};
+use crate::plan::{Now, Waiting, Waits, World};
+use crate::runtime::State;
+
+pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
+    let runs = runs(wanted, world);
+    let recorded = &wanted.document["status"];
+    // It ended before, and nothing of it is left here to say more: what is on record stays.
+    if wanted.pod.status.terminal() && runs.is_empty() {
+        return recorded.clone();
+    }
+    let spec = &wanted.pod.spec;
+    let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
+    let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    let containers: Vec<One> =
+        spec.containers.iter().map(|container| one(wanted, world, waits, &runs, container, deleting && sandbox.is_none())).collect();
+    let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits);
+    let phase = match ended {
+        // The sandbox goes last; only then is it over.
+        Some(end) if sandbox.is_none() => end.phase(),
+        Some(_) => "Running",
+        None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
+        None => "Running",
+    };
+    let facts = Facts { up: sandbox.is_some(), phase, ended, containers: &containers };
+    let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
+    let mut status = Map::new();
+    let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
+    if let Some(generation) = generation {
+        set("observedGeneration", json!(generation));
+    }
+    set("phase", json!(phase));
+    set("conditions", conditions(&facts, generation, was, now));
+    if let Some(Waiting { reason, message }) = &waits.pod {
+        set("reason", json!(reason));
+        set("message", json!(message));
+    }
+    set("hostIP", json!(world.node.address));
+    set("hostIPs", json!([{"ip": world.node.address}]));
+    let ip = match sandbox {
+        Some(_) if spec.host_network => Some(world.node.address.clone()),
+        Some(run) => run.seen.ip.clone(),
+        None => None,
+    };
+    if let Some(ip) = ip.or_else(|| was["podIP"].as_str().map(str::to_owned)).filter(|ip| !ip.is_empty()) {
+        set("podIP", json!(ip));
+        set("podIPs", json!([{"ip": ip}]));
+    }
+    let start = was["startTime"].as_str().map_or_else(|| time(now.wall_ms), str::to_owned);
+    set("startTime", json!(start));
+    set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
+    set("qosClass", json!(qos_class(wanted)));
+    Value::Object(status)
+}
+
+/// How a pod ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Succeeded,
+    Failed,
+}
+
+impl End {
+    fn phase(self) -> &'static str {
+        match self {
+            End::Succeeded => "Succeeded",
+            End::Failed => "Failed",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            End::Succeeded => "PodCompleted",
+            End::Failed => "PodFailed",
+        }
+    }
+}
+
+/// One container's part of the status.
+struct One {
+    name: String,
+    value: Value,
+    ready: bool,
+    /// Nothing of it ever ran.
+    never_ran: bool,
+    /// How its newest start ended.
+    exit_code: Option<i32>,
+}
+
+struct Facts<'a> {
+    up: bool,
+    phase: &'static str,
+    ended: Option<End>,
+    containers: &'a [One],
+}
+
+fn runs<'a>(wanted: &Wanted, world: &'a World) -> Vec<Run<'a>> {
+    let mut runs: Vec<Run> = world
+        .containers
+        .iter()
+        .filter_map(|seen| Some(Run { tag: Tag::read(&seen.name, &seen.labels)?, seen }))
+        .filter(|run| run.tag.pod.uid == wanted.name.uid)
+        .collect();
+    runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
+    runs
+}
+
+fn end(policy: &str, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
+    let over = |one: &One| {
+        one.exit_code.is_some_and(|code| match policy {
+            _ if deleting => true,
+            "Never" => true,
+            "OnFailure" => code == 0,
+            _ => false,
+        }) && !waits.containers.contains_key(&one.name)
+    };
+    if containers.is_empty() || !containers.iter().all(over) {
+        return None;
+    }
+    Some(if containers.iter().all(|one| one.exit_code == Some(0)) { End::Succeeded } else { End::Failed })
+}
+
+fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
+    let newest = seen::of(runs, &container.name).next();
+    let previous = seen::of(runs, &container.name).nth(1);
+    let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
+    let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
+    let waiting = waits.containers.get(&container.name);
+    let mut before = previous.map_or(Value::Null, terminated);
+    let mut exit_code = None;
+    let mut runs_now = false;
+    let state = match (newest, lost) {
+        (_, Some(lost)) => {
+            exit_code = lost.exit_code;
+            let unknown = unknown(&lost.text);
+            match (waiting, lost.exit_code) {
+                (Some(waiting), _) => {
+                    before = newest.map_or(unknown, terminated);
+                    wait(waiting)
+                }
+                (None, Some(_)) => json!({"terminated": unknown}),
+                (None, None) => wait(&Waiting::new("CreateContainerError", lost.text.clone())),
+            }
+        }
+        (Some(run), None) => match &run.seen.state {
+            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&creating()),
+            State::Running { .. } if world.memory.hooks_failed.contains_key(&run.seen.id) => {
+                wait(&hook_failed(wanted, container, &world.memory.hooks_failed[&run.seen.id]))
+            }
+            State::Running { started_ms } => {
+                runs_now = true;
+                json!({"running": {"startedAt": time(*started_ms)}})
+            }
+            State::Created { refused: None } => wait(&creating()),
+            State::Created { refused: Some(_) } | State::Exited { .. } => {
+                let death = terminated(run);
+                exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+                match waiting {
+                    Some(waiting) => {
+                        before = death;
+                        wait(waiting)
+                    }
+                    None => json!({"terminated": death}),
+                }
+            }
+        },
+        (None, None) if pod_is_over => {
+            exit_code = Some(UNKNOWN_CODE);
+            json!({"terminated": unknown("The container could not be located when the pod was terminated")})
+        }
+        (None, None) => wait(waiting.unwrap_or(&creating())),
+    };
+    let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
+    let ready = runs_now && (container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true)));
+    let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
+    let never_ran = state.get("waiting").is_some() && before.is_null();
+    let last_state = if before.is_null() { json!({}) } else { json!({"terminated": before}) };
+    let mut value = json!({
+        "name": container.name, "state": state, "lastState": last_state, "ready": ready, "restartCount": attempt,
+        "image": container.image, "imageID": "", "started": runs_now,
+    });
+    if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
+        value["image"] = json!(full_name(&run.seen.image));
+        value["imageID"] = json!(run.seen.image_id);
+        value["containerID"] = json!(format!("docker://{}", run.seen.id));
+        add_resources(&mut value, wanted, container);
+    }
+    add_mounts(&mut value, container);
+    One { name: container.name.clone(), value, ready, never_ran, exit_code }
+}
+
+fn wait(waiting: &Waiting) -> Value {
+    if waiting.message.is_empty() {
+        json!({"waiting": {"reason": waiting.reason}})
+    } else {
+        json!({"waiting": {"reason": waiting.reason, "message": waiting.message}})
+    }
+}
+
+fn creating() -> Waiting {
+    Waiting::new("ContainerCreating", "")
+}
+
+fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
+    let PodName { namespace, name, uid, .. } = &wanted.name;
+    let action = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
+    let kind = match action.and_then(|action| action.exec.as_ref()) {
+        Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
+        None => "HTTP lifecycle hook".to_owned(),
+    };
+    let message = format!("{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}", container.name);
+    Waiting::new("PostStartHookError", message)
+}
+
+/// Of a run that is dead.
+fn terminated(run: &Run<'_>) -> Value {
+    let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
+        State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
+            let reason = match exit_code {
+                0 => "Completed",
+                // With another code only a child of it was killed.
+                137 if *out_of_memory => "OOMKilled",
+                _ => "Error",
+            };
+            (*exit_code, reason, *started_ms, *finished_ms, run.seen.message.clone())
+        }
+        State::Created { refused: Some(text) } => (128, "StartError", 0, run.seen.created_ms, Some(text.clone())),
+        State::Created { refused: None } | State::Running { .. } => return Value::Null,
+    };
+    let mut value = json!({
+        "exitCode": code, "reason": reason, "startedAt": time(started_ms), "finishedAt": time(finished_ms),
+        "containerID": format!("docker://{}", run.seen.id),
+    });
+    if let Some(message) = message.filter(|message| !message.is_empty()) {
+        value["message"] = json!(message);
+    }
+    value
+}
+
+fn unknown(text: &str) -> Value {
+    json!({"exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null, "finishedAt": null})
+}
+
+fn add_resources(value: &mut Value, wanted: &Wanted, container: &Container) {
+    let documents = wanted.document["spec"]["containers"].as_array();
+    let document = documents.into_iter().flatten().find(|document| document["name"] == container.name.as_str());
+    let mut resources = document.map_or(Value::Null, |document| document["resources"].clone());
+    // A limit without a request is the request too.
+    if let Some(limits) = resources["limits"].as_object().cloned() {
+        for (name, amount) in limits {
+            if resources["requests"].get(&name).is_none() {
+                resources["requests"][name] = amount;
+            }
+        }
+    }
+    if let Some(requests) = resources.get("requests").filter(|requests| !requests.is_null()) {
+        value["allocatedResources"] = requests.clone();
+    }
+    value["resources"] = if resources.is_null() { json!({}) } else { resources };
+}
+
+fn add_mounts(value: &mut Value, container: &Container) {
+    if container.volume_mounts.is_empty() {
+        return;
+    }
+    let mounts = container.volume_mounts.iter().map(|mount| {
+        let mut shown = json!({"name": mount.name, "mountPath": mount.mount_path});
+        if mount.read_only {
+            shown["readOnly"] = json!(true);
+            shown["recursiveReadOnly"] = json!("Disabled");
+        }
+        shown
+    });
+    value["volumeMounts"] = mounts.collect();
+}
+
+fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
+    let unready: Vec<&str> = facts.containers.iter().filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
+    let mut list = Vec::new();
+    let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
+        let status = if holds { "True" } else { "False" };
+        let before = was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
+        let since = since.map_or_else(|| time(now.wall_ms), str::to_owned);
+        let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
+        if let Some(generation) = generation {
+            condition["observedGeneration"] = json!(generation);
+        }
+        if let Some(reason) = reason {
+            condition["reason"] = json!(reason);
+        }
+        if let Some(message) = message {
+            condition["message"] = json!(message);
+        }
+        list.push(condition);
+    };
+    add("PodReadyToStartContainers", facts.up, None, None);
+    add("Initialized", true, (facts.phase == "Succeeded").then_some("PodCompleted"), None);
+    for kind in ["Ready", "ContainersReady"] {
+        match facts.ended {
+            Some(end) => add(kind, false, Some(end.reason()), None),
+            None if unready.is_empty() && !facts.containers.is_empty() => add(kind, true, None, None),
+            None => {
+                let message = format!("containers with unready status: [{}]", unready.join(" "));
+                add(kind, false, Some("ContainersNotReady"), Some(message));
+            }
+        }
+    }
+    add("PodScheduled", true, None, None);
+    Value::Array(list)
+}
+
+fn qos_class(wanted: &Wanted) -> &'static str {
+    let containers = &wanted.pod.spec.containers;
+    let nothing = |container: &Container| container.resources.limits.is_empty() && container.resources.requests.is_empty();
+    let full = |container: &Container| {
+        ["cpu", "memory"].iter().all(|name| {
+            let limit = container.resources.limits.get(*name);
+            limit.is_some() && container.resources.requests.get(*name).is_none_or(|request| Some(request) == limit)
+        })
+    };
+    if containers.iter().all(nothing) {
+        "BestEffort"
+    } else if containers.iter().all(full) {
+        "Guaranteed"
+    } else {
+        "Burstable"
+    }
+}
+
+/// `busybox` -> `docker.io/library/busybox:latest`
+pub fn full_name(reference: &str) -> String {
+    let first = reference.split('/').next().unwrap_or(reference);
+    let has_registry = reference.contains('/') && (first.contains(['.', ':']) || first == "localhost");
+    let mut name = match (has_registry, reference.contains('/')) {
+        (true, _) => reference.to_owned(),
+        (false, true) => format!("docker.io/{reference}"),
+        (false, false) => format!("docker.io/library/{reference}"),
+    };
+    let last = name.rsplit('/').next().unwrap_or(&name);
+    if !last.contains(':') && !last.contains('@') {
+        name.push_str(":latest");
+    }
+    name
+}
+
+fn time(wall_ms: i64) -> String {
+    Time::from_seconds(wall_ms.div_euclid(1000)).map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
+}

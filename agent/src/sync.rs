@@ -1,13 +1,31 @@
 //! The loop: wake -> list -> plan -> act -> look again.
+//!
+//! A wake-up carries nothing; every look is at the whole world. Actions of one pod run in their order in a lane of its own, and
+//! a pod with a lane gets no second one. Dropping the future ends everything at once, like a kill: what was half done is found
+//! by the next look of whoever comes after. The simulation drives this very loop on a paused clock.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
+use crate::act::Hands;
 use crate::desired::Desired;
-use crate::plan::{Node, Verdicts, World};
+use crate::lanes::Lanes;
+use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, Waits, World};
+use crate::runtime::{Failure, Runtime, State};
+use crate::status;
+
+/// Without any event the engine is listed this often: events can get lost.
+const RELIST_MS: i64 = 45_000;
+/// An engine that does not answer is asked again after this long, doubling.
+const ENGINE_WAIT_MS: i64 = 500;
+const ENGINE_WAIT_MS_MAX: i64 = 10_000;
 
 /// What the loop is given and gives.
 pub struct Ends {
@@ -17,6 +35,8 @@ pub struct Ends {
     /// Something may have changed (an engine event): look again. Carries nothing.
     pub wake: Arc<Notify>,
     pub node: Node,
+    /// The wall clock, in milliseconds since 1970.
+    pub wall_ms: Rc<dyn Fn() -> i64>,
     /// After each look: what is there and what each pod's status is.
     pub shown: watch::Sender<Arc<Shown>>,
     /// What happened to pods, for the events of the API. Full: the newest is dropped.
@@ -30,7 +50,9 @@ pub struct Shown {
     pub world: Arc<World>,
     /// v1 PodStatus by uid.
     pub statuses: BTreeMap<String, Value>,
-    /// Why the engine cannot be asked, since when it could not (monotonic).
+    /// What pods wait for, by uid.
+    pub waits: BTreeMap<String, Waits>,
+    /// Why the engine cannot be asked, and since when (monotonic).
     pub engine_trouble: Option<(String, i64)>,
     /// False until the first listing.
     pub looked: bool,
@@ -47,4 +69,247 @@ pub struct Happening {
     pub warning: bool,
     pub reason: String,
     pub message: String,
+}
+
+/// Both clocks of the loop.
+#[derive(Clone)]
+pub struct Clock {
+    started: Instant,
+    wall_ms: Rc<dyn Fn() -> i64>,
+}
+
+impl Clock {
+    pub fn now(&self) -> Now {
+        let mono_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        Now { wall_ms: (self.wall_ms)(), mono_ms }
+    }
+
+    fn at(&self, mono_ms: i64) -> Instant {
+        self.started + Duration::from_millis(u64::try_from(mono_ms).unwrap_or(0))
+    }
+}
+
+/// What a lane was for.
+pub enum Done {
+    Pod(String),
+    Pull,
+}
+
+/// Runs until it is dropped.
+pub async fn run<R: Runtime>(runtime: &R, ends: Ends) {
+    run_with(runtime, ends, Rules::default()).await;
+}
+
+pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
+    let clock = Clock { started: Instant::now(), wall_ms: ends.wall_ms.clone() };
+    let hands = Hands::new(runtime, clock.clone(), ends.happenings.clone());
+    let mut lanes = Lanes::new();
+    let mut busy = BTreeSet::new();
+    let mut trouble = Trouble::default();
+    let mut told = BTreeMap::new();
+    loop {
+        let desired = ends.desired.borrow_and_update().clone();
+        let verdicts = ends.verdicts.borrow_and_update().clone();
+        let mut world = World { node: ends.node.clone(), verdicts: (*verdicts).clone(), busy: busy.clone(), ..World::default() };
+        let mut finished = Vec::new();
+        let looked = {
+            let look = look(runtime, &hands, &clock, &desired, &mut world, rules);
+            tokio::pin!(look);
+            loop {
+                tokio::select! {
+                    biased;
+                    looked = &mut look => break looked,
+                    done = lanes.next(), if !lanes.is_empty() => finished.push(done),
+                }
+            }
+        };
+        let wake_at_ms = match looked {
+            Err(failure) => {
+                trouble.again(&failure, clock.now());
+                show_trouble(&ends.shown, &trouble);
+                clock.now().mono_ms + trouble.wait_ms
+            }
+            Ok(now) => {
+                trouble.over();
+                let case = Case { desired: &desired, world: &world, now, rules };
+                let round = plan::plan(case);
+                tell(&hands, &desired, &round.waits, &mut told);
+                show(&ends.shown, &desired, &world, &round, now);
+                let wake_at_ms = round.wake_at_ms;
+                start_lanes(&hands, case, round, &mut lanes, &mut busy);
+                // Whatever it is, a moment that has passed is looked at in a moment, not in a spin.
+                wake_at_ms.unwrap_or(i64::MAX).min(now.mono_ms + RELIST_MS).max(now.mono_ms + 1)
+            }
+        };
+        // They were busy when the plan was made, so it left them alone: now they are looked at.
+        let mut look_again = finished.into_iter().fold(false, |again, done| retire(done, &mut busy) || again);
+        if !look_again {
+            look_again = tokio::select! {
+                done = lanes.next(), if !lanes.is_empty() => retire(done, &mut busy),
+                () = ends.wake.notified() => true,
+                Ok(()) = ends.desired.changed() => true,
+                Ok(()) = ends.verdicts.changed() => true,
+                () = sleep_until(clock.at(wake_at_ms)) => true,
+            };
+        }
+        debug_assert!(look_again);
+    }
+}
+
+fn retire(done: Done, busy: &mut BTreeSet<String>) -> bool {
+    if let Done::Pod(uid) = done {
+        busy.remove(&uid);
+    }
+    true
+}
+
+/// One whole look at the world.
+async fn look<R: Runtime>(
+    runtime: &R,
+    hands: &Hands<'_, R>,
+    clock: &Clock,
+    desired: &Desired,
+    world: &mut World,
+    rules: Rules,
+) -> Result<Now, Failure> {
+    world.containers = runtime.list().await?;
+    world.volumes = runtime.volumes().await?;
+    let now = clock.now();
+    let refused = hands.refused.borrow();
+    for seen in &mut world.containers {
+        // Not every engine keeps the text of a start that it refused.
+        if seen.state == (State::Created { refused: None })
+            && let Some(text) = refused.get(&seen.id)
+        {
+            seen.state = State::Created { refused: Some(text.clone()) };
+        }
+    }
+    drop(refused);
+    world.memory = remember(&hands.memory, desired, world, now);
+    let needed = plan::images_needed(Case { desired, world, now, rules });
+    for name in needed {
+        let image = runtime.image(&name).await?;
+        world.images.insert(name, image);
+    }
+    Ok(now)
+}
+
+fn remember(memory: &RefCell<Memory>, desired: &Desired, world: &World, now: Now) -> Memory {
+    let mut memory = memory.borrow_mut();
+    memory.look(&world.containers, now);
+    let here: BTreeSet<String> = memory.lives.values().map(|life| life.tag.pod.uid.clone()).collect();
+    memory.forget_pods(|uid| desired.pods.contains_key(uid) || here.contains(uid) || world.volumes.contains(uid));
+    memory.clone()
+}
+
+fn start_lanes<'a, R: Runtime>(
+    hands: &'a Hands<'a, R>,
+    case: Case<'_>,
+    round: Round,
+    lanes: &mut Lanes<'a, Done>,
+    busy: &mut BTreeSet<String>,
+) {
+    for pull in round.pulls {
+        hands.pull_begins(&pull);
+        lanes.add(async move {
+            hands.pull(pull).await;
+            Done::Pull
+        });
+    }
+    let pods = plan::seen::group(&case.world.containers);
+    for (uid, actions) in round.pods {
+        let wanted = case.desired.pods.get(&uid).map(|wanted| wanted.name.clone());
+        let name = wanted.or_else(|| pods.get(&uid).map(|pod| pod.name.clone()));
+        busy.insert(uid.clone());
+        lanes.add(async move {
+            hands.act(&uid, name.as_ref(), actions).await;
+            Done::Pod(uid)
+        });
+    }
+}
+
+/// What pods wait for is said once, and again when it changes.
+fn tell<R: Runtime>(
+    hands: &Hands<'_, R>,
+    desired: &Desired,
+    waits: &BTreeMap<String, Waits>,
+    told: &mut BTreeMap<(String, String), String>,
+) {
+    let mut now_told = BTreeMap::new();
+    for (uid, waits) in waits {
+        let Some(wanted) = desired.pods.get(uid) else { continue };
+        let pod = waits.pod.iter().map(|waiting| (None, waiting));
+        let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
+        for (container, waiting) in pod.chain(containers) {
+            let place = (uid.clone(), container.unwrap_or_default().to_owned());
+            let text = format!("{}: {}", waiting.reason, waiting.message);
+            if told.get(&place) != Some(&text) {
+                hands.tell_waiting(&wanted.name, container, waiting);
+            }
+            now_told.insert(place, text);
+        }
+    }
+    *told = now_told;
+}
+
+fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World, round: &Round, now: Now) {
+    let was = shown.borrow().clone();
+    let nothing = Waits::default();
+    let statuses: BTreeMap<String, Value> = desired
+        .pods
+        .iter()
+        .map(|(uid, wanted)| {
+            let before = was.statuses.get(uid).unwrap_or(&wanted.document["status"]);
+            let waits = round.waits.get(uid).unwrap_or(&nothing);
+            (uid.clone(), status::status(wanted, world, waits, before, now))
+        })
+        .collect();
+    let same = was.looked
+        && was.engine_trouble.is_none()
+        && Arc::ptr_eq(&was.desired, desired)
+        && was.statuses == statuses
+        && was.waits == round.waits
+        && was.world.containers == world.containers;
+    if !same {
+        shown.send_replace(Arc::new(Shown {
+            desired: desired.clone(),
+            world: Arc::new(world.clone()),
+            statuses,
+            waits: round.waits.clone(),
+            engine_trouble: None,
+            looked: true,
+        }));
+    }
+}
+
+/// The last that was seen stays shown, with the trouble beside it.
+fn show_trouble(shown: &watch::Sender<Arc<Shown>>, trouble: &Trouble) {
+    let was = shown.borrow().clone();
+    if was.engine_trouble != trouble.now {
+        shown.send_replace(Arc::new(Shown { engine_trouble: trouble.now.clone(), ..(*was).clone() }));
+    }
+}
+
+/// An engine that does not answer: said once, asked again less and less often.
+#[derive(Debug, Default)]
+struct Trouble {
+    now: Option<(String, i64)>,
+    wait_ms: i64,
+}
+
+impl Trouble {
+    fn again(&mut self, failure: &Failure, now: Now) {
+        self.wait_ms = (self.wait_ms * 2).clamp(ENGINE_WAIT_MS, ENGINE_WAIT_MS_MAX);
+        if self.now.is_none() {
+            log::warn!("the engine does not answer, everything waits for it: {failure}");
+            self.now = Some((failure.text().to_owned(), now.mono_ms));
+        }
+    }
+
+    fn over(&mut self) {
+        if self.now.take().is_some() {
+            log::info!("the engine answers again");
+        }
+        self.wait_ms = 0;
+    }
 }

@@ -56,6 +56,10 @@ pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
         return false;
     }
     part.wake_at(due_ms);
+    // Once may be chance; what fails again is told.
+    if setback.failures > 1 {
+        part.waits.pod = Some(Waiting::new("SetupFailed", setback.text.clone()));
+    }
     true
 }
 

@@ -1,0 +1,326 @@
+//! Does what the plan says, one action at a time, and notes in `memory` what the engine will not tell.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::lanes::Lanes;
+use crate::naming::{PodName, SANDBOX};
+use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
+use crate::plan::{Action, PullWanted, Start, Stop, Waiting, What, stops};
+use crate::runtime::{Check, Failure, Outcome, Runtime};
+use crate::sync::{Clock, Happening};
+
+/// More starts at once make a small host no faster.
+const STARTS_AT_ONCE: usize = 4;
+/// A pull that takes longer has failed.
+const PULL_S_MAX: u64 = 1800;
+/// A postStart hook that takes longer has failed: it holds up its pod.
+const POST_START_S_MAX: u64 = 300;
+
+pub struct Hands<'a, R> {
+    runtime: &'a R,
+    clock: Clock,
+    slots: Semaphore,
+    happenings: mpsc::Sender<Happening>,
+    pub memory: RefCell<Memory>,
+    /// Starts that the engine refused, by its id: the text.
+    pub refused: RefCell<BTreeMap<String, String>>,
+}
+
+impl<'a, R: Runtime> Hands<'a, R> {
+    pub fn new(runtime: &'a R, clock: Clock, happenings: mpsc::Sender<Happening>) -> Hands<'a, R> {
+        let slots = Semaphore::new(STARTS_AT_ONCE);
+        Hands { runtime, clock, slots, happenings, memory: RefCell::default(), refused: RefCell::default() }
+    }
+
+    /// In their order, up to the first that fails.
+    pub async fn act(&self, uid: &str, pod: Option<&PodName>, actions: Vec<Action>) {
+        let shown = pod.map_or_else(|| uid.to_owned(), |pod| format!("{}/{}", pod.namespace, pod.name));
+        for action in actions {
+            log::info!("{shown}: {}: {}", words(&action.what), action.reason);
+            let what = words(&action.what);
+            if let Err(failure) = self.one(uid, pod, action).await {
+                let mut memory = self.memory.borrow_mut();
+                let failures = memory.setbacks.get(uid).map_or(0, |setback| setback.failures).saturating_add(1);
+                let setback = Setback { failures, at_ms: self.clock.now().mono_ms, text: failure.text().to_owned() };
+                memory.setbacks.insert(uid.to_owned(), setback);
+                match failure {
+                    Failure::Conflict(_) => log::debug!("{shown}: {what}: {failure}"),
+                    _ => log::warn!("{shown}: {what} failed, it is tried again: {failure}"),
+                }
+                return;
+            }
+        }
+        self.memory.borrow_mut().setbacks.remove(uid);
+    }
+
+    async fn one(&self, uid: &str, pod: Option<&PodName>, action: Action) -> Result<(), Failure> {
+        match action.what {
+            What::MakeVolumes { volumes } => self.runtime.make_volumes(uid, &volumes).await,
+            What::Start(start) => self.start(*start).await,
+            What::Begin(begin) => {
+                let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
+                self.begin(pod, &begin.container, &begin.id, begin.post_start).await
+            }
+            What::Stop(stops) => self.stop(pod, stops, &action.reason).await,
+            What::Kill { id, .. } => {
+                let result = fine_if_gone(self.runtime.kill(&id, "SIGKILL").await);
+                if result.is_ok()
+                    && let Some(stopping) = self.memory.borrow_mut().stops.get_mut(&id)
+                {
+                    stopping.killed_ms = Some(self.clock.now().mono_ms);
+                }
+                result
+            }
+            What::Remove { id, .. } => {
+                let _slot = self.slot().await;
+                fine_if_gone(self.runtime.remove(&id).await)?;
+                self.memory.borrow_mut().forget(&id);
+                self.refused.borrow_mut().remove(&id);
+                Ok(())
+            }
+            What::RemoveVolumes => self.runtime.remove_volumes(uid).await,
+        }
+    }
+
+    async fn start(&self, start: Start) -> Result<(), Failure> {
+        let Start { pod, container, attempt, step, config, post_start, pulled } = start;
+        let is_sandbox = container == SANDBOX;
+        if !pulled {
+            let text = format!("Container image \"{}\" already present on machine and can be accessed by the pod", config.image);
+            self.happen(&pod, Some(&container), false, "Pulled", text);
+        }
+        let slot = self.slot().await;
+        if is_sandbox {
+            self.runtime.make_ready().await?;
+        }
+        let id = match self.runtime.create(&config).await {
+            Ok(id) => id,
+            Err(failure @ (Failure::Refused(_) | Failure::Taken(_))) => {
+                // The engine will not: that is a start that failed, with the back-off of one.
+                let text = failure.text().to_owned();
+                let hash = config.labels.get(crate::naming::LABEL_HASH).cloned().unwrap_or_default();
+                let lost = Lost { attempt, step, hash, at_ms: self.clock.now().mono_ms, exit_code: None, text: text.clone() };
+                log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
+                self.happen(&pod, Some(&container), true, "Failed", format!("Error: {text}"));
+                self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
+                return Ok(());
+            }
+            Err(failure) => return Err(failure),
+        };
+        drop(slot);
+        if !is_sandbox {
+            self.happen(&pod, Some(&container), false, "Created", "Container created".to_owned());
+        }
+        self.begin(&pod, &container, &id, post_start).await
+    }
+
+    async fn begin(&self, pod: &PodName, container: &str, id: &str, post_start: Option<Check>) -> Result<(), Failure> {
+        let slot = self.slot().await;
+        if post_start.is_some() {
+            self.memory.borrow_mut().hooks_running.insert(id.to_owned());
+        }
+        let started = self.runtime.start(id).await;
+        drop(slot);
+        if let Err(failure) = started {
+            self.memory.borrow_mut().hooks_running.remove(id);
+            if let Failure::Refused(text) = &failure {
+                self.refused.borrow_mut().insert(id.to_owned(), text.clone());
+                self.happen(pod, Some(container), true, "Failed", format!("Error: {text}"));
+                log::warn!("{}/{}: container {container} could not be started: {text}", pod.namespace, pod.name);
+            }
+            return if matches!(failure, Failure::Refused(_)) { Ok(()) } else { Err(failure) };
+        }
+        if container != SANDBOX {
+            self.happen(pod, Some(container), false, "Started", "Container started".to_owned());
+        }
+        if let Some(check) = post_start {
+            let outcome = self.post_start(pod, id, check).await;
+            let mut memory = self.memory.borrow_mut();
+            memory.hooks_running.remove(id);
+            if let Err(text) = outcome {
+                memory.hooks_failed.insert(id.to_owned(), text);
+                drop(memory);
+                self.happen(pod, Some(container), true, "FailedPostStartHook", "PostStartHook failed".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    async fn post_start(&self, pod: &PodName, id: &str, check: Check) -> Result<(), String> {
+        let ip = self.pod_ip(pod).await;
+        let check = stops::at_pod(check, &ip);
+        let at_most = Duration::from_secs(POST_START_S_MAX);
+        match self.runtime.check(id, &check, at_most).await {
+            Ok(Outcome { passed: true, .. }) => Ok(()),
+            Ok(Outcome { exit_code, output, .. }) => Err(match (&check, exit_code) {
+                (Check::Exec { command }, Some(code)) => {
+                    format!("command '{}' exited with {code}: , message: {output:?}", command.join(" "))
+                }
+                _ => output,
+            }),
+            // The engine did not answer: whether the hook ran nobody knows, and a container is not killed on a guess.
+            Err(failure) => {
+                log::warn!("{}/{}: its postStart hook: {failure}", pod.namespace, pod.name);
+                Ok(())
+            }
+        }
+    }
+
+    /// A pod that just came up has an address that no plan has seen yet.
+    async fn pod_ip(&self, pod: &PodName) -> String {
+        let listed = self.runtime.list().await.unwrap_or_default();
+        let pods = crate::plan::seen::group(&listed);
+        pods.get(&pod.uid).and_then(|pod| pod.runs.iter().find_map(|run| run.seen.ip.clone())).unwrap_or_default()
+    }
+
+    async fn stop(&self, pod: Option<&PodName>, stops: Vec<Stop>, reason: &str) -> Result<(), Failure> {
+        let mut lanes = Lanes::new();
+        for stop in stops {
+            lanes.add(self.stop_one(pod, stop, reason));
+        }
+        lanes.all().await.into_iter().collect()
+    }
+
+    async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, reason: &str) -> Result<(), Failure> {
+        let since_ms = self.clock.now().mono_ms;
+        let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None };
+        self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
+        let name = pod.filter(|_| stop.container != SANDBOX);
+        if let Some(pod) = name {
+            let text = match reason.strip_prefix("its liveness probe failed") {
+                Some(_) => format!("Container {} failed liveness probe, will be restarted", stop.container),
+                None => format!("Stopping container {}", stop.container),
+            };
+            self.happen(pod, Some(&stop.container), false, "Killing", text);
+        }
+        if let Some(check) = &stop.pre_stop {
+            let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
+            let passed =
+                matches!(timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await, Ok(Ok(Outcome { passed: true, .. })));
+            if let Some(pod) = name.filter(|_| !passed) {
+                self.happen(pod, Some(&stop.container), true, "FailedPreStopHook", "PreStopHook failed".to_owned());
+            }
+        }
+        let sent = fine_if_gone(self.runtime.kill(&stop.id, &stop.signal).await);
+        let mut memory = self.memory.borrow_mut();
+        match sent {
+            Ok(()) => {
+                if let Some(stopping) = memory.stops.get_mut(&stop.id) {
+                    stopping.signalled_ms = Some(self.clock.now().mono_ms);
+                }
+            }
+            // Not sent: the stop begins anew, or the process would be killed without a word.
+            Err(_) => drop(memory.stops.remove(&stop.id)),
+        }
+        sent
+    }
+
+    /// Before the lane starts, so that the next plan knows of it.
+    pub fn pull_begins(&self, pull: &PullWanted) {
+        let mut memory = self.memory.borrow_mut();
+        let place = (pull.pod.uid.clone(), pull.container.clone());
+        let before = memory.pulls.get(&place).filter(|before| before.image == pull.image && before.attempt == pull.attempt);
+        let failures = before.map_or(0, |before| before.failures);
+        let state = PullState::InFlight;
+        memory.pulls.insert(place, Pull { image: pull.image.clone(), attempt: pull.attempt, failures, state });
+    }
+
+    pub async fn pull(&self, pull: PullWanted) {
+        let PullWanted { pod, container, attempt, image, reason } = pull;
+        log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
+        self.happen(&pod, Some(&container), false, "Pulling", format!("Pulling image \"{image}\""));
+        let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image)).await;
+        let result = result.unwrap_or_else(|_| Err(Failure::Registry(format!("no end after {PULL_S_MAX} s"))));
+        let state = match &result {
+            Ok(()) => {
+                self.happen(&pod, Some(&container), false, "Pulled", format!("Successfully pulled image \"{image}\""));
+                PullState::Done
+            }
+            Err(failure) => {
+                log::warn!("{}/{}: {image} could not be pulled: {failure}", pod.namespace, pod.name);
+                let text = format!("Failed to pull image \"{image}\": {failure}");
+                self.happen(&pod, Some(&container), true, "Failed", text.clone());
+                PullState::Failed { at_ms: self.clock.now().mono_ms, text: failure.text().to_owned() }
+            }
+        };
+        let mut memory = self.memory.borrow_mut();
+        // Unless somebody wants something else there by now.
+        if let Some(entry) = memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt) {
+            entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
+            entry.state = state;
+        }
+    }
+
+    pub fn tell_waiting(&self, pod: &PodName, container: Option<&str>, waiting: &Waiting) {
+        let Waiting { reason, message } = waiting;
+        let subject = container.map_or_else(String::new, |name| format!(" {name}"));
+        match reason.as_str() {
+            "ContainerCreating" => return,
+            _ => log::info!("{}/{}{subject} waits: {reason}: {message}", pod.namespace, pod.name),
+        }
+        match (reason.as_str(), container) {
+            ("CrashLoopBackOff", Some(name)) => {
+                let text = format!("Back-off restarting failed container {name} in pod {}_{}({})", pod.name, pod.namespace, pod.uid);
+                self.happen(pod, container, true, "BackOff", text);
+            }
+            ("ImagePullBackOff", _) => {
+                let text = message.split(": ErrImagePull").next().unwrap_or(message).to_owned();
+                self.happen(pod, container, false, "BackOff", text);
+                self.happen(pod, container, true, "Failed", "Error: ImagePullBackOff".to_owned());
+            }
+            ("ErrImagePull", _) => self.happen(pod, container, true, "Failed", "Error: ErrImagePull".to_owned()),
+            ("InvalidImageName", _) => self.happen(pod, container, true, "InspectFailed", message.clone()),
+            ("CreateContainerError", _) => {}
+            (_, Some(_)) => self.happen(pod, container, true, "Failed", format!("Error: {message}")),
+            (_, None) => self.happen(pod, None, true, reason, message.clone()),
+        }
+    }
+
+    fn happen(&self, pod: &PodName, container: Option<&str>, warning: bool, reason: &str, message: String) {
+        let happening = Happening {
+            namespace: pod.namespace.clone(),
+            pod: pod.name.clone(),
+            uid: pod.uid.clone(),
+            field_path: container.filter(|name| *name != SANDBOX).map(|name| format!("spec.containers{{{name}}}")),
+            warning,
+            reason: reason.to_owned(),
+            message,
+        };
+        // A queue that is full loses events, never actions.
+        let _ = self.happenings.try_send(happening);
+    }
+
+    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
+        self.slots.acquire().await.expect("nobody closes it")
+    }
+}
+
+/// It should not run, or not be: so it is.
+fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
+    match result {
+        Err(Failure::NotFound(_)) => Ok(()),
+        other => other,
+    }
+}
+
+/// `start container web (1)`: what the log says is done.
+fn words(what: &What) -> String {
+    match what {
+        What::MakeVolumes { volumes } => format!("make {} volumes", volumes.len()),
+        What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
+        What::Start(start) => format!("start container {} ({})", start.container, start.attempt),
+        What::Begin(begin) => format!("start container {}", begin.container),
+        What::Stop(stops) => {
+            let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
+            format!("stop {}", names.join(", "))
+        }
+        What::Kill { container, .. } => format!("kill {container}"),
+        What::Remove { container, .. } => format!("remove a dead {container}"),
+        What::RemoveVolumes => "remove its volumes".to_owned(),
+    }
+}
