@@ -22,8 +22,6 @@ pub mod pod;
 pub mod pod_defaults;
 mod pod_spec;
 pub mod qos;
-#[cfg(test)]
-mod recorded;
 mod replicationcontroller;
 pub mod service;
 mod service_rules;
@@ -163,3 +161,6 @@ fn supported_text(list: &[&str]) -> String {
     let quoted: Vec<String> = list.iter().map(|one| format!("\"{one}\"")).collect();
     format!("supported values: {}", quoted.join(", "))
 }
+
+#[cfg(test)]
+mod tests;
