@@ -161,3 +161,130 @@ fn container_manifest(from: &Object, version: &Value, kind: Option<&str>) -> Res
         Err(other) => Err(FileRefused(vec![Problem::new(&Path::root(), Reason::Invalid, None, other.to_string())])),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/v1beta1/container-vm/");
+
+    /// What a file gives: its format, name, containers, volumes and host ports, or why it is refused.
+    fn outcome(document: &Value) -> String {
+        match decode_any(document) {
+            Err(refused) => refused.to_string(),
+            Ok(FromFile { pod, unknown, format }) => {
+                let names = |list: &Value| -> Vec<String> {
+                    list.as_array().into_iter().flatten().map(|entry| entry["name"].as_str().unwrap_or("-").to_owned()).collect()
+                };
+                let name = pod["metadata"]["name"].as_str().unwrap_or("-");
+                assert_eq!((&pod["apiVersion"], &pod["kind"]), (&json!("v1"), &json!("Pod")));
+                let dropped = if unknown.is_empty() { String::new() } else { format!(" without {unknown:?}") };
+                format!("{format:?} {name} {:?} {:?}{dropped}", names(&pod["spec"]["containers"]), names(&pod["spec"]["volumes"]))
+            }
+        }
+    }
+
+    #[test]
+    fn manifests_from_the_wild() {
+        const GUESTBOOK: &str = "ContainerManifest container-vm-guestbook [\"redis\", \"guestbook\"] [\"redis-data\"]";
+        const GUESTBOOK_NAMELESS: &str = "ContainerManifest - [\"redis\", \"guestbook\"] [\"redis-data\"]";
+        let table = [
+            ("MarkEdmondson1234-docker-shiny-server.containers", "PodV1 shiny-server [\"shiny-server\"] []"),
+            (
+                "boojjee-christopher.containers",
+                "version: Unsupported value: \"v0.1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+            ),
+            ("container-vm-guestbook-redis-python.manifest.3349666", GUESTBOOK_NAMELESS),
+            ("container-vm-guestbook-redis-python.manifest.3caf166", GUESTBOOK),
+            ("container-vm-guestbook-redis-python.manifest.6ddefc6", GUESTBOOK_NAMELESS),
+            ("container-vm-guestbook-redis-python.manifest.a8f553c", GUESTBOOK),
+            ("container-vm-guestbook-redis-python.manifest", GUESTBOOK),
+            ("dgageot-hellodocker.containers", "ContainerManifest - [\"helloworld\"] []"),
+            ("dgageot-helloworld.containers", "ContainerManifest - [\"helloworld\"] []"),
+            (
+                "google-github-issue-mover.containers",
+                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+            ),
+            ("jeremyschlatter-provability.containers", "ContainerManifest - [\"combat\"] []"),
+            ("jlfwong-1rt.containers", "version: Unsupported value: \"v1\": a Pod says apiVersion, not version: write apiVersion: v1"),
+            ("k8s-integration-test-manifest", GUESTBOOK),
+            (
+                "lynxbat-quoter.containers",
+                "version: Unsupported value: \"v1\": a flat list of containers is a ContainerManifest: write version: v1beta2",
+            ),
+            ("nf-vanity.containers", "PodV1 vanity [\"vanity\"] []"),
+        ];
+        for (file, expected) in table {
+            let text = std::fs::read_to_string(format!("{DATA}{file}.json")).expect(file);
+            assert_eq!(outcome(&serde_json::from_str(&text).expect(file)), expected, "{file}");
+        }
+        assert_eq!(std::fs::read_dir(DATA).expect("the folder").count(), table.len());
+    }
+
+    #[test]
+    fn each_format_is_recognised_or_told_what_to_write() {
+        let table = [
+            (json!(null), "Invalid value: the file is empty: write a manifest, or take the file away"),
+            (
+                json!([{"version": "v1beta1"}]),
+                "Invalid value: \"a list\": a manifest file holds one pod, a map that starts with version: or apiVersion:; give each pod of the list its own file",
+            ),
+            (json!("x"), "Invalid value: \"x\": a manifest is a map that starts with version: or apiVersion:"),
+            (json!({"version": "V1Beta2", "id": "a", "containers": []}), "ContainerManifest a [] []"),
+            (json!({"version": "v1beta1", "kind": "ContainerManifest", "id": 5}), "ContainerManifest 5 [] []"),
+            (json!({"version": "v1beta1", "containers": [], "bogus": 1}), "ContainerManifest - [] [] without [Path(\"bogus\")]"),
+            (json!({"containers": [{"name": "a"}]}), "version: Required value: a list of containers starts with version: v1beta2"),
+            (json!({"version": "", "containers": []}), "version: Required value: a list of containers starts with version: v1beta2"),
+            (
+                json!({"version": 1, "containers": []}),
+                "version: Unsupported value: 1: a flat list of containers is a ContainerManifest: write version: v1beta2",
+            ),
+            (
+                json!({"metadata": {}, "spec": {}}),
+                "apiVersion: Required value: a Pod with metadata and spec starts with apiVersion: v1 and kind: Pod",
+            ),
+            (json!({"desiredState": {}}), "apiVersion: Required value: a Pod with desiredState starts with apiVersion: v1beta1"),
+            (
+                json!({"version": "v1beta1", "kind": "Pod", "desiredState": {}}),
+                "version: Unsupported value: \"v1beta1\": a Pod of v1beta1 says apiVersion, not version: write apiVersion: v1beta1",
+            ),
+            (
+                json!({"apiVersion": "v1beta1", "kind": "Pod", "id": "a", "desiredState": {"manifest": {"containers": [{"name": "c"}]}}}),
+                "PodV1beta1 a [\"c\"] []",
+            ),
+            (json!({"apiVersion": "v1beta2", "id": "a"}), "PodV1beta1 a [] []"),
+            (
+                json!({"apiVersion": "v1beta3", "kind": "Pod"}),
+                "apiVersion: Unsupported value: \"v1beta3\": must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
+            ),
+            (json!({"apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}), "PodV1 a [\"c\"] []"),
+            (json!({"apiVersion": "v1", "kind": "Pod", "spec": []}), "spec: Invalid value: \"a list\": must be a map"),
+            (
+                json!({"apiVersion": "v1", "kind": "Pod", "containers": []}),
+                "containers: Forbidden: \"a list\": a Pod of v1 has it in spec.containers; with flat containers the file is a ContainerManifest and starts with version: v1beta2",
+            ),
+            (
+                json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
+                "kind: Unsupported value: \"PodList\": a manifest file holds one Pod: give each pod its own file, and anything else to the master",
+            ),
+            (
+                json!({"version": "v1beta1", "restartPolicy": "always", "containers": [{"name": [], "restartPolicy": 1}], "volumes": {}}),
+                "volumes: Invalid value: \"a map\": must be a list; containers[0].name: Invalid value: \"a list\": must be a string; restartPolicy: Invalid value: \"always\": must be a map: write {always: {}}",
+            ),
+            (
+                json!({"apiVersion": "v1beta1", "desiredState": {"manifest": {"containers": {}}}}),
+                "desiredState.manifest.containers: Invalid value: \"a map\": must be a list",
+            ),
+        ];
+        for (document, expected) in table {
+            assert_eq!(outcome(&document), expected, "{document}");
+        }
+    }
+
+    #[test]
+    fn a_port_without_host_port_is_not_published() {
+        let file = json!({"version": "v1beta1", "containers": [{"name": "a", "image": "b", "ports": [{"containerPort": 80}]}]});
+        let pod = decode_any(&file).expect("a manifest").pod;
+        assert_eq!(pod["spec"]["containers"][0]["ports"], json!([{"containerPort": 80}]));
+    }
+}

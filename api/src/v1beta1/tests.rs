@@ -717,3 +717,124 @@ fn statuses_are_flat() {
         json!({"kind": "Status", "apiVersion": "v1beta1", "creationTimestamp": null, "status": "Success", "code": 200, "success": true})
     );
 }
+
+/// xorshift64*: the seed alone gives the same documents again.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % sides
+    }
+
+    fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+        &list[self.roll(list.len())]
+    }
+}
+
+/// Everything that stands in a document, to be put elsewhere.
+fn parts(value: &Value, found: &mut Vec<Value>) {
+    match value {
+        Value::Object(map) => map.values().for_each(|value| parts(value, found)),
+        Value::Array(list) => list.iter().for_each(|value| parts(value, found)),
+        _ => {}
+    }
+    found.push(value.clone());
+}
+
+/// Changes a document here and there: values go, come from elsewhere, are doubled, or change their names.
+fn spoil(value: &mut Value, others: &[Value], names: &[String], dice: &mut Dice) {
+    if dice.roll(25) == 0 {
+        *value = dice.pick(others).clone();
+        return;
+    }
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(|value| spoil(value, others, names, dice));
+            if dice.roll(12) == 0 {
+                map.insert(dice.pick(names).clone(), dice.pick(others).clone());
+            }
+            if let Some(name) = map.keys().next().cloned().filter(|_| dice.roll(25) == 0) {
+                map.remove(&name);
+            }
+        }
+        Value::Array(list) => {
+            list.iter_mut().for_each(|value| spoil(value, others, names, dice));
+            if let Some(entry) = list.last().cloned().filter(|_| dice.roll(10) == 0) {
+                list.push(entry);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn field_names(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(name, value)| {
+            found.insert(name.clone());
+            field_names(value, found);
+        }),
+        Value::Array(list) => list.iter().for_each(|value| field_names(value, found)),
+        _ => {}
+    }
+}
+
+/// Whatever is sent, it is read or refused; what is read can be shown, read again and put back without a change.
+#[test]
+fn random_documents_are_read_or_refused() {
+    const DOCUMENTS: usize = 6_000;
+    let mut seeds: Vec<Value> = documents("full").into_iter().chain(documents("examples")).map(|(_, document)| document).collect();
+    seeds.extend(documents("rich").iter().map(|(_, document)| encode(document)));
+    let (mut others, mut names) = (Vec::new(), BTreeSet::new());
+    for seed in &seeds {
+        parts(seed, &mut others);
+        field_names(seed, &mut names);
+    }
+    others.extend([
+        json!(-1),
+        json!(1.5),
+        json!(u64::MAX),
+        json!("9".repeat(200)),
+        json!("\u{0}\u{fffd}"),
+        json!({"": {"": []}}),
+        json!(i64::MIN),
+    ]);
+    let names: Vec<String> = names.into_iter().collect();
+    let mut read = 0;
+    for seed in 1..=DOCUMENTS {
+        let mut dice = Dice((seed as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let mut document = dice.pick(&seeds).clone();
+        spoil(&mut document, &others, &names, &mut dice);
+        let kind = ROWS[dice.roll(ROWS.len())].v1beta1;
+        let kind = document.get("kind").and_then(Value::as_str).filter(|kind| row(kind).is_some()).unwrap_or(kind).to_owned();
+        let _ = decode_any(&document);
+        let Ok(v1) = decode(&kind, &document) else { continue };
+        read += 1;
+        check_put_back(&format!("seed {seed}: {document}"), &v1.object);
+    }
+    assert!(read > DOCUMENTS / 20, "only {read} documents were read: too much is spoiled to test anything");
+}
+
+/// Quadratic work would not end.
+#[test]
+fn a_large_document_is_read_in_linear_time() {
+    const ENTRIES: usize = 100_000;
+    let env: Vec<Value> = (0..ENTRIES).map(|at| json!({"name": format!("N{at}"), "value": at, format!("x{at}"): []})).collect();
+    let labels: Object = (0..ENTRIES).map(|at| (format!("l{at}"), json!(at))).collect();
+    let document = json!({"id": "p", "labels": labels, "desiredState": {"manifest": {"containers": [{"name": "c", "env": env, "command": vec!["x"; ENTRIES]}]}}});
+    let v1 = decode("Pod", &document).expect("a pod");
+    assert_eq!(v1.unknown.len(), shape::REPORTS_MAX);
+    assert_eq!(merge_put(&v1.object, &decode("Pod", &encode(&v1.object)).expect("a pod")), v1.object);
+    let services: Vec<String> = (0..ENTRIES).map(|at| format!("10.0.0.1:{at}")).collect();
+    let endpoints = decode("Endpoints", &json!({"id": "e", "endpoints": services})).expect("endpoints");
+    assert_eq!(endpoints.object["subsets"].as_array().map(Vec::len), Some(ENTRIES));
+    let DecodeError::Malformed(problems) =
+        decode("Pod", &json!({"labels": {"a": []}, "desiredState": {"manifest": {"containers": vec![json!(1); ENTRIES]}}}))
+            .expect_err("no pod")
+    else {
+        panic!("malformed");
+    };
+    assert_eq!(problems.len(), shape::REPORTS_MAX);
+}
