@@ -241,8 +241,8 @@ impl State {
     fn check_claims(&self, key: &Key, claims: &[Claimed], uptime: Duration, own: bool) -> Result<(), Refused> {
         for Claimed { claim, .. } in claims {
             let Some(owner) = self.claims.get(claim) else { continue };
-            let expired = owner.until.is_some_and(|until| until <= uptime);
-            if !expired && !(own && owner.key == *key) {
+            let free = owner.until.is_some_and(|until| until <= uptime) || (own && owner.key == *key);
+            if !free {
                 return Err(Refused::Claimed { claim: claim.clone(), owner: owner.key.clone() });
             }
         }
