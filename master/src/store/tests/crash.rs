@@ -8,7 +8,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const NAMES: [&str; 4] = ["a", "b", "c", "D_long"];
+const NAMES: [&str; 4] = ["a", "b", "Whole", "Whole_2"];
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
@@ -24,8 +24,8 @@ struct Host {
     known: BTreeMap<&'static str, Option<String>>,
     /// What a refused or unanswered write may have left.
     maybe: BTreeMap<&'static str, Vec<Option<String>>>,
-    /// Every state that anybody saw, by key and revision.
-    shown: BTreeMap<(String, Revision), Bytes>,
+    /// Every state that anybody saw.
+    shown: BTreeMap<Revision, Bytes>,
     last: Revision,
     writes: u64,
 }
@@ -78,7 +78,7 @@ impl Host {
     }
 
     fn show(&mut self, stored: &Stored) {
-        let former = self.shown.insert((stored.key.name.clone(), stored.revision), stored.json.clone());
+        let former = self.shown.insert(stored.revision, stored.json.clone());
         assert!(former.is_none_or(|former| former == stored.json), "seed {}: {} means two things", self.seed, stored.revision);
     }
 
@@ -209,6 +209,25 @@ fn a_failure_at_each_step_refuses_one_write_and_nothing_else() {
         }
         assert!(step > 50, "{step}");
     }
+}
+
+#[test]
+fn a_close_settles_what_a_refused_write_left() {
+    let mut refused = 0;
+    for step in 1..12 {
+        let disk = SimDisk::new(step);
+        let store = memory_on(&disk);
+        let web = store.write(create(pod("Web", "a", None))).expect("new");
+        disk.fail(step..step + 1, EIO);
+        let answer = store.write(update(pod("Web", "b", None), web.revision));
+        disk.heal();
+        store.close().expect("the disk is well");
+        drop(store);
+        let now = memory_on(&disk).get(&key("Web")).expect("whole").expect("there");
+        assert_eq!(spec_of(&now), if answer.is_ok() { "b" } else { "a" }, "step {step}");
+        refused += u32::from(answer.is_err());
+    }
+    assert_eq!(refused, 5, "create, write, fsync, rename, fsync of the folder");
 }
 
 #[test]

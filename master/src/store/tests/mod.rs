@@ -41,8 +41,10 @@ pub fn claims_of(_: &Key, object: &Value) -> Vec<Claimed> {
         .collect()
 }
 
+/// Pods with a capital are wholly durable.
 pub fn durable_of(key: &Key, _: &Value) -> Durable {
     match key.resource.plural.as_ref() {
+        "pods" if key.name.starts_with(char::is_uppercase) => Durable::Whole,
         "pods" => Durable::WithoutStatus,
         "events" => Durable::Nothing,
         _ => Durable::Whole,
@@ -64,14 +66,14 @@ pub fn rules() -> Rules<'static> {
 
 pub fn create(object: Value) -> Write {
     let key = key(object["metadata"]["name"].as_str().expect("a name"));
-    let claims = claims_of(&key, &object);
-    Write::Create { key, object, durable: Durable::WithoutStatus, claims }
+    let (durable, claims) = (durable_of(&key, &object), claims_of(&key, &object));
+    Write::Create { key, object, durable, claims }
 }
 
 pub fn update(object: Value, seen: Revision) -> Write {
     let key = key(object["metadata"]["name"].as_str().expect("a name"));
-    let claims = claims_of(&key, &object);
-    Write::Update { key, object, seen, durable: Durable::WithoutStatus, claims }
+    let (durable, claims) = (durable_of(&key, &object), claims_of(&key, &object));
+    Write::Update { key, object, seen, durable, claims }
 }
 
 /// A store on a disk that the test holds as well.

@@ -117,7 +117,7 @@ fn revisions_are_reserved_ahead_and_volatile_writes_touch_no_disk() {
     let head = files::Head { format: 1, store: "store".to_owned(), reserved: 100_000, clean: false, files: 0 };
     let mut files = files::Files::new(Arc::new(disk.clone()), head, Default::default());
     files.reserve(Revision(100_001), false).expect("the disk is well");
-    assert_eq!(files.head().reserved, 100_001 + files::RESERVE);
+    assert_eq!((files.head().reserved, files.head().clean), (100_001 + files::RESERVE, false));
 }
 
 #[test]
