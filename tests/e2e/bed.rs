@@ -265,19 +265,56 @@ impl<'a> Bed<'a> {
         list["items"].as_array().cloned().unwrap_or_default()
     }
 
-    pub fn agent_pod(&self, name: &str) -> Option<Value> {
-        self.agent_pods().into_iter().find(|p| p["metadata"]["name"] == name)
-    }
-
     pub fn docker(&self, arguments: &[&str]) -> String {
         self.engine.docker(arguments).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// Ids of running containers of one pod's container.
-    pub fn running(&self, pod: &str, container: &str) -> Vec<String> {
-        let (pod, container) = (format!("label=io.kubernetes.pod.name={pod}"), format!("label=io.kubernetes.container.name={container}"));
-        let listed = self.docker(&["ps", "-q", "--no-trunc", "--filter", &pod, "--filter", &container]);
+    /// Ids of the running containers of that name, of any pod.
+    pub fn running_of(&self, container: &str) -> Vec<String> {
+        let filter = format!("label=io.kubernetes.container.name={container}");
+        let listed = self.engine.docker(&["ps", "-q", "--no-trunc", "--filter", &filter]).unwrap_or_default();
         listed.lines().map(str::to_owned).collect()
+    }
+
+    /// What a shell line prints inside a container, if it succeeds.
+    pub fn exec(&self, id: &str, line: &str) -> Result<String, String> {
+        self.engine.docker(&["exec", id, "sh", "-c", line])
+    }
+
+    /// The pod that the agent reports under this name, or this and its node's.
+    pub fn pod_like(&self, name: &str) -> Option<Value> {
+        let full = format!("{name}-n1");
+        self.agent_pods().into_iter().find(|p| p["metadata"]["name"] == name || p["metadata"]["name"] == full.as_str())
+    }
+
+    pub fn ready(&self, pod: &str) -> Option<bool> {
+        let pod = self.pod_like(pod)?;
+        let conditions = pod["status"]["conditions"].as_array()?;
+        conditions.iter().find(|c| c["type"] == "Ready").map(|c| c["status"] == "True")
+    }
+
+    /// Status code and text of /healthz; 0 where nobody answers.
+    pub fn health(&self, address: &str) -> (u16, String) {
+        let text = run(Command::new("curl").args(["-sS", "-m", "5", "-w", "\n%{http_code}", &format!("http://{address}/healthz")]));
+        let text = text.unwrap_or_default();
+        let (body, code) = text.rsplit_once('\n').unwrap_or_default();
+        (code.parse().unwrap_or_default(), body.to_owned())
+    }
+
+    /// The engine's network that the pods are on.
+    pub fn pod_network(&self) -> String {
+        let sandbox = self.running_of("POD").pop().expect("a pod runs");
+        self.docker(&["inspect", "-f", "{{.HostConfig.NetworkMode}}", &sandbox]).trim().to_owned()
+    }
+
+    /// Another agent on the same engine: its exit code, and what it says.
+    pub fn second_agent(&self) -> (Option<i32>, String) {
+        let mut command = Command::new("timeout");
+        command.arg("20").arg(program("coracle-agent").get_program());
+        command.arg("--data-dir").arg(self.path("second")).arg("--manifest-dir").arg(self.path("manifests"));
+        command.args(["--docker-host", &self.engine.socket(), "--listen", "127.0.0.1:10260", "--node-name", "n2"]);
+        let output = command.stdin(Stdio::null()).output().expect("it starts");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 
     pub fn log(&self, name: &str) -> String {
@@ -322,4 +359,10 @@ fn kill(child: &mut Option<Child>, signal: &str) {
         let _ = run(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]));
         let _ = child.wait();
     }
+}
+
+/// Whether a file of that name lies anywhere below.
+pub fn find(folder: &Path, name: &str) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else { return false };
+    entries.flatten().any(|entry| entry.file_name() == name || (entry.path().is_dir() && find(&entry.path(), name)))
 }

@@ -4,7 +4,10 @@
 //! One test after the other on one engine: `cargo test -p coracle-tests --features e2e --test e2e -- [FILTER]`.
 
 mod bed;
+mod cluster;
 mod images;
+mod life;
+mod manifests;
 
 use bed::Bed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +16,7 @@ use std::process::ExitCode;
 /// A name and what it does with a fresh pair of programs on an engine that holds nothing of ours.
 pub type Test = (&'static str, fn(&mut Bed));
 
-const SUITES: &[&[Test]] = &[];
+const SUITES: &[&[Test]] = &[manifests::TESTS, life::TESTS, cluster::TESTS];
 
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();

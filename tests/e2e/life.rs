@@ -1,0 +1,229 @@
+//! What is killed, hung, restarted, exchanged.
+
+use crate::Test;
+use crate::bed::{AGENT, Bed};
+use crate::images::BUSYBOX;
+use serde_json::json;
+
+pub const TESTS: &[Test] = &[
+    ("life_container_killed_by_hand", container_killed_by_hand),
+    ("life_agent_killed_and_restarted", agent_killed_and_restarted),
+    ("life_agent_killed_while_starting_pods", agent_killed_while_starting_pods),
+    ("life_engine_absent_then_there", engine_absent_then_there),
+    ("life_engine_restarted", engine_restarted),
+    ("life_engine_hung", engine_hung),
+    ("life_strangers_are_not_touched", strangers_are_not_touched),
+    ("life_one_agent_to_an_engine", one_agent_to_an_engine),
+    ("life_master_silent_emptied_exchanged", master_silent_emptied_exchanged),
+    ("life_master_killed_under_load", master_killed_under_load),
+    ("life_reboot_without_master", reboot_without_master),
+    ("life_same_name_in_two_namespaces", same_name_in_two_namespaces),
+];
+
+fn sleeper(id: &str) -> String {
+    format!(
+        "version: v1beta2\nid: {id}\ncontainers:\n  - name: {id}\n    image: {BUSYBOX}\n    command: ['sh', '-c', 'trap \"exit 0\" TERM; while true; do sleep 0.2; done']\n"
+    )
+}
+
+fn runs(bed: &Bed, container: &str) -> String {
+    bed.until(&format!("{container} runs"), |bed| {
+        let mut ids = bed.running_of(container);
+        (ids.len() == 1).then(|| ids.remove(0))
+    })
+}
+
+fn container_killed_by_hand(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s"));
+    let before = runs(bed, "s");
+    bed.docker(&["kill", &before]);
+    bed.until("it is back", |bed| bed.running_of("s").into_iter().find(|id| *id != before));
+    let count = |bed: &Bed| bed.pod_like("s").and_then(|p| p["status"]["containerStatuses"][0]["restartCount"].as_i64());
+    bed.until("the count says 1", |bed| count(bed).filter(|n| *n == 1));
+    // With the sandbox gone the whole pod is made anew.
+    let sandbox = bed.running_of("POD").pop().expect("a sandbox");
+    bed.docker(&["rm", "-f", &sandbox]);
+    bed.until("a new sandbox and the container run", |bed| {
+        let sandboxes = bed.running_of("POD");
+        (sandboxes.len() == 1 && sandboxes[0] != sandbox && bed.running_of("s").len() == 1).then_some(())
+    });
+}
+
+fn agent_killed_and_restarted(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s"));
+    let before = runs(bed, "s");
+    let all = bed.docker(&["ps", "-aq"]);
+    bed.kill_agent();
+    assert_eq!(bed.running_of("s"), [before.clone()], "it runs without an agent");
+    bed.start_agent_with(&[]);
+    bed.until("the agent knows it", |bed| bed.pod_like("s").filter(|p| p["status"]["phase"] == "Running"));
+    bed.stop_agent();
+    bed.start_agent_with(&[]);
+    bed.until("the agent knows it", |bed| bed.pod_like("s").filter(|p| p["status"]["phase"] == "Running"));
+    assert_eq!(bed.docker(&["ps", "-aq"]), all, "nothing was made or removed");
+    assert_eq!(bed.pod_like("s").expect("it is there")["status"]["containerStatuses"][0]["restartCount"], 0);
+    // Gone while nobody watched: noticed at the start.
+    bed.kill_agent();
+    bed.remove_manifest("s");
+    bed.start_agent_with(&[]);
+    bed.until("it is stopped", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
+}
+
+fn agent_killed_while_starting_pods(bed: &mut Bed) {
+    let names: Vec<String> = (0..6).map(|n| format!("p{n}")).collect();
+    for name in &names {
+        bed.drop_manifest(name, &sleeper(name));
+    }
+    for _ in 0..6 {
+        bed.start_agent_with(&[]);
+        let begun = bed.docker(&["ps", "-aq"]).lines().count();
+        bed.until("it has made something more, or all is made", |bed| {
+            let now = bed.docker(&["ps", "-aq"]).lines().count();
+            (now > begun || now >= 2 * names.len()).then_some(())
+        });
+        bed.kill_agent();
+    }
+    bed.start_agent_with(&[]);
+    for name in &names {
+        runs(bed, name);
+    }
+    bed.until("nothing is left over", |bed| (bed.docker(&["ps", "-aq"]).lines().count() == 2 * names.len()).then_some(()));
+}
+
+fn engine_absent_then_there(bed: &mut Bed) {
+    bed.engine.signal("TERM");
+    bed.engine.ended();
+    bed.drop_manifest("s", &sleeper("s"));
+    bed.start_agent_with(&[]);
+    let said = bed.until("/healthz says it", |bed| bed.health(AGENT).1.contains("ngine").then(|| bed.health(AGENT)));
+    assert_ne!(said.0, 200, "{}", said.1);
+    bed.engine.launch().expect("dockerd starts");
+    runs(bed, "s");
+    bed.until("/healthz is well", |bed| (bed.health(AGENT).0 == 200).then_some(()));
+}
+
+fn engine_restarted(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s"));
+    runs(bed, "s");
+    bed.engine.signal("TERM");
+    bed.engine.ended();
+    bed.engine.launch().expect("dockerd starts");
+    runs(bed, "s");
+    bed.until("nothing is doubled or left over", |bed| (bed.docker(&["ps", "-q"]).lines().count() == 2).then_some(()));
+    // Killed, its containers survive their engine; the next one takes them for dead.
+    bed.engine.signal("KILL");
+    bed.engine.ended();
+    bed.engine.launch().expect("dockerd starts");
+    runs(bed, "s");
+}
+
+fn engine_hung(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s"));
+    let before = runs(bed, "s");
+    bed.engine.signal("STOP");
+    bed.until("/healthz says it", |bed| (bed.health(AGENT).0 != 200).then_some(()));
+    bed.drop_manifest("t", &sleeper("t"));
+    bed.engine.signal("CONT");
+    runs(bed, "t");
+    assert_eq!(bed.running_of("s"), [before]);
+    bed.until("/healthz is well", |bed| (bed.health(AGENT).0 == 200).then_some(()));
+}
+
+fn strangers_are_not_touched(bed: &mut Bed) {
+    let name = "k8s_s_s_default_0123_0";
+    let stranger = bed.docker(&["run", "-d", "--name", name, BUSYBOX, "sleep", "3600"]);
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s"));
+    runs(bed, "s");
+    bed.remove_manifest("s");
+    bed.until("ours are gone", |bed| bed.running_of("s").is_empty().then_some(()));
+    bed.until("ours are removed", |bed| (bed.docker(&["ps", "-aq"]).lines().count() == 1).then_some(()));
+    assert_eq!(bed.docker(&["inspect", "-f", "{{.Id}} {{.State.Running}}", name]).trim(), format!("{} true", stranger.trim()));
+}
+
+fn one_agent_to_an_engine(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    let (code, text) = bed.second_agent();
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("n1") || text.contains(&bed.agent_pid().to_string()), "it names the first: {text}");
+}
+
+fn post_sleeper(bed: &Bed, namespace: &str, name: &str) {
+    let spec = json!({"containers": [{"name": name, "image": BUSYBOX, "command": ["sleep", "3600"]}], "terminationGracePeriodSeconds": 1});
+    bed.post(&format!("/api/v1/namespaces/{namespace}/pods"), &json!({"metadata": {"name": name}, "spec": spec}).to_string());
+}
+
+fn master_silent_emptied_exchanged(bed: &mut Bed) {
+    bed.start();
+    post_sleeper(bed, "default", "s");
+    let before = runs(bed, "s");
+    // Silent.
+    bed.kill_master();
+    bed.kill_agent();
+    bed.start_agent();
+    bed.until("the agent knows it", |bed| bed.pod_like("s"));
+    assert_eq!(bed.running_of("s"), [before.clone()]);
+    // Emptied: another cluster answers under the same name.
+    std::fs::remove_dir_all(bed.path("master")).expect("the master's data");
+    bed.start_master();
+    bed.until("the agent has registered with it", |bed| {
+        bed.get("/api/v1/nodes")["items"][0]["metadata"]["name"].as_str().map(str::to_owned)
+    });
+    post_sleeper(bed, "default", "t");
+    bed.until("the agent has noticed the other cluster", |bed| bed.log("agent").to_lowercase().contains("cluster").then_some(()));
+    assert_eq!(bed.running_of("s"), [before], "an emptied master kills nothing");
+}
+
+fn master_killed_under_load(bed: &mut Bed) {
+    bed.start();
+    let mut acknowledged = Vec::new();
+    for round in 0..5 {
+        for n in 0..20 {
+            let name = format!("c{round}-{n}");
+            let (code, _) = bed.send("POST", "/api/v1/namespaces/default/endpoints", &json!({"metadata": {"name": name}}).to_string());
+            if code == 201 {
+                acknowledged.push(name);
+            }
+        }
+        bed.kill_master();
+        bed.start_master();
+    }
+    let list = bed.get("/api/v1/namespaces/default/endpoints");
+    let names: Vec<&str> = list["items"].as_array().expect("a list").iter().filter_map(|i| i["metadata"]["name"].as_str()).collect();
+    assert!(
+        acknowledged.len() >= 50 && acknowledged.iter().all(|name| names.contains(&name.as_str())),
+        "every acknowledged write is there"
+    );
+    post_sleeper(bed, "default", "after");
+    runs(bed, "after");
+}
+
+fn reboot_without_master(bed: &mut Bed) {
+    bed.start();
+    post_sleeper(bed, "default", "s");
+    runs(bed, "s");
+    bed.kill_master();
+    bed.kill_agent();
+    // A reboot ends all containers; the engine keeps their remains.
+    let ids = bed.docker(&["ps", "-q"]);
+    bed.docker(&[&["kill"][..], &ids.lines().collect::<Vec<_>>()[..]].concat());
+    bed.start_agent();
+    runs(bed, "s");
+}
+
+fn same_name_in_two_namespaces(bed: &mut Bed) {
+    bed.start();
+    bed.post("/api/v1/namespaces", &json!({"metadata": {"name": "other"}}).to_string());
+    post_sleeper(bed, "default", "s");
+    post_sleeper(bed, "other", "s");
+    bed.until("both run", |bed| (bed.running_of("s").len() == 2).then_some(()));
+    let (code, answer) = bed.send("DELETE", "/api/v1/namespaces/other/pods/s", "");
+    assert_eq!(code, 200, "{answer}");
+    bed.until("one is gone", |bed| (bed.running_of("s").len() == 1).then_some(()));
+    bed.until("and from the API", |bed| (bed.send("GET", "/api/v1/namespaces/other/pods/s", "").0 == 404).then_some(()));
+    assert_eq!(bed.get("/api/v1/namespaces/default/pods/s")["metadata"]["name"], "s");
+}
