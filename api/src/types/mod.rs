@@ -10,3 +10,6 @@ include!(concat!(env!("OUT_DIR"), "/types.rs"));
 pub const fn builtin() -> Types {
     Types::of_static(&ROWS)
 }
+
+#[cfg(test)]
+mod tests;
