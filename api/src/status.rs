@@ -170,8 +170,9 @@ impl Status {
     /// For what is no row of the kind table: `("meta.k8s.io", "DeleteOptions")`.
     pub fn invalid_of(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Status {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let message = format!("{qualified} {name:?} is invalid: {}", all_of(problems));
-        let causes = problems.iter().map(cause_of).collect();
+        let problems = once(problems);
+        let message = format!("{qualified} {name:?} is invalid: {}", all_of(&problems));
+        let causes = problems.iter().map(|problem| cause_of(problem)).collect();
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: kind.to_owned(), causes, ..Details::default() };
         failure(Reason::Invalid, message, details)
     }
@@ -311,18 +312,22 @@ fn cause_of(problem: &Problem) -> Cause {
     Cause { reason: problem.reason.wire().into(), message: problem.message(), field: problem.path.to_string() }
 }
 
-/// `a` for one, `[a, b]` for several; what is said twice is shown once.
-fn all_of(problems: &[Problem]) -> String {
-    let mut texts: Vec<String> = Vec::new();
+/// The types and a kind's own rules may see the same problem: it is told once.
+fn once(problems: &[Problem]) -> Vec<&Problem> {
+    let mut seen: Vec<&Problem> = Vec::new();
     for problem in problems {
-        let text = problem.to_string();
-        if !texts.contains(&text) {
-            texts.push(text);
+        if !seen.contains(&problem) {
+            seen.push(problem);
         }
     }
-    match texts.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
+    seen
+}
+
+/// `a` for one, `[a, b]` for several.
+fn all_of(problems: &[&Problem]) -> String {
+    match problems {
+        [one] => one.to_string(),
+        several => format!("[{}]", several.iter().map(|problem| problem.to_string()).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -384,6 +389,7 @@ mod tests {
                     {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.template"}]}}),
         );
         let twice = Status::invalid(row, "r", &[selector.clone(), selector]);
+        assert_eq!(twice.details.unwrap().causes.len(), 1);
         assert_eq!(twice.message, "ReplicationController \"r\" is invalid: spec.selector: Required value");
     }
 }

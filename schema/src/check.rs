@@ -8,6 +8,7 @@ use crate::problem::{Problem, Reason};
 use crate::trail::{DEPTH_MAX, Step, Trail};
 use crate::types::{Container, Element, Field, Types};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Problems that are told.
 const PROBLEMS_MAX: usize = 100;
@@ -53,13 +54,16 @@ fn value_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, prob
 fn entry_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
     match (&field.element, value) {
         (Element::Named(name), Value::Object(object)) => object_of(types, name, object, trail, problems),
-        (_, Value::String(text)) if !text.is_empty() && !field.rules.choices.is_empty() => {
-            if !field.rules.choices.iter().any(|choice| choice == text) {
-                tell(problems, || unsupported(field, value, trail));
-            }
+        (_, Value::String(text)) if !text.is_empty() && !allows(&field.rules.choices, text) => {
+            tell(problems, || unsupported(field, value, trail));
         }
         _ => {}
     }
+}
+
+/// No choices allow everything.
+fn allows(choices: &[Cow<'static, str>], text: &str) -> bool {
+    choices.is_empty() || choices.iter().any(|choice| choice == text)
 }
 
 fn unsupported(field: &Field, value: &Value, trail: &Trail<'_>) -> Problem {

@@ -23,6 +23,8 @@ pub struct Decoded {
     pub faults: Vec<Fault>,
     /// Fields that the type does not have; they are gone from the document.
     pub unknown: Vec<Path>,
+    /// Fields that stood there twice. Only `read` can see them: whoever reads with it puts them here.
+    pub duplicate: Vec<Path>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,13 +44,16 @@ impl Decoded {
         }
     }
 
-    /// What a 400 says of unknown fields when the client asked for strictness; none without any.
+    /// What a 400 says of unknown and double fields when the client asked for strictness; none without any.
     pub fn strict_message(&self) -> Option<String> {
-        if self.unknown.is_empty() {
-            return None;
-        }
-        let fields: Vec<String> = self.unknown.iter().map(|path| format!("unknown field {:?}", path.as_str())).collect();
-        Some(format!("strict decoding error: {}", fields.join(", ")))
+        let warnings = self.warnings();
+        if warnings.is_empty() { None } else { Some(format!("strict decoding error: {}", warnings.join(", "))) }
+    }
+
+    /// What a client is warned of that did not ask for strictness, one text a field.
+    pub fn warnings(&self) -> Vec<String> {
+        let duplicate = self.duplicate.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
+        duplicate.chain(self.unknown.iter().map(|path| format!("unknown field {:?}", path.as_str()))).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The engine over named types: what a document of a type may hold, and what is done with it because of that.
 //!
-//!     JSON -> decode -> default -> check -> (the kind's strategy)
+//!     JSON -> read -> decode -> default -> check -> (the kind's strategy)
 //!
 //! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds: static
 //! tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
@@ -10,6 +10,7 @@ mod decode;
 mod default;
 mod problem;
 mod quantity;
+mod read;
 mod time;
 mod trail;
 pub mod types;
@@ -19,5 +20,6 @@ pub use decode::{Decoded, Fault, decode};
 pub use default::default;
 pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
+pub use read::read;
 pub use time::{canonical_micro_time, canonical_time};
 pub use types::Types;

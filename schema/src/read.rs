@@ -1,0 +1,121 @@
+//! Reads JSON and remembers what a plain reader forgets: fields that stand there twice. The last one counts.
+
+use crate::problem::Path;
+use crate::trail::{Step, Trail};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use std::fmt;
+
+/// Fields that are listed; all but the last are out.
+const DUPLICATES_MAX: usize = 200;
+
+/// A document, and the fields that it has more than once. Nothing may stand behind it; 128 levels are the deepest.
+pub fn read(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
+    let mut duplicates = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let value = Reader { trail: &Trail::root(), duplicates: &mut duplicates }.deserialize(&mut reader)?;
+    reader.end()?;
+    Ok((value, duplicates))
+}
+
+struct Reader<'a> {
+    trail: &'a Trail<'a>,
+    duplicates: &'a mut Vec<Path>,
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            let here = self.trail.then(Step::Field(&key));
+            let value = entries.next_value_seed(Reader { trail: &here, duplicates: self.duplicates })?;
+            if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_MAX {
+                self.duplicates.push(here.path());
+            }
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut list = Vec::new();
+        loop {
+            let here = self.trail.then(Step::Index(list.len()));
+            match entries.next_element_seed(Reader { trail: &here, duplicates: self.duplicates })? {
+                Some(value) => list.push(value),
+                None => return Ok(Value::Array(list)),
+            }
+        }
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(Value::from(text))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_bool<E>(self, yes: bool) -> Result<Value, E> {
+        Ok(Value::Bool(yes))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::from(number))
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(Number::from_f64(number).map_or(Value::Null, Value::Number))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_as_a_plain_reader_but_for_what_is_there_twice() {
+        for (json, duplicates) in [
+            (r#"{"a": [1, -2, 1.5, "x\n", true, null, {}], "b": {"c": 18446744073709551615}}"#, &[][..]),
+            (r#"{"data": {"a": 1, "a": 2}}"#, &["data.a"]),
+            (r#"{"a": [{}, {"b": 1, "b": {"c": 1}, "b": 3}], "a": []}"#, &["a[1].b", "a[1].b", "a"]),
+            ("5", &[]),
+        ] {
+            let (value, found) = read(json.as_bytes()).unwrap();
+            assert_eq!(value, serde_json::from_str::<Value>(json).unwrap());
+            assert_eq!(found.iter().map(Path::as_str).collect::<Vec<_>>(), duplicates, "{json}");
+        }
+    }
+
+    #[test]
+    fn bad_json_is_refused_as_by_a_plain_reader() {
+        let deep = "[".repeat(100_000);
+        for json in ["", "{", "{} {}", "{'a':1}", "[1,]", "nope", "\u{feff}{}", &deep] {
+            let plain = serde_json::from_str::<Value>(json).unwrap_err().to_string();
+            assert_eq!(read(json.as_bytes()).unwrap_err().to_string(), plain);
+        }
+        assert!(read(b"{\"a\": \"\xff\"}").is_err());
+    }
+}
