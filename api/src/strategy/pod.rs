@@ -26,12 +26,19 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }
 
-/// The class of service is the server's word; whoever reports a status may leave it out.
+/// The class of service is the server's word; whoever reports a status may leave it out. A pod's address stands in two
+/// fields, of which the older decides.
 fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
     let class = &old["status"]["qosClass"];
     if !class.is_null() && text(&new["status"], "qosClass").is_empty() {
         map_at(new, "status").insert("qosClass".into(), class.clone());
+    }
+    let (one, all) = (&new["status"]["podIP"], &new["status"]["podIPs"]);
+    if !is_empty(one) && all[0]["ip"] != *one {
+        new["status"]["podIPs"] = json!([{"ip": one}]);
+    } else if is_empty(one) && !is_empty(all) {
+        new["status"]["podIP"] = all[0]["ip"].clone();
     }
 }
 
