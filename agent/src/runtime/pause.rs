@@ -38,7 +38,7 @@ pub fn image(architecture: &str) -> Option<Pause> {
     })
     .to_string();
     let id = digest(config.as_bytes());
-    let tag = format!("coracle-pause:{}", &id[..12]);
+    let tag = format!("coracle/pause:{}", &id[..12]);
     let manifest = json!([{ "Config": format!("{id}.json"), "RepoTags": [tag], "Layers": ["layer.tar"] }]).to_string();
     let config_name = format!("{id}.json");
     let archive = tar(&[(&config_name, 0o644, config.as_bytes()), ("layer.tar", 0o644, &layer_tar), ("manifest.json", 0o644, manifest.as_bytes())]);

@@ -1,0 +1,138 @@
+//! `ContainerConfig` -> the JSON that Docker's create call takes. PURE.
+
+use std::collections::HashMap;
+
+use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as DockerMount, MountType, PortBinding, PortMap};
+
+use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Publish};
+use super::ready::NETWORK;
+
+pub fn body(config: &ContainerConfig) -> ContainerCreateBody {
+    let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+    ContainerCreateBody {
+        hostname: config.hostname.clone(),
+        user: config.user.clone(),
+        exposed_ports: (!config.ports.is_empty()).then(|| config.ports.iter().map(port_key).collect()),
+        tty: Some(config.tty),
+        open_stdin: Some(config.stdin),
+        stdin_once: Some(config.stdin_once),
+        env: some(&config.environment),
+        cmd: config.command.clone(),
+        image: Some(config.image.clone()),
+        working_dir: config.working_dir.clone(),
+        entrypoint: config.entrypoint.clone(),
+        labels: Some(config.labels.clone().into_iter().collect()),
+        host_config: Some(host_config(config)),
+        ..Default::default()
+    }
+}
+
+fn host_config(config: &ContainerConfig) -> HostConfig {
+    let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+    HostConfig {
+        cpu_shares: config.cpu_shares,
+        cpu_period: config.cpu_period_us,
+        cpu_quota: config.cpu_quota_us,
+        memory: config.memory_bytes,
+        // A limit is a limit of memory: without this Docker lets as much again go to swap.
+        memory_swap: config.memory_bytes,
+        log_config: Some(log_config(&config.log)),
+        network_mode: Some(match &config.network {
+            Network::Pods => NETWORK.to_owned(),
+            Network::Host => "host".to_owned(),
+            Network::Join(name) => format!("container:{name}"),
+        }),
+        ipc_mode: Some(match &config.ipc {
+            Ipc::Shareable => "shareable".to_owned(),
+            Ipc::Host => "host".to_owned(),
+            Ipc::Join(name) => format!("container:{name}"),
+        }),
+        port_bindings: port_bindings(&config.ports),
+        // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
+        mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(mount).collect()),
+        cap_add: some(&config.capabilities_add),
+        cap_drop: some(&config.capabilities_drop),
+        extra_hosts: some(&config.extra_hosts),
+        group_add: some(&config.extra_groups),
+        privileged: Some(config.privileged),
+        readonly_rootfs: Some(config.read_only_root),
+        security_opt: config.no_new_privileges.then(|| vec!["no-new-privileges".to_owned()]),
+        sysctls: (!config.sysctls.is_empty()).then(|| config.sysctls.clone().into_iter().collect()),
+        ..Default::default()
+    }
+}
+
+fn log_config(log: &Log) -> HostConfigLogConfig {
+    let (typ, config) = match log {
+        Log::None => ("none", None),
+        Log::JsonFile { bytes_max, files_max } => {
+            let options = [("max-size", bytes_max.to_string()), ("max-file", files_max.to_string())];
+            ("json-file", Some(options.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()))
+        }
+    };
+    HostConfigLogConfig { typ: Some(typ.to_owned()), config }
+}
+
+fn port_key(port: &Publish) -> String {
+    format!("{}/{}", port.container_port, port.protocol)
+}
+
+/// One container port may be published on several host ports.
+fn port_bindings(ports: &[Publish]) -> Option<PortMap> {
+    let mut bindings: HashMap<String, Option<Vec<PortBinding>>> = HashMap::new();
+    for port in ports {
+        let binding = PortBinding { host_ip: Some(port.host_ip.clone()), host_port: Some(port.host_port.to_string()) };
+        bindings.entry(port_key(port)).or_default().get_or_insert_default().push(binding);
+    }
+    (!bindings.is_empty()).then_some(bindings)
+}
+
+fn mount(mount: &Mount) -> DockerMount {
+    let (typ, source) = match &mount.source {
+        MountSource::Path(path) => (MountType::BIND, path),
+        MountSource::Volume(name) => (MountType::VOLUME, name),
+    };
+    DockerMount {
+        target: Some(mount.target.clone()),
+        source: Some(source.clone()),
+        typ: Some(typ),
+        read_only: Some(mount.read_only),
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn check(config: ContainerConfig, pointer: &str, expected: Value) {
+        let body = serde_json::to_value(body(&config)).unwrap();
+        assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
+    }
+
+    #[test]
+    fn each_part_reaches_its_place() {
+        let config = || ContainerConfig::default();
+        check(config(), "/HostConfig/NetworkMode", json!("coracle"));
+        check(config(), "/HostConfig/LogConfig/Type", json!("none"));
+        check(ContainerConfig { network: Network::Join("p".into()), ..config() }, "/HostConfig/NetworkMode", json!("container:p"));
+        check(ContainerConfig { ipc: Ipc::Join("p".into()), ..config() }, "/HostConfig/IpcMode", json!("container:p"));
+        check(ContainerConfig { memory_bytes: Some(64), ..config() }, "/HostConfig/MemorySwap", json!(64));
+        let log = Log::JsonFile { bytes_max: 10, files_max: 2 };
+        check(ContainerConfig { log, ..config() }, "/HostConfig/LogConfig/Config", json!({ "max-size": "10", "max-file": "2" }));
+        let port = |host_port| Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port };
+        let ports = vec![port(8080), port(8081)];
+        check(
+            ContainerConfig { ports, ..config() },
+            "/HostConfig/PortBindings/80~1tcp",
+            json!([{ "HostIp": "", "HostPort": "8080" }, { "HostIp": "", "HostPort": "8081" }]),
+        );
+        let mounts = vec![Mount { source: MountSource::Path("/a".into()), target: "/b".into(), read_only: true }];
+        check(
+            ContainerConfig { mounts, ..config() },
+            "/HostConfig/Mounts/0",
+            json!({ "Target": "/b", "Source": "/a", "Type": "bind", "ReadOnly": true }),
+        );
+    }
+}

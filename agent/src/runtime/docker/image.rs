@@ -1,0 +1,115 @@
+//! Images: what the engine has, and what it fetches.
+
+use std::time::Duration;
+
+use bollard::errors::Error;
+use bollard::query_parameters::CreateImageOptions;
+use futures_util::StreamExt;
+
+use super::super::{Failure, Image};
+use super::credentials::{self, Found};
+use super::{Docker, failure};
+
+/// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
+const PULL_SILENCE: Duration = Duration::from_secs(120);
+
+impl Docker {
+    pub(super) async fn find_image(&self, reference: &str) -> Result<Option<Image>, Failure> {
+        let client = self.client().await?;
+        let found = match self.ask("look for an image", client.inspect_image(reference)).await {
+            Ok(found) => found,
+            Err(Failure::NotFound(_)) => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let config = found.config.unwrap_or_default();
+        Ok(Some(Image {
+            id: found.id.unwrap_or_default(),
+            full_name: full_name(reference, &found.repo_tags.unwrap_or_default()),
+            user: config.user.unwrap_or_default(),
+            stop_signal: config.stop_signal.filter(|signal| !signal.is_empty()),
+        }))
+    }
+
+    pub(super) async fn pull_image(&self, reference: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let name = with_tag(reference);
+        let found = credentials::of_host(registry(reference));
+        let (credentials, remark) = match found {
+            Found::Login(login) => (Some(login), None),
+            Found::Nothing => (None, None),
+            Found::Unusable(why) => (None, Some(why)),
+        };
+        let options = CreateImageOptions { from_image: Some(name), ..Default::default() };
+        let mut progress = std::pin::pin!(client.create_image(Some(options), None, credentials));
+        let explain = |text: String| match &remark {
+            Some(why) => format!("{text} (without credentials: {why})"),
+            None => text,
+        };
+        loop {
+            match tokio::time::timeout(PULL_SILENCE, progress.next()).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(Ok(message))) => {
+                    if let Some(text) = message.error_detail.and_then(|detail| detail.message) {
+                        return Err(Failure::Registry(explain(text)));
+                    }
+                }
+                Ok(Some(Err(Error::DockerResponseServerError { status_code: 400, message }))) => return Err(Failure::Refused(message)),
+                Ok(Some(Err(error))) => {
+                    return Err(match failure("pull", error) {
+                        Failure::Unavailable(text) => Failure::Unavailable(text),
+                        other => Failure::Registry(explain(other.text().to_owned())),
+                    });
+                }
+                Err(_) => return Err(Failure::Registry(explain(format!("no progress for {} s", PULL_SILENCE.as_secs())))),
+            }
+        }
+    }
+}
+
+/// The host part of a reference; Docker Hub's names have none.
+fn registry(reference: &str) -> &str {
+    match reference.split_once('/') {
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => first,
+        _ => "docker.io",
+    }
+}
+
+/// A name with neither tag nor digest means `latest`; asked without it the engine would fetch every tag.
+fn with_tag(reference: &str) -> String {
+    let last = reference.rsplit('/').next().unwrap_or(reference);
+    if last.contains([':', '@']) { reference.to_owned() } else { format!("{reference}:latest") }
+}
+
+/// As statuses show it: `docker.io/library/busybox:latest`. An image that was asked for by id has the first of its names.
+fn full_name(reference: &str, tags: &[String]) -> String {
+    let by_id = reference.starts_with("sha256:");
+    let name = if by_id { tags.first().map(String::as_str).unwrap_or_default() } else { reference };
+    if name.is_empty() {
+        return String::new();
+    }
+    let host = registry(name);
+    let path = name.strip_prefix(host).map_or(name, |rest| rest.trim_start_matches('/'));
+    let path = if host == "docker.io" && !path.contains('/') { format!("library/{path}") } else { path.to_owned() };
+    with_tag(&format!("{host}/{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let check = |reference: &str, host: &str, asked: &str, full: &str| {
+            assert_eq!((registry(reference), with_tag(reference).as_str(), full_name(reference, &[]).as_str()), (host, asked, full));
+        };
+        check("busybox", "docker.io", "busybox:latest", "docker.io/library/busybox:latest");
+        check("redis:3", "docker.io", "redis:3", "docker.io/library/redis:3");
+        check("dockerfile/redis", "docker.io", "dockerfile/redis:latest", "docker.io/dockerfile/redis:latest");
+        check("docker.io/library/nginx", "docker.io", "docker.io/library/nginx:latest", "docker.io/library/nginx:latest");
+        check("localhost:5000/a", "localhost:5000", "localhost:5000/a:latest", "localhost:5000/a:latest");
+        check("gcr.io/google_containers/pause:0.8.0", "gcr.io", "gcr.io/google_containers/pause:0.8.0", "gcr.io/google_containers/pause:0.8.0");
+        check("a@sha256:00", "docker.io", "a@sha256:00", "docker.io/library/a@sha256:00");
+        assert_eq!(full_name("sha256:11", &["x:1".into()]), "docker.io/library/x:1");
+        assert_eq!(full_name("sha256:11", &[]), "");
+    }
+}

@@ -1,0 +1,186 @@
+//! All containers of ours, as the engine has them now.
+//!
+//! One list call tells which there are and in which state; the details of each come from an inspect that is kept until an
+//! event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call a round.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::{Read, Seek, SeekFrom};
+
+use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary};
+use bollard::query_parameters::ListContainersOptions;
+use coracle_api::meta::Time;
+
+use super::super::{Failure, Seen, State};
+use super::ready::NETWORK;
+use super::{Docker, held};
+use crate::naming::{LABEL_KIND, LABEL_MESSAGE_FILE, LABEL_MESSAGE_POLICY};
+
+/// Of a termination message; what is longer loses its beginning, as with the kubelet.
+const MESSAGE_BYTES_MAX: u64 = 4096;
+/// Of the log's end in its place.
+const MESSAGE_LOG_BYTES_MAX: usize = 2048;
+const MESSAGE_LOG_LINES_MAX: usize = 80;
+
+/// By container id: the state word of the listing that it was inspected for, and what was found.
+#[derive(Default)]
+pub struct Cache {
+    seen: HashMap<String, (String, Seen)>,
+    /// Counts removals, so that an inspect that was overtaken by an event is not kept.
+    changes: u64,
+}
+
+impl Cache {
+    pub fn clear(&mut self) {
+        self.seen.clear();
+        self.changes += 1;
+    }
+
+    pub fn remove(&mut self, id: &str) {
+        self.seen.remove(id);
+        self.changes += 1;
+    }
+}
+
+impl Docker {
+    pub(super) async fn list_containers(&self) -> Result<Vec<Seen>, Failure> {
+        let client = self.client().await?;
+        let filters = HashMap::from([("label".to_owned(), vec![LABEL_KIND.to_owned()])]);
+        let options = ListContainersOptions { all: true, filters: Some(filters), ..Default::default() };
+        let summaries = self.ask("list containers", client.list_containers(Some(options))).await?;
+        let mut containers = Vec::with_capacity(summaries.len());
+        let mut ids = Vec::with_capacity(summaries.len());
+        for summary in &summaries {
+            let Some(id) = &summary.id else { continue };
+            ids.push(id.as_str());
+            let state = state_word(summary);
+            let kept = held(&self.cache).seen.get(id).filter(|(word, _)| *word == state).map(|(_, seen)| seen.clone());
+            let seen = match kept {
+                Some(seen) => Some(seen),
+                None => self.look_at(&client, id, &state).await?,
+            };
+            containers.extend(seen);
+        }
+        held(&self.cache).seen.retain(|id, _| ids.contains(&id.as_str()));
+        Ok(containers)
+    }
+
+    /// None: it went away meanwhile.
+    async fn look_at(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<Seen>, Failure> {
+        let before = held(&self.cache).changes;
+        let found = match self.ask("inspect", client.inspect_container(id, None)).await {
+            Ok(found) => found,
+            Err(Failure::NotFound(_)) => return Ok(None),
+            Err(failure) => return Err(failure),
+        };
+        let Some(mut seen) = seen(id, &found) else { return Ok(None) };
+        if let State::Exited { exit_code, .. } = seen.state {
+            seen.message = self.termination_message(&seen, exit_code).await;
+        }
+        let mut cache = held(&self.cache);
+        if cache.changes == before {
+            cache.seen.insert(id.to_owned(), (state.to_owned(), seen.clone()));
+        }
+        Ok(Some(seen))
+    }
+
+    /// The end of the file; of the log where the policy says so, the file is empty and the container failed.
+    async fn termination_message(&self, seen: &Seen, exit_code: i32) -> Option<String> {
+        let file = seen.labels.get(LABEL_MESSAGE_FILE).and_then(|path| read_end(path).ok()).unwrap_or_default();
+        if !file.is_empty() {
+            return Some(file);
+        }
+        if exit_code == 0 || !seen.labels.contains_key(LABEL_MESSAGE_POLICY) {
+            return None;
+        }
+        let log = self.read_log_tail(&seen.id, MESSAGE_LOG_BYTES_MAX, MESSAGE_LOG_LINES_MAX).await.unwrap_or_default();
+        (!log.is_empty()).then_some(log)
+    }
+}
+
+fn read_end(path: &str) -> std::io::Result<String> {
+    let mut file = std::fs::File::open(path)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(MESSAGE_BYTES_MAX)))?;
+    let mut bytes = Vec::new();
+    file.take(MESSAGE_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn state_word(summary: &ContainerSummary) -> String {
+    summary.state.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+fn seen(id: &str, found: &ContainerInspectResponse) -> Option<Seen> {
+    let config = found.config.as_ref()?;
+    let labels: BTreeMap<String, String> = config.labels.clone().unwrap_or_default().into_iter().collect();
+    let networks = found.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
+    let ip = networks.and_then(|networks| networks.get(NETWORK)?.ip_address.clone()).filter(|ip| !ip.is_empty());
+    Some(Seen {
+        id: id.to_owned(),
+        name: found.name.as_deref().unwrap_or_default().trim_start_matches('/').to_owned(),
+        labels,
+        image: config.image.clone().unwrap_or_default(),
+        image_id: found.image.clone().unwrap_or_default(),
+        created_ms: found.created.as_ref().and_then(|time| milliseconds(&time.to_string())).unwrap_or_default(),
+        state: state(found.state.as_ref()?),
+        ip,
+        message: None,
+    })
+}
+
+fn state(found: &ContainerState) -> State {
+    let time = |text: &Option<String>| text.as_deref().and_then(milliseconds);
+    let started = time(&found.started_at);
+    if found.running.unwrap_or_default() {
+        return State::Running { started_ms: started.unwrap_or_default() };
+    }
+    let exit_code = found.exit_code.and_then(|code| i32::try_from(code).ok()).unwrap_or(-1);
+    let error = found.error.clone().filter(|text| !text.is_empty());
+    match (found.status, started) {
+        // A start that was refused leaves it `created` with an error; Docker's year 1 for a time means never.
+        (Some(ContainerStateStatusEnum::CREATED), _) | (_, None) => State::Created { refused: error },
+        (_, Some(started_ms)) => State::Exited {
+            exit_code,
+            out_of_memory: found.oom_killed.unwrap_or_default(),
+            started_ms,
+            finished_ms: time(&found.finished_at).unwrap_or(started_ms),
+        },
+    }
+}
+
+/// None for Docker's zero time, 0001-01-01T00:00:00Z.
+fn milliseconds(text: &str) -> Option<i64> {
+    Time::parse(text).map(|time| time.0.as_millisecond()).filter(|ms| *ms > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn check(state_json: Value, expected: State) {
+        assert_eq!(state(&serde_json::from_value(state_json).unwrap()), expected);
+    }
+
+    const NEVER: &str = "0001-01-01T00:00:00Z";
+
+    #[test]
+    fn states() {
+        check(
+            json!({ "Status": "running", "Running": true, "StartedAt": "2026-01-01T00:00:00.5Z", "FinishedAt": NEVER }),
+            State::Running { started_ms: 1_767_225_600_500 },
+        );
+        check(json!({ "Status": "paused", "Running": true, "Paused": true, "StartedAt": "2026-01-01T00:00:00Z" }), State::Running {
+            started_ms: 1_767_225_600_000,
+        });
+        check(json!({ "Status": "created", "StartedAt": NEVER, "FinishedAt": NEVER, "Error": "" }), State::Created { refused: None });
+        check(
+            json!({ "Status": "created", "StartedAt": NEVER, "ExitCode": 127, "Error": "exec: no such file" }),
+            State::Created { refused: Some("exec: no such file".into()) },
+        );
+        check(
+            json!({ "Status": "exited", "StartedAt": "2026-01-01T00:00:00Z", "FinishedAt": "2026-01-01T00:00:02Z", "ExitCode": 137, "OOMKilled": true }),
+            State::Exited { exit_code: 137, out_of_memory: true, started_ms: 1_767_225_600_000, finished_ms: 1_767_225_602_000 },
+        );
+    }
+}

@@ -1,0 +1,296 @@
+//! A real engine, through Docker's API. The only room that knows bollard.
+//!
+//!     client: connect lazily, negotiate the version once, forget the connection when the engine does not answer
+//!     listing: one call for all, an inspect only for what an event or a new state made stale -> Seen
+//!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials · ready: network and pause image
+//!     check: exec, HTTP and TCP probes · logs: for people · watch: engine events and the heartbeat
+//!
+//! Every call has its own time limit, because a hung dockerd accepts connections and says nothing.
+
+mod check;
+mod create;
+mod credentials;
+mod image;
+mod listing;
+pub mod logs;
+mod ready;
+mod volumes;
+mod watch;
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bollard::errors::Error;
+use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions, WaitContainerOptions};
+use futures_util::StreamExt;
+
+use super::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, Volume};
+use crate::lock::{EngineLock, LockError};
+
+/// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
+const ASK: Duration = Duration::from_secs(10);
+/// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as well.
+const CHANGE: Duration = Duration::from_secs(60);
+/// Of bollard itself, above all of ours: it must never be the one that decides.
+const BACKSTOP_S: u64 = 24 * 3600;
+
+/// How to reach an engine, and what this host calls its own there.
+pub struct Docker {
+    settings: Settings,
+    connection: Mutex<Option<Connection>>,
+    cache: Mutex<listing::Cache>,
+    /// Network and pause image were seen; forgotten with the connection and when a create misses them.
+    ready: Mutex<Option<ready::Ready>>,
+    locks: Mutex<HashMap<String, EngineLock>>,
+    /// Another agent holds the engine: told once to who waits in `refused`.
+    refusal: tokio::sync::watch::Sender<Option<LockError>>,
+}
+
+pub struct Settings {
+    /// `unix:///var/run/docker.sock`, `tcp://host:port` or `http://host:port`
+    pub host: String,
+    pub node_name: String,
+    pub data_dir: String,
+    pub pod_cidr: String,
+    /// Where the engine locks are: common to all agents of the host.
+    pub run_dir: String,
+}
+
+struct Connection {
+    client: bollard::Docker,
+    /// The engine's own id: the lock is named by it.
+    architecture: String,
+}
+
+impl Docker {
+    pub fn new(settings: Settings) -> Docker {
+        Docker {
+            settings,
+            connection: Mutex::default(),
+            cache: Mutex::default(),
+            ready: Mutex::default(),
+            locks: Mutex::default(),
+            refusal: tokio::sync::watch::Sender::new(None),
+        }
+    }
+
+    /// Returns when another agent turns out to hold the engine, which is a reason to end.
+    pub async fn refused(&self) -> LockError {
+        let mut refusal = self.refusal.subscribe();
+        loop {
+            if let Some(error) = refusal.borrow_and_update().clone() {
+                return error;
+            }
+            if refusal.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Does the engine answer? Also makes the first connection and takes the lock.
+    pub async fn ping(&self) -> Result<(), Failure> {
+        let client = self.client().await?;
+        self.ask("ping", client.ping()).await.map(|_| ())
+    }
+
+    async fn client(&self) -> Result<bollard::Docker, Failure> {
+        if let Some(connection) = &*held(&self.connection) {
+            return Ok(connection.client.clone());
+        }
+        let fresh = self.connect().await?;
+        let client = fresh.client.clone();
+        *held(&self.connection) = Some(fresh);
+        Ok(client)
+    }
+
+    async fn connect(&self) -> Result<Connection, Failure> {
+        let host = &self.settings.host;
+        let version = bollard::API_DEFAULT_VERSION;
+        let client = match host.split_once("://") {
+            Some(("unix", _)) => bollard::Docker::connect_with_unix(host, BACKSTOP_S, version),
+            _ => bollard::Docker::connect_with_http(host, BACKSTOP_S, version),
+        }
+        .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
+        let client = self.limited("negotiate the version", ASK, client.negotiate_version()).await?;
+        let info = self.limited("ask who it is", ASK, client.info()).await?;
+        let id = info.id.unwrap_or_default();
+        self.take_lock(&id)?;
+        Ok(Connection { client, architecture: info.architecture.unwrap_or_default() })
+    }
+
+    /// An engine that was exchanged under the same socket has another id, and so another lock.
+    fn take_lock(&self, engine_id: &str) -> Result<(), Failure> {
+        let mut locks = held(&self.locks);
+        if locks.contains_key(engine_id) {
+            return Ok(());
+        }
+        let settings = &self.settings;
+        match EngineLock::take(&settings.run_dir, engine_id, &settings.host, &settings.node_name, &settings.data_dir) {
+            Ok(lock) => {
+                locks.insert(engine_id.to_owned(), lock);
+                Ok(())
+            }
+            Err(error) => {
+                let text = error.to_string();
+                self.refusal.send_replace(Some(error));
+                Err(Failure::Unavailable(text))
+            }
+        }
+    }
+
+    async fn ask<T>(&self, what: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        self.limited(what, ASK, call).await
+    }
+
+    async fn change<T>(&self, what: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        self.limited(what, CHANGE, call).await
+    }
+
+    async fn limited<T>(&self, what: &str, limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+        let result = match tokio::time::timeout(limit, call).await {
+            Ok(result) => result.map_err(|error| failure(what, error)),
+            Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
+        };
+        if let Err(Failure::Unavailable(_)) = &result {
+            self.forget();
+        }
+        result
+    }
+
+    /// Nothing is believed over a silence: the next call connects again, and all containers are inspected again.
+    fn forget(&self) {
+        *held(&self.connection) = None;
+        *held(&self.ready) = None;
+        held(&self.cache).clear();
+    }
+}
+
+impl Runtime for Docker {
+    async fn list(&self) -> Result<Vec<Seen>, Failure> {
+        self.list_containers().await
+    }
+
+    async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
+        self.list_volumes().await
+    }
+
+    async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
+        self.create_volumes(uid, volumes).await
+    }
+
+    async fn remove_volumes(&self, uid: &str) -> Result<(), Failure> {
+        self.delete_volumes(uid).await
+    }
+
+    async fn image(&self, reference: &str) -> Result<Option<Image>, Failure> {
+        self.find_image(reference).await
+    }
+
+    async fn pull(&self, reference: &str) -> Result<(), Failure> {
+        self.pull_image(reference).await
+    }
+
+    async fn make_ready(&self) -> Result<(), Failure> {
+        self.prepare().await
+    }
+
+    async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
+        volumes::make_files(&config.files)?;
+        let client = self.client().await?;
+        let pause = held(&self.ready).as_ref().map(|ready| (ready.asked.clone(), ready.pause.clone()));
+        let mut body = create::body(config);
+        if let Some((_, name)) = pause.filter(|(asked, _)| *asked == config.image) {
+            body.image = Some(name);
+        }
+        let options = CreateContainerOptions { name: Some(config.name.clone()), ..Default::default() };
+        let made = self.change("create", client.create_container(Some(options), body)).await;
+        if let Err(Failure::NotFound(_)) = &made {
+            *held(&self.ready) = None;
+        }
+        Ok(made?.id)
+    }
+
+    async fn start(&self, id: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        held(&self.cache).remove(id);
+        let started = self.change("start", client.start_container(id, None)).await;
+        held(&self.cache).remove(id);
+        started
+    }
+
+    async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let options = KillContainerOptions { signal: signal.to_owned() };
+        match self.change("kill", client.kill_container(id, Some(options))).await {
+            Err(Failure::Conflict(text)) => Err(Failure::NotFound(text)), // 409: it does not run.
+            other => other,
+        }
+    }
+
+    async fn wait(&self, id: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let options = WaitContainerOptions { condition: "not-running".to_owned() };
+        let mut answers = std::pin::pin!(client.wait_container(id, Some(options)));
+        let ended = match answers.next().await {
+            Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) | None => Ok(()),
+            Some(Err(error)) => Err(failure("wait", error)),
+        };
+        held(&self.cache).remove(id);
+        ended
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let options = RemoveContainerOptions { v: true, ..Default::default() };
+        match self.change("remove", client.remove_container(id, Some(options))).await {
+            Ok(()) | Err(Failure::NotFound(_)) => {
+                held(&self.cache).remove(id);
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
+        self.run_check(id, check, at_most).await
+    }
+
+    async fn log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure> {
+        self.read_log_tail(id, bytes_max, lines_max).await
+    }
+}
+
+/// The engine's own words where it has some; a broken connection is the engine's absence.
+fn failure(what: &str, error: Error) -> Failure {
+    match error {
+        Error::DockerResponseServerError { status_code, message } => match status_code {
+            404 => Failure::NotFound(message),
+            409 => Failure::Conflict(message),
+            503 => Failure::Unavailable(format!("{what}: {message}")),
+            _ => Failure::Refused(message),
+        },
+        Error::DockerStreamError { error } => Failure::Refused(error),
+        other => Failure::Unavailable(format!("{what}: {}", chain(&other))),
+    }
+}
+
+/// An error and its causes in one line, each said once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+/// Nothing here panics while it holds a lock, and if it did, each value would still be whole.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,137 @@
+//! What must be there before the first sandbox: the network of the pods and the pause image.
+
+use bollard::models::{Ipam, IpamConfig, NetworkCreateRequest, NetworkInspect};
+use bollard::query_parameters::ImportImageOptions;
+use futures_util::StreamExt;
+
+use super::super::{Failure, pause};
+use super::{CHANGE, Docker, failure, held};
+use crate::naming::LABEL_KIND;
+
+/// The Docker network of the pods; also what its containers' addresses are listed under.
+pub const NETWORK: &str = "coracle";
+/// The kernel's name for its bridge: routes of service addresses go there.
+pub const BRIDGE: &str = "coracle0";
+/// Marks the network for those who clean up.
+const LABEL_NETWORK: &str = "dev.coracle.network";
+
+/// Both were seen on this connection.
+pub struct Ready {
+    /// The image as sandboxes ask for it, and as this engine calls it.
+    pub asked: String,
+    pub pause: String,
+}
+
+impl Docker {
+    pub(super) async fn prepare(&self) -> Result<(), Failure> {
+        if held(&self.ready).is_some() {
+            return Ok(());
+        }
+        let client = self.client().await?;
+        let architecture = held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
+        self.prepare_network(&client).await?;
+        let image = pause::image(&architecture)
+            .ok_or_else(|| Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet")))?;
+        let pause = self.prepare_pause(&client, &image).await?;
+        *held(&self.ready) = Some(Ready { asked: image.id, pause });
+        Ok(())
+    }
+
+    async fn prepare_network(&self, client: &bollard::Docker) -> Result<(), Failure> {
+        let pod_cidr = &self.settings.pod_cidr;
+        match self.ask("inspect the pod network", client.inspect_network(NETWORK, None)).await {
+            Ok(found) => check_network(&found, pod_cidr).map_err(Failure::Refused),
+            Err(Failure::NotFound(_)) => {
+                let request = network_request(pod_cidr);
+                self.change("create the pod network", client.create_network(request)).await?;
+                log::info!("made the Docker network {NETWORK} for pods, {pod_cidr}");
+                Ok(())
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    async fn prepare_pause(&self, client: &bollard::Docker, image: &pause::Pause) -> Result<String, Failure> {
+        if let Some(id) = self.known_pause(client, image).await? {
+            return Ok(id);
+        }
+        let load = async {
+            let body = bollard::body_full(image.archive.clone().into());
+            let mut answers = std::pin::pin!(client.import_image(ImportImageOptions::default(), body, None));
+            while let Some(answer) = answers.next().await {
+                answer.map_err(|error| failure("load the pause image", error))?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(CHANGE, load).await {
+            Ok(loaded) => loaded?,
+            Err(_) => return Err(Failure::Unavailable(format!("load the pause image: no end after {} s", CHANGE.as_secs()))),
+        }
+        log::info!("loaded the pause image {}", image.tag);
+        let missing = || Failure::Refused(format!("the pause image {} was loaded, and the engine does not have it", image.tag));
+        self.known_pause(client, image).await?.ok_or_else(missing)
+    }
+
+    /// By its id; engines whose ids are no digests of configurations have it by name, and it is ours if it has our layer.
+    async fn known_pause(&self, client: &bollard::Docker, image: &pause::Pause) -> Result<Option<String>, Failure> {
+        for reference in [&image.id, &image.tag] {
+            match self.ask("look for the pause image", client.inspect_image(reference)).await {
+                Ok(found) => {
+                    let layers = found.root_fs.and_then(|root| root.layers).unwrap_or_default();
+                    if layers == [image.layer.clone()] {
+                        return Ok(found.id.or_else(|| Some(reference.clone())));
+                    }
+                }
+                Err(Failure::NotFound(_) | Failure::Refused(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
+    let text = |pairs: &[(&str, &str)]| Some(pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
+    NetworkCreateRequest {
+        name: NETWORK.to_owned(),
+        driver: Some("bridge".to_owned()),
+        ipam: Some(Ipam { config: Some(vec![IpamConfig { subnet: Some(pod_cidr.to_owned()), ..Default::default() }]), ..Default::default() }),
+        options: text(&[("com.docker.network.bridge.name", BRIDGE)]),
+        labels: text(&[(LABEL_KIND, "network"), (LABEL_NETWORK, "pods")]),
+        ..Default::default()
+    }
+}
+
+/// A network of that name may be somebody else's, or of another pod CIDR.
+fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
+    if !found.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_KIND)) {
+        return Err(format!("the Docker network {NETWORK} is not Coracle's: rename or remove it, pods need that name"));
+    }
+    let subnets: Vec<&str> =
+        found.ipam.iter().flat_map(|ipam| ipam.config.iter().flatten()).filter_map(|config| config.subnet.as_deref()).collect();
+    if subnets != [pod_cidr] {
+        return Err(format!(
+            "the Docker network {NETWORK} has {}, --pod-cidr says {pod_cidr}: set it back, or stop all pods and `docker network rm {NETWORK}`",
+            subnets.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_foreign_or_other_network_is_refused() {
+        let check = |labels, subnet: &str| {
+            let found = serde_json::from_value(json!({ "Labels": labels, "IPAM": { "Config": [{ "Subnet": subnet }] } })).unwrap();
+            check_network(&found, "10.244.0.0/24").map_err(|text| text.contains("10.9.0.0/24") || text.contains("not Coracle's"))
+        };
+        let ours = json!({ LABEL_KIND: "network" });
+        assert_eq!(check(ours.clone(), "10.244.0.0/24"), Ok(()));
+        assert_eq!(check(ours, "10.9.0.0/24"), Err(true));
+        assert_eq!(check(json!({}), "10.244.0.0/24"), Err(true));
+    }
+}
