@@ -216,8 +216,8 @@ mod tests {
     /// An engine that has the image of an older agent goes on using it only while the bytes are the same: a change of them must be meant.
     #[test]
     fn ids_are_those_of_the_first_release() {
-        assert_eq!(image("amd64").unwrap().id, "sha256:@@AMD@@");
-        assert_eq!(image("arm64").unwrap().id, "sha256:@@ARM@@");
+        assert_eq!(image("amd64").unwrap().id, "sha256:904c5c3820646388bb63a22fdd2f7c7e045fab9a353179dae649e500c587b823");
+        assert_eq!(image("arm64").unwrap().id, "sha256:fa3b6fc7f6f7eb998437ff5dc35071f14599851f33e71297c92550cca96d4772");
         assert!(image("riscv64").is_none());
     }
 

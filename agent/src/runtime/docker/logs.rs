@@ -63,7 +63,7 @@ impl Docker {
     }
 
     pub(super) async fn read_log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure> {
-        let (out, mut lines) = mpsc::channel(64);
+        let (out, mut lines) = mpsc::channel::<Bytes>(64);
         let wish = Wish { tail_lines: Some(lines_max as u64), ..Default::default() };
         let mut tail = Vec::new();
         let collect = async {

@@ -1,0 +1,434 @@
+//! The directory of manifest files: a source of pods.
+//!
+//!     inotify or the slow rescan -> read the whole directory -> file by file a pod, or its last good version -> SourceState
+//!
+//! The last good version of each file is kept on this host's disk, so that a file which does not parse stops nothing, also over a
+//! restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a deletion that was seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use coracle_api::meta::Time;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use serde_json::Value;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+use super::{Source, SourceState, Wanted, manifest};
+
+/// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
+const RESCAN: Duration = Duration::from_secs(60);
+/// While the directory is missing.
+const RETRY: Duration = Duration::from_secs(5);
+/// Several files that are written together make one reading.
+const SETTLE: Duration = Duration::from_millis(20);
+/// A manifest has some hundred bytes; what is bigger is something else.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Far above the pods that one host runs.
+const FILES_MAX: usize = 1000;
+/// Uids of files that were taken away; they only matter until their containers are gone.
+const GONE_MAX: usize = 1000;
+
+pub struct Directory {
+    path: PathBuf,
+    last_good: PathBuf,
+    node_name: String,
+    files: BTreeMap<OsString, File>,
+    gone: BTreeSet<String>,
+    /// Of the directory itself, said once.
+    trouble: Option<String>,
+}
+
+/// One manifest file as it was read last.
+struct File {
+    stamp: Stamp,
+    /// As it is on the disk of last good versions.
+    good: Option<Value>,
+    complaint: Option<String>,
+}
+
+/// Unchanged: not read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    length: u64,
+    inode: u64,
+}
+
+impl Directory {
+    /// Reads what the last agent knew. A directory that is missing is made only if no pod ever came from it: else it may
+    /// just not be mounted yet.
+    pub fn open(path: &str, data_dir: &str, node_name: &str) -> Directory {
+        let last_good = Path::new(data_dir).join("last-good");
+        let mut files = BTreeMap::new();
+        for entry in fs::read_dir(&last_good).into_iter().flatten().filter_map(Result::ok) {
+            let good = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            if good.is_some() && !hidden(&entry.file_name()) {
+                files.insert(entry.file_name(), File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None });
+            }
+        }
+        let path = PathBuf::from(path);
+        if files.is_empty() && !path.exists() {
+            match fs::create_dir_all(&path) {
+                Ok(()) => log::info!("made the manifest directory {}", path.display()),
+                Err(error) => log::warn!("make the manifest directory {}: {error}", path.display()),
+            }
+        }
+        Directory { path, last_good, node_name: node_name.to_owned(), files, gone: BTreeSet::new(), trouble: None }
+    }
+
+    /// Never ends. The first state is sent before the first wait.
+    pub async fn follow(mut self, out: watch::Sender<Option<SourceState>>) {
+        let mut watch = None;
+        loop {
+            if watch.is_none() {
+                watch = Watch::open(&self.path);
+            }
+            let state = self.read();
+            out.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&state);
+                if differs {
+                    *was = Some(state);
+                }
+                differs
+            });
+            let wait = if self.trouble.is_some() { RETRY } else { RESCAN };
+            match &mut watch {
+                Some(open) => match tokio::time::timeout(wait, open.changed()).await {
+                    Ok(true) => tokio::time::sleep(SETTLE).await,
+                    Ok(false) => watch = None,
+                    Err(_) => {}
+                },
+                None => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    fn read(&mut self) -> SourceState {
+        let names = match self.names() {
+            Ok(names) => {
+                if self.trouble.take().is_some() {
+                    log::info!("the manifest directory {} is there again", self.path.display());
+                }
+                names
+            }
+            Err(error) => {
+                let text = format!("{error}; what runs of it goes on");
+                if self.trouble.as_ref() != Some(&text) {
+                    log::error!("read the manifest directory {}: {text}", self.path.display());
+                    self.trouble = Some(text);
+                }
+                return self.state(false);
+            }
+        };
+        let whole = names.len() <= FILES_MAX;
+        let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
+        for name in removed.into_iter().filter(|_| whole) {
+            self.remove(&name);
+        }
+        for name in names.into_iter().take(FILES_MAX) {
+            self.read_file(&name);
+        }
+        if !whole {
+            log::warn!("{} has more than {FILES_MAX} files: the rest is not read", self.path.display());
+        }
+        self.state(whole)
+    }
+
+    /// Entries that do not begin with a dot, sorted.
+    fn names(&self) -> io::Result<BTreeSet<OsString>> {
+        let mut names = BTreeSet::new();
+        for entry in fs::read_dir(&self.path)? {
+            let entry = entry?;
+            if !hidden(&entry.file_name()) && !entry.path().is_dir() {
+                names.insert(entry.file_name());
+            }
+        }
+        Ok(names)
+    }
+
+    fn read_file(&mut self, name: &OsString) {
+        let path = self.path.join(name);
+        let stamp = stamp(&path);
+        let known = self.files.get(name);
+        if let (Ok(stamp), Some(known)) = (&stamp, known)
+            && known.stamp == *stamp
+        {
+            return;
+        }
+        let read = stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| read_text(&path, *stamp));
+        let shown = name.to_string_lossy().into_owned();
+        let read = read.and_then(|(text, written)| manifest::read(&text, &shown, &self.node_name, written));
+        let stamp = stamp.unwrap_or(Stamp { modified: None, length: 0, inode: 0 });
+        let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
+        file.stamp = stamp;
+        match read {
+            Ok(read) => {
+                if file.complaint.take().is_some() {
+                    log::info!("manifest {}: it reads well again", path.display());
+                }
+                for field in read.unknown {
+                    log::warn!("manifest {}: {field} is no field of this format and is left out", path.display());
+                }
+                self.keep(name, read.document);
+            }
+            Err(problem) => {
+                let goes_on = if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
+                let text = format!("{problem} ({goes_on})");
+                if file.complaint.as_ref() != Some(&text) {
+                    log::error!("manifest {}: {text}", path.display());
+                    file.complaint = Some(text);
+                }
+            }
+        }
+    }
+
+    /// The new good version; one that names another pod ends the one before.
+    fn keep(&mut self, name: &OsString, document: Value) {
+        let Some(file) = self.files.get_mut(name) else { return };
+        if file.good.as_ref() == Some(&document) {
+            return;
+        }
+        if let Err(error) = write_whole(&self.last_good, name, &document) {
+            log::warn!("keep the last good version of {} in {}: {error}", name.to_string_lossy(), self.last_good.display());
+        }
+        let old = file.good.replace(document);
+        if let Some(old) = old {
+            self.mark_gone(&old);
+        }
+    }
+
+    fn remove(&mut self, name: &OsString) {
+        if let Some(good) = self.files.remove(name).and_then(|file| file.good) {
+            self.mark_gone(&good);
+        }
+        match fs::remove_file(self.last_good.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::warn!("remove {} from {}: {error}", name.to_string_lossy(), self.last_good.display());
+            }
+            _ => {}
+        }
+    }
+
+    fn mark_gone(&mut self, document: &Value) {
+        if let Some(uid) = document["metadata"]["uid"].as_str()
+            && self.gone.len() < GONE_MAX
+        {
+            self.gone.insert(uid.to_owned());
+        }
+    }
+
+    fn state(&mut self, read: bool) -> SourceState {
+        let mut pods = Vec::new();
+        let mut complete = read;
+        for (name, file) in &self.files {
+            match file.good.clone().map(|document| Wanted::new(Source::File, document)) {
+                Some(Ok(wanted)) => pods.push(wanted),
+                Some(Err(problem)) => {
+                    complete = false;
+                    log::error!("manifest {}: {problem}", name.to_string_lossy());
+                }
+                None => complete = false,
+            }
+        }
+        self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.document["metadata"]["uid"] == uid.as_str()));
+        SourceState { pods, complete, gone: self.gone.clone() }
+    }
+}
+
+fn hidden(name: &OsString) -> bool {
+    name.to_string_lossy().starts_with('.')
+}
+
+fn stamp(path: &Path) -> io::Result<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let meta = fs::metadata(path)?;
+    if !meta.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    Ok(Stamp { modified: meta.modified().ok(), length: meta.len(), inode: meta.ino() })
+}
+
+fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
+    let too_big = || format!("it has more than {FILE_BYTES_MAX} bytes; a manifest is smaller");
+    if stamp.length > FILE_BYTES_MAX {
+        return Err(too_big());
+    }
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(too_big());
+    }
+    let text = String::from_utf8(bytes).map_err(|error| format!("byte {}: it is not UTF-8 text", error.utf8_error().valid_up_to()))?;
+    let seconds = stamp.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
+    let written = i64::try_from(seconds).ok().and_then(Time::from_seconds);
+    Ok((text, written.unwrap_or_else(|| Time::from_seconds(0).expect("1970 is a time"))))
+}
+
+fn write_whole(folder: &Path, name: &OsString, document: &Value) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let temporary = folder.join(".new");
+    fs::write(&temporary, document.to_string())?;
+    fs::rename(temporary, folder.join(name))
+}
+
+/// inotify on one directory.
+struct Watch {
+    inotify: Inotify,
+    readable: AsyncFd<OwnedFd>,
+    path: PathBuf,
+}
+
+impl Watch {
+    fn open(path: &Path) -> Option<Watch> {
+        let opened = || -> io::Result<Watch> {
+            let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+            // A file that is being written is read when it is closed; links appear whole.
+            let flags = AddWatchFlags::IN_CLOSE_WRITE
+                | AddWatchFlags::IN_MOVED_FROM
+                | AddWatchFlags::IN_MOVED_TO
+                | AddWatchFlags::IN_CREATE
+                | AddWatchFlags::IN_DELETE
+                | AddWatchFlags::IN_DELETE_SELF
+                | AddWatchFlags::IN_MOVE_SELF
+                | AddWatchFlags::IN_ONLYDIR;
+            inotify.add_watch(path, flags)?;
+            #[expect(deprecated, reason = "its replacement is unsafe; what is wrong with it cannot happen with an OwnedFd")]
+            let readable = AsyncFd::new(inotify.as_fd().try_clone_to_owned()?)?;
+            Ok(Watch { inotify, readable, path: path.to_owned() })
+        };
+        match opened() {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                log::debug!("watch {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    /// Returns when something worth a reading happened; false when this watch hears nothing any more.
+    async fn changed(&mut self) -> bool {
+        loop {
+            let Ok(mut ready) = self.readable.readable().await else { return false };
+            let events = match self.inotify.read_events() {
+                Ok(events) => events,
+                Err(nix::errno::Errno::EAGAIN) => {
+                    ready.clear_ready();
+                    continue;
+                }
+                Err(_) => return false,
+            };
+            let lost = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
+            if events.iter().any(|event| event.mask.intersects(lost)) {
+                return false;
+            }
+            let created_plain = |name: &OsString| {
+                fs::symlink_metadata(self.path.join(name)).is_ok_and(|meta| {
+                    use std::os::unix::fs::MetadataExt;
+                    meta.is_file() && meta.nlink() == 1
+                })
+            };
+            let counts = events.iter().any(|event| {
+                let created = event.mask.contains(AddWatchFlags::IN_CREATE);
+                event.name.as_ref().is_none_or(|name| !hidden(name) && !(created && created_plain(name)))
+            });
+            if counts {
+                return true;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "version: v1beta2\nid: web\ncontainers: [{name: c, image: x}]\n";
+
+    struct Bed {
+        root: PathBuf,
+    }
+
+    impl Bed {
+        fn new(name: &str) -> Bed {
+            let root = std::env::temp_dir().join(format!("coracle-directory-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&root);
+            Bed { root }
+        }
+
+        fn open(&self) -> Directory {
+            let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+            Directory::open(&text(self.root.join("m")), &text(self.root.join("d")), "n1")
+        }
+
+        fn put(&self, name: &str, text: &str) {
+            // By rename, so that the inode differs also within one tick of the clock.
+            fs::write(self.root.join("new"), text).unwrap();
+            fs::rename(self.root.join("new"), self.root.join("m").join(name)).unwrap();
+        }
+    }
+
+    impl Drop for Bed {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+
+    fn names(state: &SourceState) -> (Vec<&str>, bool, usize) {
+        (state.pods.iter().map(|wanted| wanted.name.name.as_str()).collect(), state.complete, state.gone.len())
+    }
+
+    #[test]
+    fn a_file_that_breaks_keeps_its_last_good_version_over_a_restart() {
+        let bed = Bed::new("breaks");
+        let mut directory = bed.open();
+        bed.put("web.yaml", GOOD);
+        bed.put(".hidden", "nonsense");
+        assert_eq!(names(&directory.read()), (vec!["web"], true, 0));
+        bed.put("web.yaml", "version: [");
+        assert_eq!(names(&directory.read()), (vec!["web"], true, 0));
+        assert_eq!(names(&bed.open().read()), (vec!["web"], true, 0), "after a restart");
+        fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
+        assert_eq!(names(&directory.read()), (vec![], true, 1));
+        assert_eq!(names(&bed.open().read()), (vec![], true, 0));
+    }
+
+    #[test]
+    fn what_was_never_read_well_is_unknown_and_removals_still_count() {
+        let bed = Bed::new("unknown");
+        let mut directory = bed.open();
+        bed.put("bad.yaml", "x: [");
+        bed.put("web.yaml", GOOD);
+        assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
+        fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
+        assert_eq!(names(&directory.read()), (vec![], false, 1));
+    }
+
+    #[test]
+    fn another_name_in_the_same_file_ends_the_first_pod() {
+        let bed = Bed::new("rename");
+        let mut directory = bed.open();
+        bed.put("web.yaml", GOOD);
+        directory.read();
+        bed.put("web.yaml", &GOOD.replace("id: web", "id: other"));
+        assert_eq!(names(&directory.read()), (vec!["other"], true, 1));
+    }
+
+    #[test]
+    fn a_missing_directory_is_made_once_and_unknown_afterwards() {
+        let bed = Bed::new("missing");
+        let mut directory = bed.open();
+        bed.put("web.yaml", GOOD);
+        directory.read();
+        fs::remove_dir_all(bed.root.join("m")).unwrap();
+        assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
+        assert_eq!(names(&bed.open().read()), (vec!["web"], false, 0), "it is not made again");
+        assert!(!bed.root.join("m").exists());
+    }
+}

@@ -1,0 +1,158 @@
+//! Happenings -> events of the API: repeats raise a count, floods are cut, and a silent master loses them with one line in the log.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use coracle_api::meta::Time;
+use coracle_http::Method;
+use coracle_http::client::Client;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+
+use crate::desired::Source;
+use crate::hash::hash_text;
+use crate::sync::{Happening, Shown};
+
+/// Different events that are remembered for their counts, oldest out first.
+const KNOWN_MAX: usize = 512;
+/// Of one pod: so many at once, then one in this time, as the kubelet does.
+const BURST: u32 = 25;
+const REFILL_S: i64 = 300;
+/// Of one message: an engine's text may be long.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// What makes two happenings the same event.
+type Same = (String, Option<String>, bool, String, String);
+
+struct Known {
+    name: String,
+    count: u64,
+    first: Time,
+}
+
+/// Pods' shares of attention: tokens left, and when they were counted.
+type Shares = BTreeMap<String, (u32, i64)>;
+
+/// Never ends while somebody can send.
+pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver<Happening>, shown: watch::Receiver<Arc<Shown>>) {
+    let mut known: BTreeMap<Same, Known> = BTreeMap::new();
+    let mut order: VecDeque<Same> = VecDeque::new();
+    let mut shares = Shares::new();
+    let mut silent = false;
+    while let Some(happening) = happenings.recv().await {
+        let now = now();
+        if !take_share(&mut shares, &happening.uid, now.seconds()) {
+            continue;
+        }
+        let same =
+            (happening.uid.clone(), happening.field_path.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
+        let (name, count, first) = match known.get_mut(&same) {
+            Some(known) => {
+                known.count += 1;
+                (known.name.clone(), known.count, known.first)
+            }
+            None => (event_name(&happening, now), 1, now),
+        };
+        let mirrored = shown.borrow().desired.pods.get(&happening.uid).is_some_and(|wanted| wanted.name.source == Source::File);
+        let pod = if mirrored { format!("{}-{node_name}", happening.pod) } else { happening.pod.clone() };
+        let event = event(&happening, &pod, node_name, &name, count, first, now);
+        let path = format!("/api/v1/namespaces/{}/events", happening.namespace);
+        let sent = if count == 1 {
+            client.call(Method::POST, &path, Some(event.to_string().into())).await
+        } else {
+            client.call(Method::PUT, &format!("{path}/{name}"), Some(event.to_string().into())).await
+        };
+        match sent {
+            Ok(reply) if reply.status.is_success() => {
+                silent = false;
+                if count == 1 {
+                    known.insert(same.clone(), Known { name, count, first });
+                    order.push_back(same);
+                    if order.len() > KNOWN_MAX {
+                        order.pop_front().and_then(|oldest| known.remove(&oldest));
+                    }
+                }
+            }
+            // The event was forgotten there: the next repeat makes a new one.
+            Ok(reply) if reply.status.as_u16() == 404 && count > 1 => {
+                known.remove(&same);
+                order.retain(|other| *other != same);
+            }
+            Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.pod, reply.status),
+            Err(error) if !silent => {
+                silent = true;
+                log::warn!("events are lost while the master does not take them: {error}");
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn take_share(shares: &mut Shares, uid: &str, now_s: i64) -> bool {
+    if shares.len() > KNOWN_MAX && !shares.contains_key(uid) {
+        shares.clear();
+    }
+    let (left, counted) = shares.entry(uid.to_owned()).or_insert((BURST, now_s));
+    let earned = u32::try_from((now_s - *counted).max(0) / REFILL_S).unwrap_or(u32::MAX);
+    if earned > 0 {
+        *left = left.saturating_add(earned).min(BURST);
+        *counted = now_s;
+    }
+    let allowed = *left > 0;
+    *left = left.saturating_sub(1);
+    allowed
+}
+
+/// Unlike any other: the pod's name, and a number from what happened when.
+fn event_name(happening: &Happening, now: Time) -> String {
+    let text = format!("{happening:?}{}", now.0.as_nanosecond());
+    let pod: String = happening.pod.chars().take(200).collect();
+    format!("{pod}.{}", &hash_text(&text)[..16])
+}
+
+fn event(happening: &Happening, pod: &str, node_name: &str, name: &str, count: u64, first: Time, last: Time) -> Value {
+    let mut involved = json!({
+        "kind": "Pod", "apiVersion": "v1", "namespace": happening.namespace, "name": pod, "uid": happening.uid,
+    });
+    if let Some(path) = &happening.field_path {
+        involved["fieldPath"] = path.as_str().into();
+    }
+    let cut = (0..=MESSAGE_BYTES_MAX.min(happening.message.len())).rev().find(|at| happening.message.is_char_boundary(*at)).unwrap_or(0);
+    json!({
+        "kind": "Event", "apiVersion": "v1",
+        "metadata": { "name": name, "namespace": happening.namespace },
+        "involvedObject": involved,
+        "reason": happening.reason,
+        "message": &happening.message[..cut],
+        "type": if happening.warning { "Warning" } else { "Normal" },
+        "source": { "component": "kubelet", "host": node_name },
+        "reportingComponent": "kubelet",
+        "reportingInstance": node_name,
+        "firstTimestamp": first.to_string(),
+        "lastTimestamp": last.to_string(),
+        "count": count,
+    })
+}
+
+/// The wall clock, as events show it.
+pub fn now() -> Time {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
+    Time::from_seconds(seconds).expect("the clock shows a year that can be written")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_pod_is_cut_and_refilled() {
+        let mut shares = Shares::new();
+        let allowed = (0..40).filter(|_| take_share(&mut shares, "a", 1000)).count();
+        assert_eq!(allowed, BURST as usize);
+        assert!(take_share(&mut shares, "b", 1000));
+        assert!(take_share(&mut shares, "a", 1000 + REFILL_S));
+        assert!(!take_share(&mut shares, "a", 1001 + REFILL_S));
+    }
+}

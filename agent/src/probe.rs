@@ -1,0 +1,246 @@
+//! Probes: each container that runs and asks for one has a task for each of its probes, which ends with it.
+//!
+//!     Shown -> which probes are due on which containers -> tasks -> results -> verdicts -> the loop
+//!
+//! A verdict belongs to the engine's container id, so a restart begins anew. Unknown (the engine could not be asked) changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_api::pod::Probe;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::naming::Tag;
+use crate::plan::checks::check_of;
+use crate::plan::{Verdict, Verdicts};
+use crate::runtime::{Check, Failure, Outcome, Runtime};
+use crate::sync::{Happening, Shown};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Liveness,
+    Readiness,
+}
+
+/// Everything that one probe of one container needs.
+#[derive(Clone, Debug, PartialEq)]
+struct Plan {
+    check: Check,
+    delay: Duration,
+    period: Duration,
+    limit: Duration,
+    successes: u32,
+    failures: u32,
+    /// The pod and container, for events.
+    about: Happening,
+}
+
+type Wanted = BTreeMap<(String, Kind), Plan>;
+
+/// Never ends.
+pub async fn run<R: Runtime + 'static>(
+    runtime: std::rc::Rc<R>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    verdicts: watch::Sender<Arc<Verdicts>>,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let verdicts = std::rc::Rc::new(verdicts);
+    let mut tasks: BTreeMap<(String, Kind), (Plan, JoinHandle<()>)> = BTreeMap::new();
+    loop {
+        let wanted = wanted(&shown.borrow_and_update());
+        tasks.retain(|key, (plan, task)| {
+            let stays = wanted.get(key) == Some(plan);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        verdicts.send_if_modified(|was| {
+            let gone: Vec<&String> = was.keys().filter(|id| !wanted.keys().any(|(other, _)| other == *id)).collect();
+            if gone.is_empty() {
+                return false;
+            }
+            let kept = was.iter().filter(|(id, _)| !gone.contains(id)).map(|(id, verdict)| (id.clone(), verdict.clone())).collect();
+            *was = Arc::new(kept);
+            false // A verdict on what is gone is read by nobody.
+        });
+        for (key, plan) in wanted {
+            if !tasks.contains_key(&key) {
+                let (id, kind) = key.clone();
+                let task = tokio::task::spawn_local(probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), happenings.clone()));
+                tasks.insert(key, (plan, task));
+            }
+        }
+        if shown.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn wanted(shown: &Shown) -> Wanted {
+    let world = &shown.world;
+    let tagged: Vec<_> = world.containers.iter().filter_map(|seen| Some((seen, Tag::read(&seen.name, &seen.labels)?))).collect();
+    let mut plans = Wanted::new();
+    for (seen, tag) in tagged.iter().filter(|(seen, tag)| seen.runs() && !tag.is_sandbox()) {
+        let Some(wanted) = shown.desired.pods.get(&tag.pod.uid) else { continue };
+        let Some(container) = wanted.pod.spec.containers.iter().find(|container| container.name == tag.container) else { continue };
+        let sandbox = tagged.iter().find(|(seen, other)| seen.runs() && other.is_sandbox() && other.pod.uid == tag.pod.uid);
+        let address = if wanted.pod.spec.host_network {
+            Some(world.node.address.clone())
+        } else {
+            sandbox.and_then(|(sandbox, _)| sandbox.ip.clone())
+        };
+        for (kind, probe) in [(Kind::Liveness, &container.liveness_probe), (Kind::Readiness, &container.readiness_probe)] {
+            let Some(probe) = probe else { continue };
+            let Some(check) = check_of(&probe.action, container) else { continue };
+            let Some(check) = at(check, address.as_deref()) else { continue };
+            let about = Happening {
+                namespace: tag.pod.namespace.clone(),
+                pod: tag.pod.name.clone(),
+                uid: tag.pod.uid.clone(),
+                field_path: Some(format!("spec.containers{{{}}}", tag.container)),
+                warning: true,
+                reason: "Unhealthy".to_owned(),
+                message: String::new(),
+            };
+            plans.insert((seen.id.clone(), kind), plan(probe, check, kind, about));
+        }
+    }
+    plans
+}
+
+/// An empty host means the pod; None while its address is not known.
+fn at(check: Check, address: Option<&str>) -> Option<Check> {
+    let filled = |host: String| if host.is_empty() { address.map(str::to_owned) } else { Some(host) };
+    Some(match check {
+        Check::Exec { command } => Check::Exec { command },
+        Check::Http { scheme, host, port, path, headers } => Check::Http { scheme, host: filled(host)?, port, path, headers },
+        Check::Tcp { host, port } => Check::Tcp { host: filled(host)?, port },
+    })
+}
+
+fn plan(probe: &Probe, check: Check, kind: Kind, about: Happening) -> Plan {
+    let or = |value: i32, default: u32| u32::try_from(value).ok().filter(|value| *value > 0).unwrap_or(default);
+    let seconds = |value: u32| Duration::from_secs(u64::from(value));
+    Plan {
+        check,
+        delay: seconds(or(probe.initial_delay_seconds, 0)),
+        period: seconds(or(probe.period_seconds, 10)),
+        limit: seconds(or(probe.timeout_seconds, 1)),
+        successes: if kind == Kind::Liveness { 1 } else { or(probe.success_threshold, 1) },
+        failures: or(probe.failure_threshold, 3),
+        about,
+    }
+}
+
+async fn probe<R: Runtime>(
+    runtime: std::rc::Rc<R>,
+    id: String,
+    kind: Kind,
+    plan: Plan,
+    verdicts: std::rc::Rc<watch::Sender<Arc<Verdicts>>>,
+    happenings: mpsc::Sender<Happening>,
+) {
+    sleep(plan.delay).await;
+    let mut row = Row::default();
+    let mut next = Instant::now();
+    loop {
+        sleep_until(next).await;
+        next = (next + plan.period).max(Instant::now());
+        let outcome = runtime.check(&id, &plan.check, plan.limit).await;
+        if let Ok(outcome) = &outcome
+            && !outcome.passed
+        {
+            let probe = if kind == Kind::Liveness { "Liveness" } else { "Readiness" };
+            let message = format!("{probe} probe failed: {}", outcome.output);
+            // A full queue loses the event, not the verdict.
+            let _ = happenings.try_send(Happening { message, ..plan.about.clone() });
+        }
+        if let Some(result) = row.take(outcome, &plan) {
+            verdicts.send_if_modified(|was| {
+                let verdict = apply(was.get(&id), kind, result);
+                if was.get(&id) == Some(&verdict) {
+                    return false;
+                }
+                Arc::make_mut(was).insert(id.clone(), verdict);
+                true
+            });
+        }
+    }
+}
+
+/// Results of one kind in a row.
+#[derive(Default)]
+struct Row {
+    passed: u32,
+    failed: u32,
+}
+
+impl Row {
+    /// Some when a threshold is reached: that it passes, or the words of the last failure.
+    fn take(&mut self, outcome: Result<Outcome, Failure>, plan: &Plan) -> Option<Result<(), String>> {
+        let outcome = outcome.ok()?;
+        if outcome.passed {
+            *self = Row { passed: self.passed.saturating_add(1), failed: 0 };
+            (self.passed >= plan.successes).then_some(Ok(()))
+        } else {
+            *self = Row { passed: 0, failed: self.failed.saturating_add(1) };
+            (self.failed >= plan.failures).then_some(Err(outcome.output))
+        }
+    }
+}
+
+fn apply(was: Option<&Verdict>, kind: Kind, result: Result<(), String>) -> Verdict {
+    let mut verdict = was.cloned().unwrap_or_default();
+    match (kind, result) {
+        (Kind::Readiness, result) => verdict.ready = Some(result.is_ok()),
+        (Kind::Liveness, result) => verdict.dead = result.err(),
+    }
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(successes: u32, failures: u32, results: &str, expected: &str) {
+        let about = Happening {
+            namespace: String::new(),
+            pod: String::new(),
+            uid: String::new(),
+            field_path: None,
+            warning: true,
+            reason: String::new(),
+            message: String::new(),
+        };
+        let second = Duration::from_secs(1);
+        let check = Check::Exec { command: Vec::new() };
+        let plan = Plan { check, delay: second, period: second, limit: second, successes, failures, about };
+        let mut row = Row::default();
+        let found: String = results
+            .chars()
+            .map(|result| {
+                let outcome = match result {
+                    '?' => Err(Failure::Unavailable(String::new())),
+                    result => Ok(Outcome { passed: result == '+', exit_code: None, output: String::new() }),
+                };
+                match row.take(outcome, &plan) {
+                    None => '.',
+                    Some(Ok(())) => '+',
+                    Some(Err(_)) => '-',
+                }
+            })
+            .collect();
+        assert_eq!(found, expected, "{results}");
+    }
+
+    #[test]
+    fn thresholds_count_in_a_row_and_unknown_counts_for_nothing() {
+        check(1, 3, "--+---", "..+..-");
+        check(2, 1, "+-++", ".-.+");
+        check(1, 3, "--?-", "...-");
+    }
+}

@@ -1,0 +1,456 @@
+//! Tells the master about this node and its pods.
+//!
+//!     every 10 s, and whenever something changed: the node's status (the same document again while nothing changed)
+//!     each pod of the master: compare our status with what its watch shows -> PUT where they differ; deleted and ended -> DELETE
+//!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
+//!
+//! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_http::Method;
+use coracle_http::client::{Client, Reply};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::desired::Source;
+use crate::desired::master::{Heard, MIRROR};
+use crate::events::now;
+use crate::hash::hash_text;
+use crate::host::Host;
+use crate::naming::Tag;
+use crate::sync::Shown;
+
+/// Between two heartbeats; the master calls a node lost after several.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Changes of many pods at once make one pass.
+const SETTLE: Duration = Duration::from_millis(10);
+/// Pods that this node takes.
+const PODS_MAX: u32 = 110;
+const HASH: &str = "kubernetes.io/config.hash";
+
+/// What this node says of itself, beside its pods.
+pub struct About {
+    pub name: String,
+    pub host: Host,
+    pub pod_cidr: String,
+    /// Where `/containerLogs` is answered.
+    pub agent_address: String,
+    pub engine: watch::Receiver<String>,
+}
+
+struct Report {
+    client: Client,
+    about: About,
+    registered: bool,
+    /// The Ready condition as it was said last, and since when.
+    ready: Option<(bool, String)>,
+    /// By uid: what was sent, and what the master made of it. Until its watch shows that, the same is not sent again.
+    sent: BTreeMap<String, (Value, Value)>,
+    /// What was said to the log, once for each thing.
+    said: BTreeSet<String>,
+}
+
+/// One request that has to be made.
+#[derive(Debug, PartialEq)]
+enum Call {
+    Status { uid: String, namespace: String, name: String, status: Value },
+    Delete { uid: String, namespace: String, name: String },
+    Mirror { namespace: String, name: String, document: Value },
+}
+
+/// Never ends.
+pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
+    let mut report =
+        Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
+    let mut heartbeat = Instant::now();
+    loop {
+        tokio::select! {
+            () = sleep_until(heartbeat) => {}
+            changed = shown.changed() => if changed.is_err() { return },
+            changed = heard.changed() => if changed.is_err() { return },
+        }
+        sleep(SETTLE).await;
+        let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let ready = seen.looked && seen.engine_trouble.is_none();
+        let differs = report.ready.as_ref().is_some_and(|(was, _)| *was != ready);
+        // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
+        let can_say = seen.looked || seen.engine_trouble.is_some();
+        if can_say && (Instant::now() >= heartbeat || differs) {
+            report.node(&seen).await;
+            heartbeat = Instant::now() + HEARTBEAT;
+        } else if !can_say {
+            heartbeat = Instant::now() + HEARTBEAT;
+        }
+        if report.registered && told.listed {
+            report.pods(&seen, &told).await;
+        }
+    }
+}
+
+impl Report {
+    async fn node(&mut self, shown: &Shown) {
+        let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
+        let ready = trouble.is_none();
+        let since = match &self.ready {
+            Some((was, since)) if *was == ready => since.clone(),
+            _ => now().to_string(),
+        };
+        self.ready = Some((ready, since.clone()));
+        let document = node_document(&self.about, trouble, &since);
+        if !self.registered {
+            self.registered = self.register(&document).await;
+            return;
+        }
+        let path = format!("/api/v1/nodes/{}/status", self.about.name);
+        if let Some(reply) = self.call(Method::PUT, &path, Some(&document)).await
+            && reply.status.as_u16() == 404
+        {
+            // Another or an emptied master: it learns of this node again.
+            self.registered = self.register(&document).await;
+        }
+    }
+
+    async fn register(&mut self, document: &Value) -> bool {
+        let name = self.about.name.clone();
+        let Some(reply) = self.call(Method::POST, "/api/v1/nodes", Some(document)).await else { return false };
+        let code = reply.status.as_u16();
+        if code == 409 {
+            return self.meet_own(document).await;
+        }
+        if !reply.status.is_success() {
+            self.say_once(format!("register node {name}: {}", words(&reply)));
+            return false;
+        }
+        log::info!("registered node {name} with the master at {}", self.client.target());
+        true
+    }
+
+    /// The node is there from before: what this agent says about it is brought up to date, what others wrote stays.
+    async fn meet_own(&mut self, document: &Value) -> bool {
+        let path = format!("/api/v1/nodes/{}", self.about.name);
+        let Some(reply) = self.call(Method::GET, &path, None).await else { return false };
+        let Ok(mut node) = serde_json::from_slice::<Value>(&reply.body) else { return false };
+        let condition = node["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        let was_ready = condition.map(|condition| condition["status"] == "True");
+        if let (Some((ready, since)), Some(condition)) = (&mut self.ready, condition)
+            && was_ready == Some(*ready)
+            && let Some(text) = condition["lastTransitionTime"].as_str()
+        {
+            text.clone_into(since);
+        }
+        let before = node.clone();
+        for part in ["annotations", "labels"] {
+            for (key, value) in document["metadata"][part].as_object().into_iter().flatten() {
+                node["metadata"][part][key] = value.clone();
+            }
+        }
+        node["spec"]["podCIDR"] = document["spec"]["podCIDR"].clone();
+        if node != before {
+            let Some(reply) = self.call(Method::PUT, &path, Some(&node)).await else { return false };
+            if !reply.status.is_success() {
+                self.say_once(format!("update node {}: {}", self.about.name, words(&reply)));
+                return false;
+            }
+        }
+        let reply = self.call(Method::PUT, &format!("{path}/status"), Some(document)).await;
+        reply.is_some_and(|reply| reply.status.is_success())
+    }
+
+    async fn pods(&mut self, shown: &Shown, heard: &Heard) {
+        self.sent.retain(|uid, _| heard.pods.contains_key(uid));
+        for call in calls(shown, heard, &self.about.name, &self.sent) {
+            let reply = match &call {
+                Call::Status { uid, namespace, name, status } => {
+                    let body = json!({
+                        "apiVersion": "v1", "kind": "Pod",
+                        "metadata": { "name": name, "namespace": namespace, "uid": uid }, "status": status,
+                    });
+                    let reply = self.call(Method::PUT, &format!("/api/v1/namespaces/{namespace}/pods/{name}/status"), Some(&body)).await;
+                    if let Some(reply) = reply.as_ref().filter(|reply| reply.status.is_success()) {
+                        let stored: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                        self.sent.insert(uid.clone(), (status.clone(), stored["status"].clone()));
+                    }
+                    reply
+                }
+                Call::Delete { uid, namespace, name } => {
+                    let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
+                    self.call(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body)).await
+                }
+                Call::Mirror { namespace, document, .. } => {
+                    self.call(Method::POST, &format!("/api/v1/namespaces/{namespace}/pods"), Some(document)).await
+                }
+            };
+            let Some(reply) = reply else { return };
+            // 404 and 409 say that the pod is another one by now; the watch will show which.
+            let expected = !matches!(call, Call::Mirror { .. }) && matches!(reply.status.as_u16(), 404 | 409);
+            if !reply.status.is_success() && !expected {
+                let (what, namespace, name) = match &call {
+                    Call::Status { namespace, name, .. } => ("report the status of", namespace, name),
+                    Call::Delete { namespace, name, .. } => ("end", namespace, name),
+                    Call::Mirror { namespace, name, .. } => ("mirror", namespace, name),
+                };
+                self.say_once(format!("{what} pod {namespace}/{name}: {}", words(&reply)));
+            }
+        }
+    }
+
+    /// None: the master could not be asked; the followers say so.
+    async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> Option<Reply> {
+        match self.client.call(method, path, body.map(|body| body.to_string().into())).await {
+            Ok(reply) => Some(reply),
+            Err(error) => {
+                log::debug!("{path}: {error}");
+                None
+            }
+        }
+    }
+
+    fn say_once(&mut self, text: String) {
+        const SAID_MAX: usize = 1000;
+        if self.said.len() > SAID_MAX {
+            self.said.clear();
+        }
+        if self.said.insert(text.clone()) {
+            log::warn!("{text}");
+        }
+    }
+}
+
+/// The message of a Status, or the code.
+fn words(reply: &Reply) -> String {
+    let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
+}
+
+/// All that the master should hear now. Pure.
+fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
+    let mut calls = Vec::new();
+    let mut mirrored: BTreeMap<(String, String), &Value> = BTreeMap::new();
+    for pod in heard.pods.values() {
+        if let Some(hash) = pod["metadata"]["annotations"].get(MIRROR) {
+            mirrored.insert((text(pod, "namespace"), text(pod, "name")), hash);
+        }
+    }
+    // The statuses that belong to each pod of the API: its own, or that of the file behind a mirror.
+    let mut files: BTreeMap<(String, String), &str> = BTreeMap::new();
+    for (uid, wanted) in shown.desired.pods.iter().filter(|(_, wanted)| wanted.name.source == Source::File) {
+        let name = mirror_name(&wanted.name.name, node_name);
+        let key = (wanted.name.namespace.clone(), name.clone());
+        if !mirrored.contains_key(&key) {
+            let document = mirror(&wanted.document, &name, node_name);
+            calls.push(Call::Mirror { namespace: key.0.clone(), name, document });
+        }
+        files.insert(key, uid);
+    }
+    for (uid, pod) in &heard.pods {
+        let key = (text(pod, "namespace"), text(pod, "name"));
+        let delete = || Call::Delete { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone() };
+        let local = match mirrored.get(&key) {
+            None => uid.as_str(),
+            Some(hash) => match files.get(&key) {
+                Some(file) => {
+                    let document = &shown.desired.pods[*file].document;
+                    if **hash != manifest_hash(document).as_str() {
+                        calls.push(delete());
+                        continue;
+                    }
+                    file
+                }
+                None => {
+                    if !shown.desired.unknown.contains(&Source::File) {
+                        calls.push(delete());
+                    }
+                    continue;
+                }
+            },
+        };
+        let Some(status) = shown.statuses.get(local) else {
+            // Nothing of it was ever here, and nothing may come.
+            if deleted(pod) && is_over(shown, local) {
+                calls.push(delete());
+            }
+            continue;
+        };
+        let shows = &pod["status"];
+        let same = equal(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && equal(made, shows));
+        if !same {
+            calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status: status.clone() });
+        } else if deleted(pod) && is_over(shown, local) {
+            calls.push(delete());
+        }
+    }
+    calls
+}
+
+fn text(object: &Value, field: &str) -> String {
+    object["metadata"][field].as_str().unwrap_or_default().to_owned()
+}
+
+fn deleted(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// The engine was asked, and nothing of the pod runs or is being worked on.
+fn is_over(shown: &Shown, uid: &str) -> bool {
+    let of_pod = |tag: &Tag| tag.pod.uid == uid;
+    let runs = shown.world.containers.iter().any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod));
+    shown.looked && shown.engine_trouble.is_none() && !runs && !shown.world.busy.contains(uid)
+}
+
+/// What is left out and what is null is the same, and the class of service is the server's word.
+fn equal(ours: &Value, theirs: &Value) -> bool {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let empty = |value: Option<&Value>| value.is_none_or(Value::is_null);
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            keys.into_iter().all(|key| match (a.get(key), b.get(key)) {
+                (x, y) if empty(x) && empty(y) => true,
+                (None, Some(_)) if key == "qosClass" => true,
+                (Some(x), Some(y)) => equal(x, y),
+                _ => false,
+            })
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+fn mirror_name(name: &str, node_name: &str) -> String {
+    format!("{name}-{node_name}")
+}
+
+fn manifest_hash(document: &Value) -> String {
+    hash_text(&document.to_string())
+}
+
+/// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
+fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
+    let mut pod = document.clone();
+    let hash = manifest_hash(document);
+    let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), ("kubernetes.io/config.source", "file")] {
+        annotations.insert(key.to_owned(), value.into());
+    }
+    let meta = json!({
+        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"], "annotations": annotations,
+    });
+    pod["metadata"] = meta;
+    pod["spec"]["nodeName"] = node_name.into();
+    pod
+}
+
+fn node_document(about: &About, trouble: Option<&str>, since: &str) -> Value {
+    let host = &about.host;
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let amounts = json!({
+        "cpu": host.cpus.to_string(), "memory": format!("{}Ki", host.memory_bytes / 1024), "pods": PODS_MAX.to_string(),
+    });
+    let (status, reason, message) = match trouble {
+        None => ("True", "KubeletReady", "the agent runs and its engine answers".to_owned()),
+        Some(text) => ("False", "KubeletNotReady", format!("container runtime is down: {text}")),
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {
+            "name": about.name,
+            "labels": {
+                "kubernetes.io/hostname": about.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": architecture,
+            },
+            "annotations": { "coracle.dev/agent-address": about.agent_address },
+        },
+        "spec": { "podCIDR": about.pod_cidr },
+        "status": {
+            "capacity": amounts, "allocatable": amounts,
+            "addresses": [{ "type": "InternalIP", "address": host.address }, { "type": "Hostname", "address": host.name }],
+            // No time of the heartbeat in it: the same document again is no event and no write, and is heard all the same.
+            "conditions": [{
+                "type": "Ready", "status": status, "reason": reason, "message": message,
+                "lastHeartbeatTime": since, "lastTransitionTime": since,
+            }],
+            "nodeInfo": {
+                "machineID": host.machine_id, "systemUUID": host.machine_id, "bootID": host.boot_id, "kernelVersion": host.kernel,
+                "osImage": host.os_image, "containerRuntimeVersion": *about.engine.borrow(),
+                "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-coracle"), "kubeProxyVersion": "",
+                "operatingSystem": "linux", "architecture": architecture,
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::{Desired, Wanted};
+
+    fn file_pod() -> Wanted {
+        let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
+        Wanted::new(Source::File, document).unwrap()
+    }
+
+    fn shown(pods: Vec<Wanted>, statuses: &[(&str, Value)]) -> Shown {
+        let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), wanted)).collect();
+        let statuses = statuses.iter().map(|(uid, status)| ((*uid).to_owned(), status.clone())).collect();
+        Shown { desired: Arc::new(Desired { pods, ..Desired::default() }), statuses, looked: true, ..Shown::default() }
+    }
+
+    fn heard(pods: Vec<Value>) -> Heard {
+        Heard { pods: pods.into_iter().map(|pod| (text(&pod, "uid"), pod)).collect(), listed: true }
+    }
+
+    fn check(shown: &Shown, heard: &Heard, expected: &[&str]) {
+        let short = |call: Call| match call {
+            Call::Status { name, .. } => format!("status {name}"),
+            Call::Delete { name, .. } => format!("delete {name}"),
+            Call::Mirror { name, .. } => format!("mirror {name}"),
+        };
+        let found: Vec<String> = calls(shown, heard, "n1", &BTreeMap::new()).into_iter().map(short).collect();
+        assert_eq!(found, expected);
+    }
+
+    fn pod(name: &str, uid: &str, status: Value) -> Value {
+        json!({"metadata": {"namespace": "default", "name": name, "uid": uid}, "status": status})
+    }
+
+    #[test]
+    fn a_status_is_sent_where_the_watch_shows_another() {
+        let running = json!({"phase": "Running", "podIP": null});
+        check(&shown(vec![], &[("u", running.clone())]), &heard(vec![pod("a", "u", json!({"phase": "Pending"}))]), &["status a"]);
+        let theirs = json!({"phase": "Running", "qosClass": "BestEffort"});
+        check(&shown(vec![], &[("u", running)]), &heard(vec![pod("a", "u", theirs)]), &[]);
+    }
+
+    #[test]
+    fn a_deleted_pod_goes_when_its_end_was_shown() {
+        let failed = json!({"phase": "Failed"});
+        let mut gone = pod("a", "u", json!({"phase": "Running"}));
+        gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        check(&shown(vec![], &[("u", failed.clone())]), &heard(vec![gone.clone()]), &["status a"]);
+        gone["status"] = failed.clone();
+        check(&shown(vec![], &[("u", failed.clone())]), &heard(vec![gone.clone()]), &["delete a"]);
+        let mut blind = shown(vec![], &[("u", failed)]);
+        blind.engine_trouble = Some(("down".into(), 0));
+        check(&blind, &heard(vec![gone]), &[]);
+    }
+
+    #[test]
+    fn files_have_mirrors() {
+        let seen = shown(vec![file_pod()], &[("f1", json!({"phase": "Running"}))]);
+        check(&seen, &heard(vec![]), &["mirror web-n1"]);
+        let mut document = mirror(&file_pod().document, "web-n1", "n1");
+        document["metadata"]["uid"] = "m1".into();
+        check(&seen, &heard(vec![document.clone()]), &["status web-n1"]);
+        document["status"] = json!({"phase": "Running"});
+        check(&seen, &heard(vec![document.clone()]), &[]);
+        check(&shown(vec![], &[]), &heard(vec![document.clone()]), &["delete web-n1"]);
+        document["metadata"]["annotations"][MIRROR] = "old".into();
+        check(&seen, &heard(vec![document]), &["delete web-n1"]);
+    }
+}
