@@ -1,14 +1,262 @@
 //! The agent: the kubelet of a small host.
+//!
+//!     directory, master -> Desired --\                        /-> endpoints (/healthz, /pods, logs)
+//!     engine events, probes ---------> the loop (`sync`) -> Shown -> probes
+//!                                       plan, act             \-> report, events -> the master
+//!     services and endpoints -> nft
+//!
+//! `run` is the only place where the parts meet. All of it lives on one thread; only log requests and the removal of large trees
+//! use another.
 
 pub mod act;
+pub mod config;
 pub mod container;
 pub mod desired;
+pub mod endpoints;
+pub mod events;
 pub mod fields;
 pub mod hash;
 pub mod lanes;
+pub mod host;
+pub mod lock;
 pub mod naming;
+pub mod net;
+pub mod notify;
 pub mod plan;
+pub mod probe;
+pub mod report;
 pub mod runtime;
 pub mod services;
 pub mod status;
+pub mod summary;
 pub mod sync;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::Arc;
+
+use coracle_http::Limits;
+use coracle_http::client::Client;
+use coracle_http::network::{self, Access};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::spawn_local;
+
+use config::Config;
+use desired::directory::Directory;
+use desired::master::{self, Heard, Network, Outlets};
+use desired::{Desired, Source, SourceState, merge};
+use lock::LockError;
+use runtime::docker::{Docker, Settings};
+use runtime::pause;
+use sync::{Ends, Shown};
+
+/// Happenings that wait to become events while the master is slow.
+const HAPPENINGS_MAX: usize = 256;
+
+/// The agent's port is for this host's programs and the master's log requests: an eighth of what the master's takes.
+const LIMITS: Limits = Limits { connections_max: 64, requests_max: 32, handlers_max: 2, streams_max: 64, ..Limits::EDGE };
+
+/// Why the agent ended by itself.
+#[derive(Debug)]
+pub enum RunError {
+    DataDir { path: String, cause: std::io::Error },
+    Listen { address: String, cause: std::io::Error },
+    Engine(LockError),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunError::DataDir { path, cause } => write!(f, "the data directory {path} cannot be used: {cause}"),
+            RunError::Listen { address, cause } => write!(f, "listen on {address}: {cause}"),
+            RunError::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Runs until `shutdown`; containers and service rules stay as they are. Needs a `LocalSet`.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
+    made.map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
+    let listening = |cause| RunError::Listen { address: config.listen.to_string(), cause };
+    let listener = network::listen(config.listen).map_err(listening)?;
+    let address = listener.local_addr().map_err(listening)?.to_string();
+    log::info!(
+        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on http://{address}",
+        env!("CARGO_PKG_VERSION"),
+        config.node_name,
+        config.manifest_dir,
+        config.docker_host
+    );
+    let host = host::look();
+    let docker = Arc::new(Docker::new(Settings {
+        host: config.docker_host.clone(),
+        node_name: config.node_name.clone(),
+        data_dir: config.data_dir.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        run_dir: config.run_dir.clone(),
+    }));
+    let wake = Arc::new(Notify::new());
+    let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
+    let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
+    let (verdicts_in, verdicts) = watch::channel(Arc::default());
+
+    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), happenings);
+    let ends = Ends { desired, verdicts, wake: wake.clone(), node: node(&config, &host), shown: shown_in, happenings: happenings_in.clone() };
+    let engine = docker.clone();
+    spawn_local(async move { sync::run(&*engine, ends).await });
+    let engine = docker.clone();
+    spawn_local(async move { engine.watch(&wake).await });
+    spawn_local(probe::run(docker.clone(), shown.clone(), verdicts_in, happenings_in));
+    let view = endpoints::View {
+        shown: shown.clone(),
+        docker: docker.clone(),
+        runtime: tokio::runtime::Handle::current(),
+        node_name: config.node_name.clone(),
+    };
+    let (stop, stopping) = watch::channel(false);
+    let served = spawn_local(network::serve(listener, endpoints::handler(view), LIMITS, Access::LoopbackOnly, stopping));
+
+    let notify = notify::Notify::from_environment();
+    notify.ready();
+    let ended = tokio::select! {
+        () = shutdown => Ok(()),
+        error = docker.refused() => Err(RunError::Engine(error)),
+        () = tell_systemd(notify, shown) => Ok(()),
+    };
+    notify::Notify::from_environment().stopping();
+    if ended.is_ok() {
+        log::info!("stops; containers and service rules stay as they are");
+    }
+    stop.send_replace(true);
+    if let Ok(Err(error)) = served.await {
+        log::debug!("the port's end: {error}");
+    }
+    ended
+}
+
+fn node(config: &Config, host: &host::Host) -> plan::Node {
+    plan::Node {
+        name: config.node_name.clone(),
+        address: host.address.clone(),
+        data_dir: config.data_dir.clone(),
+        cpu_milli: host.cpus * 1000,
+        memory_bytes: host.memory_bytes,
+        pause_image: pause::image(std::env::consts::ARCH).map(|image| image.id).unwrap_or_default(),
+    }
+}
+
+/// Everything that speaks of what should run: the directory, the master and what goes with it.
+fn spawn_sources(
+    config: &Config,
+    host: &host::Host,
+    docker: &Docker,
+    address: &str,
+    shown: watch::Receiver<Arc<Shown>>,
+    happenings: mpsc::Receiver<sync::Happening>,
+) -> watch::Receiver<Arc<Desired>> {
+    let (files_in, files) = watch::channel(None);
+    spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
+    let (pods_in, pods) = watch::channel(None);
+    let (network_in, network) = watch::channel(None);
+    let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
+    let (rules_in, rules) = watch::channel(None);
+    spawn_local(net::run(rules));
+    let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
+    spawn_local(put_together(files, pods, network, rules_in, desired_in, config.pod_cidr.clone()));
+    let Some(target) = config.master.clone() else {
+        // Nobody takes events: the loop's queue must not fill up.
+        drop(happenings);
+        // The channels of a master that is not there stay open, and silent.
+        spawn_local(async move {
+            let _open = (pods_in, network_in, heard_in, heard);
+            std::future::pending::<()>().await;
+        });
+        return desired;
+    };
+    let client = Client::new(target);
+    let about = report::About {
+        name: config.node_name.clone(),
+        host: host.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        agent_address: address.to_owned(),
+        engine: docker.version(),
+    };
+    let outlets = Outlets { pods: pods_in, heard: heard_in, network: network_in };
+    let (name, data_dir) = (config.node_name.clone(), config.data_dir.clone());
+    let (follower, seen) = (client.clone(), shown.clone());
+    spawn_local(async move { master::run(follower, &name, &data_dir, seen, outlets).await });
+    spawn_local(report::run(client.clone(), about, shown.clone(), heard));
+    let name = config.node_name.clone();
+    spawn_local(async move { events::run(client, &name, happenings, shown).await });
+    desired
+}
+
+/// The sources as they speak -> `Desired`, and what nft should hold.
+async fn put_together(
+    mut files: watch::Receiver<Option<SourceState>>,
+    mut pods: watch::Receiver<Option<SourceState>>,
+    mut network: watch::Receiver<Network>,
+    rules: watch::Sender<Option<net::Rules>>,
+    desired: watch::Sender<Arc<Desired>>,
+    pod_cidr: String,
+) {
+    let mut said = BTreeSet::new();
+    loop {
+        let sources: BTreeMap<Source, SourceState> = [(Source::File, &mut files), (Source::Master, &mut pods)]
+            .into_iter()
+            .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
+            .collect();
+        let (mut merged, dropped) = merge(&sources);
+        let known = network.borrow_and_update().clone();
+        if let Some((services, endpoints)) = known {
+            let wanted = net::Rules {
+                text: nft::render(&services, &endpoints, &pod_cidr),
+                addresses: nft::addresses(&services),
+            };
+            rules.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&wanted);
+                if differs {
+                    *was = Some(wanted);
+                }
+                differs
+            });
+            (merged.services, merged.endpoints) = (services, endpoints);
+        }
+        let dropped: BTreeSet<String> = dropped.into_iter().collect();
+        for text in dropped.difference(&said) {
+            log::warn!("{text}");
+        }
+        said = dropped;
+        desired.send_if_modified(|was| {
+            let differs = **was != merged;
+            if differs {
+                *was = Arc::new(merged);
+            }
+            differs
+        });
+        let alive = tokio::select! {
+            changed = files.changed() => changed.is_ok(),
+            changed = pods.changed() => changed.is_ok(),
+            changed = network.changed() => changed.is_ok(),
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// Ends with the loop.
+async fn tell_systemd(mut notify: notify::Notify, mut shown: watch::Receiver<Arc<Shown>>) {
+    loop {
+        let line = summary::line(&shown.borrow_and_update());
+        notify.status(&line);
+        if shown.changed().await.is_err() {
+            return;
+        }
+    }
+}

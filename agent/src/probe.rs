@@ -42,7 +42,7 @@ type Wanted = BTreeMap<(String, Kind), Plan>;
 
 /// Never ends.
 pub async fn run<R: Runtime + 'static>(
-    runtime: std::rc::Rc<R>,
+    runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
     verdicts: watch::Sender<Arc<Verdicts>>,
     happenings: mpsc::Sender<Happening>,
@@ -137,7 +137,7 @@ fn plan(probe: &Probe, check: Check, kind: Kind, about: Happening) -> Plan {
 }
 
 async fn probe<R: Runtime>(
-    runtime: std::rc::Rc<R>,
+    runtime: Arc<R>,
     id: String,
     kind: Kind,
     plan: Plan,

@@ -2,6 +2,12 @@
 //!
 //! directory, master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
+pub mod directory;
+pub mod follow;
+pub mod last;
+pub mod manifest;
+pub mod master;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -1,7 +1,9 @@
 //! What the plan's actions need of a container engine, and the values that pass: `Seen` comes in, `ContainerConfig`
 //! goes out. `docker` speaks to a real engine, `fake` holds one in memory for the simulation.
 
+pub mod docker;
 pub mod fake;
+pub mod pause;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

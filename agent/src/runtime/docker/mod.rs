@@ -13,6 +13,7 @@ mod credentials;
 mod image;
 mod listing;
 pub mod logs;
+pub use ready::BRIDGE;
 mod ready;
 mod volumes;
 mod watch;
@@ -44,6 +45,8 @@ pub struct Docker {
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     ready: Mutex<Option<ready::Ready>>,
     locks: Mutex<HashMap<String, EngineLock>>,
+    /// `docker://20.10.24`, as nodes show it; empty before the first connection.
+    version: tokio::sync::watch::Sender<String>,
     /// Another agent holds the engine: told once to who waits in `refused`.
     refusal: tokio::sync::watch::Sender<Option<LockError>>,
 }
@@ -60,7 +63,7 @@ pub struct Settings {
 
 struct Connection {
     client: bollard::Docker,
-    /// The engine's own id: the lock is named by it.
+    /// Docker's word for it: `x86_64`.
     architecture: String,
 }
 
@@ -72,6 +75,7 @@ impl Docker {
             cache: Mutex::default(),
             ready: Mutex::default(),
             locks: Mutex::default(),
+            version: tokio::sync::watch::Sender::default(),
             refusal: tokio::sync::watch::Sender::new(None),
         }
     }
@@ -87,6 +91,10 @@ impl Docker {
                 std::future::pending::<()>().await;
             }
         }
+    }
+
+    pub fn version(&self) -> tokio::sync::watch::Receiver<String> {
+        self.version.subscribe()
     }
 
     /// Does the engine answer? Also makes the first connection and takes the lock.
@@ -117,6 +125,7 @@ impl Docker {
         let info = self.limited("ask who it is", ASK, client.info()).await?;
         let id = info.id.unwrap_or_default();
         self.take_lock(&id)?;
+        self.version.send_replace(format!("docker://{}", info.server_version.unwrap_or_default()));
         Ok(Connection { client, architecture: info.architecture.unwrap_or_default() })
     }
 

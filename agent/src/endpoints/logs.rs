@@ -1,0 +1,155 @@
+//! `/containerLogs/{namespace}/{pod}/{container}?follow=&tailLines=&timestamps=&previous=&sinceSeconds=&sinceTime=&limitBytes=`
+
+use coracle_api::meta::Time;
+use coracle_http::{Answer, Body, HeaderMap, STREAM_ITEMS_MAX, StatusCode, Stream};
+use tokio::sync::mpsc;
+
+use super::View;
+use crate::desired::Source;
+use crate::events::now;
+use crate::naming::Tag;
+use crate::runtime::docker::logs::Wish;
+use crate::runtime::{Seen, State};
+use crate::sync::Shown;
+
+/// What is asked for, beside whose log it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Query {
+    wish: Wish,
+    previous: bool,
+}
+
+pub fn answer(view: &View, path: &str, query: &str) -> Answer {
+    let parts: Vec<String> = path.trim_end_matches('/').split('/').filter_map(decode).collect();
+    let [namespace, pod, container] = parts.as_slice() else {
+        return Answer::text(StatusCode::NOT_FOUND, "404 page not found\n");
+    };
+    let query = match parse(query, now()) {
+        Ok(query) => query,
+        Err(problem) => return Answer::text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+    };
+    let found = find(&view.shown.borrow(), &view.node_name, namespace, pod, container, query.previous);
+    let id = match found {
+        Ok(id) => id,
+        Err((code, text)) => return Answer::text(code, format!("{text}\n")),
+    };
+    let (out, events) = mpsc::channel(STREAM_ITEMS_MAX);
+    let docker = view.docker.clone();
+    view.runtime.spawn(async move {
+        if let Err(failure) = docker.send_log(&id, &query.wish, &out).await {
+            // The head has gone out: what went wrong can only be said here and in the text itself.
+            log::warn!("the log of {id}: {failure}");
+            let _ = out.send(format!("coracle: the rest of this log cannot be read: {failure}\n").into()).await;
+        }
+    });
+    // No Content-Type, as with the kubelet.
+    Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Stream(Stream { events, lease: Box::new(()) }) }
+}
+
+/// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
+fn find(
+    shown: &Shown,
+    node_name: &str,
+    namespace: &str,
+    pod: &str,
+    container: &str,
+    previous: bool,
+) -> Result<String, (StatusCode, String)> {
+    // The API calls a file's pod by its mirror's name.
+    let called = |source: Source, name: &str| name == pod || source == Source::File && pod.strip_suffix(node_name) == Some(&format!("{name}-"));
+    let mut runs: Vec<(u32, &Seen)> = Vec::new();
+    let mut known = false;
+    for wanted in shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name)) {
+        known = true;
+        let mut containers = wanted.pod.spec.containers.iter();
+        if !containers.any(|spec| spec.name == container) {
+            return Err((StatusCode::NOT_FOUND, format!("container \"{container}\" not found in pod \"{pod}\"")));
+        }
+        for seen in &shown.world.containers {
+            if let Some(tag) = Tag::read(&seen.name, &seen.labels)
+                && tag.pod.uid == wanted.name.uid
+                && tag.container == container
+                && !matches!(seen.state, State::Created { .. })
+            {
+                runs.push((tag.attempt, seen));
+            }
+        }
+    }
+    if !known {
+        return Err((StatusCode::NOT_FOUND, format!("pod \"{pod}\" does not exist")));
+    }
+    runs.sort_by_key(|(attempt, _)| std::cmp::Reverse(*attempt));
+    let mut newest = runs.into_iter().map(|(_, seen)| seen);
+    // A container that waits for its next start has its last death as previous.
+    let chosen = if previous { newest.find(|seen| !seen.runs()) } else { newest.next() };
+    chosen.map(|seen| seen.id.clone()).ok_or_else(|| {
+        let text = if previous {
+            format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
+        } else {
+            format!("container \"{container}\" in pod \"{pod}\" is waiting to start")
+        };
+        (StatusCode::BAD_REQUEST, text)
+    })
+}
+
+fn parse(query: &str, now: Time) -> Result<Query, String> {
+    let mut found = Query::default();
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let value = decode(value).ok_or_else(|| format!("the value of {key} is not well encoded"))?;
+        let bad = || format!("{key}: {value:?} cannot be read");
+        let flag = || match value.as_str() {
+            "" | "1" | "true" => Ok(true),
+            "0" | "false" => Ok(false),
+            _ => Err(bad()),
+        };
+        let number = || value.parse::<u64>().map_err(|_| bad());
+        match key {
+            "follow" => found.wish.follow = flag()?,
+            "timestamps" => found.wish.timestamps = flag()?,
+            "previous" => found.previous = flag()?,
+            // The kubelet of 2014 called it `tail`, and there it could be `all`.
+            "tailLines" | "tail" => found.wish.tail_lines = if value == "all" { None } else { Some(number()?) },
+            "limitBytes" => found.wish.bytes_max = Some(number()?).filter(|bytes| *bytes > 0),
+            "sinceSeconds" => {
+                let seconds = i64::try_from(number()?).unwrap_or(i64::MAX);
+                found.wish.since = Time::from_seconds(now.seconds().saturating_sub(seconds).max(0));
+            }
+            "sinceTime" => found.wish.since = Some(Time::parse(&value).ok_or_else(bad)?),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Percent-decoding; None for what is not UTF-8 or badly encoded.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            let digit = |byte: u8| char::from(byte).to_digit(16);
+            u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries() {
+        let now = Time::from_seconds(1000).unwrap();
+        let query = parse("follow=true&tailLines=5&timestamps=1&sinceSeconds=60&limitBytes=9&previous=false", now).unwrap();
+        let wish = Wish { follow: true, timestamps: true, tail_lines: Some(5), since: Time::from_seconds(940), bytes_max: Some(9) };
+        assert_eq!(query, Query { wish, previous: false });
+        assert_eq!(parse("sinceTime=1970-01-01T00%3A00%3A07Z", now).unwrap().wish.since, Time::from_seconds(7));
+        assert!(parse("tailLines=-1", now).is_err());
+        assert!(parse("follow=maybe", now).is_err());
+        assert!(parse("tail=%zz", now).is_err());
+    }
+}

@@ -1,0 +1,96 @@
+//! Arguments, log, signals, exit code; everything else is in the library.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use coracle_agent::config::{self, Asked, Config};
+use coracle_agent::{host, run};
+use coracle_http::network::HANDLER_STACK_BYTES;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Handlers of the port, removals of large trees, and one to spare.
+const BLOCKING_THREADS_MAX: usize = 6;
+
+#[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let host = config::Host { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
+    match config::read(&arguments, &host) {
+        Ok(Asked::Help) => {
+            print!("{}", config::HELP);
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Version) => {
+            println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Ok(Asked::Run(config)) => start(config),
+        Err(error) => {
+            eprintln!("coracle-agent: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn start(config: Config) -> ExitCode {
+    start_log();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS_MAX)
+        .thread_stack_size(HANDLER_STACK_BYTES)
+        .thread_keep_alive(Duration::from_secs(10))
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("coracle-agent: start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let ended = tokio::task::LocalSet::new().block_on(&runtime, run(config, asked_to_stop()));
+    // A removal that runs is not waited for: the next agent finds what is left.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("coracle-agent: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// SIGTERM or SIGINT.
+async fn asked_to_stop() {
+    let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        log::error!("signals cannot be heard: only a kill stops this agent");
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+/// The journal has times of its own, and takes levels as numbers.
+fn start_log() {
+    let journal = std::env::var_os("JOURNAL_STREAM").is_some();
+    env_logger::Builder::new()
+        .filter_level(log::LevelFilter::Info)
+        .parse_default_env()
+        .format(move |out, record| {
+            let level = match record.level() {
+                log::Level::Error => 3,
+                log::Level::Warn => 4,
+                log::Level::Info => 6,
+                log::Level::Debug | log::Level::Trace => 7,
+            };
+            if journal {
+                writeln!(out, "<{level}>{}", record.args())
+            } else {
+                let time = coracle_agent::events::now();
+                writeln!(out, "{time} {:5} {}", record.level(), record.args())
+            }
+        })
+        .init();
+}

@@ -1,0 +1,173 @@
+//! Service addresses in the kernel: one nftables table of ours and a route for each address to the pods' bridge.
+//!
+//!     services and endpoints as last heard -> text (`nft`, pure) -> one `nft -f -` transaction where the text changed
+//!
+//! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops: connections
+//! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
+
+use std::collections::BTreeSet;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use crate::runtime::docker::BRIDGE;
+
+/// nft took 0.15 s for 1000 services.
+const RUN: Duration = Duration::from_secs(20);
+/// Is the table still there? Somebody may have flushed the rule set, or made the bridge anew.
+const RECHECK: Duration = Duration::from_secs(60);
+/// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
+const ROUTE_PROTOCOL: &str = "196";
+
+/// What the kernel should hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Rules {
+    /// A whole nft script that makes our table what it should be.
+    pub text: String,
+    /// The service addresses in it.
+    pub addresses: BTreeSet<String>,
+}
+
+#[derive(Default)]
+struct Net {
+    applied: Option<Rules>,
+    routed: bool,
+    /// What could not be done, said once.
+    said: Option<String>,
+}
+
+/// Never ends. None: nothing is known yet, so nothing is done.
+pub async fn run(mut wanted: watch::Receiver<Option<Rules>>) {
+    let mut net = Net::default();
+    let mut check_at = Instant::now() + RECHECK;
+    loop {
+        let rules = wanted.borrow_and_update().clone();
+        if let Some(rules) = rules {
+            let recheck = Instant::now() >= check_at;
+            if recheck {
+                check_at = Instant::now() + RECHECK;
+            }
+            net.settle(rules, recheck).await;
+        }
+        // Without services there is nothing to look after.
+        let idle = net.applied.as_ref().is_none_or(|rules| rules.addresses.is_empty());
+        if idle {
+            if wanted.changed().await.is_err() {
+                return;
+            }
+        } else if let Ok(Err(_)) = tokio::time::timeout_at(check_at, wanted.changed()).await {
+            return;
+        }
+    }
+}
+
+impl Net {
+    async fn settle(&mut self, rules: Rules, recheck: bool) {
+        if recheck && run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err() {
+            self.applied = None;
+        }
+        let nothing = rules.addresses.is_empty() && self.applied.is_none();
+        let mut result = Ok(());
+        if self.applied.as_ref().is_none_or(|applied| applied.text != rules.text) && !(nothing && no_table().await) {
+            result = run_tool("nft", &["-f", "-"], Some(&rules.text)).await.map(|_| ());
+            if result.is_ok() {
+                log::info!("service rules: {} addresses", rules.addresses.len());
+            }
+        }
+        if result.is_ok() {
+            let same = self.applied.as_ref().is_some_and(|applied| applied.addresses == rules.addresses);
+            if !same || !self.routed || recheck {
+                match route(&rules.addresses).await {
+                    Ok(()) => self.routed = true,
+                    Err(text) => result = Err(text),
+                }
+            }
+            self.applied = Some(rules);
+        }
+        match result {
+            Ok(()) if self.said.take().is_some() => log::info!("service addresses work again"),
+            Ok(()) => {}
+            Err(text) => {
+                if self.said.as_ref() != Some(&text) {
+                    log::warn!("service addresses do not work on this host: {text}");
+                    self.said = Some(text);
+                }
+            }
+        }
+    }
+}
+
+/// A host whose master never had a service keeps a kernel without our table.
+async fn no_table() -> bool {
+    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err()
+}
+
+/// Adds what is missing and takes away what is ours and not wanted any more.
+async fn route(addresses: &BTreeSet<String>) -> Result<(), String> {
+    // Without the bridge there are no pods here yet; the next check finds it.
+    let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
+        Ok(shown) => shown,
+        Err(text) if text.contains("Cannot find device") => return Ok(()),
+        Err(text) => return Err(text),
+    };
+    let present: BTreeSet<String> = shown.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    let batch = route_batch(addresses, &present);
+    if batch.is_empty() {
+        return Ok(());
+    }
+    run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await.map(|_| ())
+}
+
+fn route_batch(wanted: &BTreeSet<String>, present: &BTreeSet<String>) -> String {
+    let lines = |verb: &'static str, list: Vec<&String>| {
+        list.into_iter().map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n")).collect::<String>()
+    };
+    lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
+}
+
+/// Standard output, or one line that says what went wrong.
+async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
+    let mut command = Command::new(tool);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no program {tool} (Debian has it in {})", package(tool)),
+        _ => format!("run {tool}: {error}"),
+    })?;
+    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
+        // A tool that ends early says why below.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    }
+    let output = timeout(RUN, child.wait_with_output()).await.map_err(|_| format!("{tool} did not end in {} s", RUN.as_secs()))?;
+    let output = output.map_err(|error| format!("run {tool}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word");
+    Err(format!("{tool}: {first}"))
+}
+
+fn package(tool: &str) -> &'static str {
+    if tool == "nft" { "nftables" } else { "iproute2" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_differences_are_routed() {
+        let set = |list: &[&str]| list.iter().map(|address| (*address).to_owned()).collect::<BTreeSet<_>>();
+        let check = |wanted, present, expected: &str| assert_eq!(route_batch(&set(wanted), &set(present)), expected);
+        check(&["10.96.0.1"], &["10.96.0.1"], "");
+        check(
+            &["10.96.0.1"],
+            &["10.96.0.2"],
+            "route del 10.96.0.2/32 dev coracle0 proto 196\nroute replace 10.96.0.1/32 dev coracle0 proto 196\n",
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! How the agent is, in one line for `systemctl status`: "3 pods run, 1 waits: web: image not found". PURE.
+
+use serde_json::Value;
+
+use crate::sync::Shown;
+
+/// Of the reasons: enough to be read on a terminal.
+const REASONS_MAX: usize = 3;
+const REASON_CHARS_MAX: usize = 120;
+
+pub fn line(shown: &Shown) -> String {
+    if let Some((trouble, _)) = &shown.engine_trouble {
+        return format!("the engine does not answer: {trouble}");
+    }
+    if !shown.looked {
+        return "waits for the engine".to_owned();
+    }
+    let (mut run, mut ended, mut waiting) = (0, 0, Vec::new());
+    for (uid, wanted) in &shown.desired.pods {
+        let status = shown.statuses.get(uid).unwrap_or(&Value::Null);
+        match (status["phase"].as_str(), trouble(status)) {
+            (Some("Succeeded"), _) => ended += 1,
+            (Some("Running"), None) => run += 1,
+            (_, trouble) => waiting.push(format!("{}: {}", wanted.name.name, trouble.unwrap_or_else(|| "starting".to_owned()))),
+        }
+    }
+    let count = |count: usize, verb: &str, verbs: &str| match count {
+        1 => format!("1 pod {verb}"),
+        count => format!("{count} pods {verbs}"),
+    };
+    let mut parts = vec![count(run, "runs", "run")];
+    if ended > 0 {
+        parts.push(format!("{ended} ended"));
+    }
+    if !waiting.is_empty() {
+        let verb = if waiting.len() == 1 { "waits" } else { "wait" };
+        let more = if waiting.len() > REASONS_MAX { ", ..." } else { "" };
+        parts.push(format!("{} {verb}: {}{more}", waiting.len(), waiting[..waiting.len().min(REASONS_MAX)].join(", ")));
+    }
+    parts.join(", ")
+}
+
+/// The first reason why a pod is not what it should be.
+fn trouble(status: &Value) -> Option<String> {
+    let containers = status["containerStatuses"].as_array().into_iter().flatten();
+    let waiting = containers.filter_map(|container| {
+        let state = &container["state"]["waiting"];
+        let reason = state["reason"].as_str().filter(|reason| *reason != "ContainerCreating")?;
+        Some(state["message"].as_str().filter(|message| !message.is_empty()).unwrap_or(reason))
+    });
+    let own = || status["message"].as_str().or_else(|| status["reason"].as_str()).filter(|text| !text.is_empty());
+    let text = waiting.map(Some).next().unwrap_or_else(own)?;
+    Some(text.chars().take(REASON_CHARS_MAX).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::{Desired, Source, Wanted};
+    use serde_json::json;
+    use std::sync::Arc;
+
+    fn check(pods: &[(&str, Value)], expected: &str) {
+        let mut shown = Shown { looked: true, ..Shown::default() };
+        let mut desired = Desired::default();
+        for (name, status) in pods {
+            let document = json!({"metadata": {"namespace": "default", "name": name, "uid": name}});
+            desired.pods.insert((*name).to_owned(), Wanted::new(Source::File, document).unwrap());
+            shown.statuses.insert((*name).to_owned(), status.clone());
+        }
+        shown.desired = Arc::new(desired);
+        assert_eq!(line(&shown), expected);
+    }
+
+    #[test]
+    fn in_words() {
+        let running = json!({"phase": "Running"});
+        let waits = json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "image not found"}}}]});
+        check(&[], "0 pods run");
+        check(&[("a", running.clone())], "1 pod runs");
+        check(&[("a", running.clone()), ("b", running), ("web", waits)], "2 pods run, 1 waits: web: image not found");
+        check(&[("a", json!({"phase": "Pending"}))], "0 pods run, 1 waits: a: starting");
+    }
+}
