@@ -35,7 +35,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::os::unix::fs::DirBuilderExt;
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use coracle_http::Limits;
 use coracle_http::client::Client;
@@ -106,7 +108,15 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
 
     let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), happenings);
-    let ends = Ends { desired, verdicts, wake: wake.clone(), node: node(&config, &host), shown: shown_in, happenings: happenings_in.clone() };
+    let ends = Ends {
+        desired,
+        verdicts,
+        wake: wake.clone(),
+        node: node(&config, &host),
+        wall_ms: Rc::new(wall_ms),
+        shown: shown_in,
+        happenings: happenings_in.clone(),
+    };
     let engine = docker.clone();
     spawn_local(async move { sync::run(&*engine, ends).await });
     let engine = docker.clone();
@@ -137,6 +147,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         log::debug!("the port's end: {error}");
     }
     ended
+}
+
+fn wall_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn node(config: &Config, host: &host::Host) -> plan::Node {
@@ -201,9 +216,9 @@ async fn put_together(
     mut files: watch::Receiver<Option<SourceState>>,
     mut pods: watch::Receiver<Option<SourceState>>,
     mut network: watch::Receiver<Network>,
-    rules: watch::Sender<Option<net::Rules>>,
+    _rules: watch::Sender<Option<net::Rules>>,
     desired: watch::Sender<Arc<Desired>>,
-    pod_cidr: String,
+    _pod_cidr: String,
 ) {
     let mut said = BTreeSet::new();
     loop {
@@ -214,17 +229,6 @@ async fn put_together(
         let (mut merged, dropped) = merge(&sources);
         let known = network.borrow_and_update().clone();
         if let Some((services, endpoints)) = known {
-            let wanted = net::Rules {
-                text: nft::render(&services, &endpoints, &pod_cidr),
-                addresses: nft::addresses(&services),
-            };
-            rules.send_if_modified(|was| {
-                let differs = was.as_ref() != Some(&wanted);
-                if differs {
-                    *was = Some(wanted);
-                }
-                differs
-            });
             (merged.services, merged.endpoints) = (services, endpoints);
         }
         let dropped: BTreeSet<String> = dropped.into_iter().collect();

@@ -29,6 +29,7 @@ use futures_util::StreamExt;
 
 use super::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, Volume};
 use crate::lock::{EngineLock, LockError};
+use crate::naming::LABEL_KIND;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 const ASK: Duration = Duration::from_secs(10);
@@ -168,6 +169,18 @@ impl Docker {
         result
     }
 
+    /// A name that is taken: by a container of ours, or by somebody else's.
+    async fn whose_name(&self, client: &bollard::Docker, name: &str, text: String) -> Failure {
+        match self.ask("inspect", client.inspect_container(name, None)).await {
+            Ok(found) => {
+                let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
+                if labels.contains_key(LABEL_KIND) { Failure::Conflict(text) } else { Failure::Taken(text) }
+            }
+            // It went away meanwhile; the next look decides.
+            Err(_) => Failure::Conflict(text),
+        }
+    }
+
     /// Nothing is believed over a silence: the next call connects again, and all containers are inspected again.
     fn forget(&self) {
         *held(&self.connection) = None;
@@ -215,10 +228,15 @@ impl Runtime for Docker {
         }
         let options = CreateContainerOptions { name: Some(config.name.clone()), ..Default::default() };
         let made = self.change("create", client.create_container(Some(options), body)).await;
-        if let Err(Failure::NotFound(_)) = &made {
-            *held(&self.ready) = None;
+        match made {
+            Ok(made) => Ok(made.id),
+            Err(Failure::NotFound(text)) => {
+                *held(&self.ready) = None;
+                Err(Failure::NotFound(text))
+            }
+            Err(Failure::Conflict(text)) => Err(self.whose_name(&client, &config.name, text).await),
+            Err(failure) => Err(failure),
         }
-        Ok(made?.id)
     }
 
     async fn start(&self, id: &str) -> Result<(), Failure> {

@@ -39,6 +39,7 @@ impl Docker {
         for volume in volumes {
             match volume {
                 Volume::Directory { path } => make_directory(Path::new(path))?,
+                Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
                 Volume::Memory { name, size_bytes } => self.create_memory(uid, name, *size_bytes).await?,
             }
         }
@@ -97,6 +98,14 @@ pub fn make_files(paths: &[String]) -> Result<(), Failure> {
         file.set_permissions(fs::Permissions::from_mode(0o666)).map_err(|error| disk("open to all", path, &error))?;
     }
     Ok(())
+}
+
+fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
+    if !path.exists() && create {
+        fs::create_dir_all(path).map_err(|error| disk("make", path, &error))?;
+        return fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(|error| disk("open to all", path, &error));
+    }
+    if path.is_dir() { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not a directory", path.display()))) }
 }
 
 fn make_directory(path: &Path) -> Result<(), Failure> {
