@@ -147,9 +147,14 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     };
     let folder = |key: &str, default: &str| {
         let path = text(key, default);
-        if path.starts_with('/') { Ok(path.trim_end_matches('/').to_owned()) } else { Err(bad(key, &format!("{path:?} is not an absolute path"))) }
+        if path.starts_with('/') {
+            Ok(path.trim_end_matches('/').to_owned())
+        } else {
+            Err(bad(key, &format!("{path:?} is not an absolute path")))
+        }
     };
-    let docker_host = text("docker-host", host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"));
+    let docker_host =
+        text("docker-host", host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"));
     if !["unix:///", "tcp://", "http://"].iter().any(|scheme| docker_host.starts_with(scheme)) {
         return Err(bad("docker-host", &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")));
     }
@@ -160,7 +165,10 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     let listen = text("listen", "127.0.0.1:10250");
     let listen: SocketAddr = listen.parse().map_err(|_| bad("listen", &format!("{listen:?} is not ADDR:PORT, such as 127.0.0.1:10250")))?;
     if !listen.ip().is_loopback() {
-        return Err(bad("listen", &format!("{} is not a loopback address, and whoever reaches it could read every log: use 127.0.0.1", listen.ip())));
+        return Err(bad(
+            "listen",
+            &format!("{} is not a loopback address, and whoever reaches it could read every log: use 127.0.0.1", listen.ip()),
+        ));
     }
     let master = text("master", "");
     let master = if master.is_empty() { None } else { Some(master.parse().map_err(|error| bad("master", &format!("{error}")))?) };

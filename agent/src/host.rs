@@ -86,7 +86,8 @@ mod tests {
     fn texts_of_the_kernel() {
         assert_eq!(memory_bytes("MemTotal:       24684620 kB\nMemFree: 1 kB\n"), 24_684_620 * 1024);
         assert_eq!(pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
-        let table = "Local:\n  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- 172.17.0.1\n     /32 host LOCAL\n  |-- 192.168.1.7\n     /32 host LOCAL\n";
+        let table =
+            "Local:\n  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- 172.17.0.1\n     /32 host LOCAL\n  |-- 192.168.1.7\n     /32 host LOCAL\n";
         assert_eq!(first_of_lan(table), Some(Ipv4Addr::new(192, 168, 1, 7)));
         assert_eq!(first_of_lan(""), None);
     }

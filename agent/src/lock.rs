@@ -16,15 +16,25 @@ pub struct EngineLock {
 #[derive(Clone, Debug)]
 pub enum LockError {
     /// What the holder wrote about itself.
-    Held { engine: String, holder: String },
-    File { path: PathBuf, what: &'static str, cause: String },
+    Held {
+        engine: String,
+        holder: String,
+    },
+    File {
+        path: PathBuf,
+        what: &'static str,
+        cause: String,
+    },
 }
 
 impl fmt::Display for LockError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LockError::Held { engine, holder } => {
-                write!(f, "the engine at {engine} is run by another agent ({holder}): stop that one first, or give this one an engine of its own")
+                write!(
+                    f,
+                    "the engine at {engine} is run by another agent ({holder}): stop that one first, or give this one an engine of its own"
+                )
             }
             LockError::File { path, what, cause } => write!(f, "{what} the lock {}: {cause}", path.display()),
         }

@@ -64,8 +64,7 @@ enum Call {
 
 /// Never ends.
 pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
-    let mut report =
-        Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
+    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
     let mut heartbeat = Instant::now();
     loop {
         tokio::select! {
@@ -177,7 +176,8 @@ impl Report {
                     reply
                 }
                 Call::Delete { uid, namespace, name } => {
-                    let body = json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
+                    let body =
+                        json!({ "apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
                     self.call(Method::DELETE, &format!("/api/v1/namespaces/{namespace}/pods/{name}"), Some(&body)).await
                 }
                 Call::Mirror { namespace, document, .. } => {

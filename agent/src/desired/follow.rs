@@ -20,7 +20,10 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 pub enum News {
     Listed(Vec<Value>),
     /// ADDED, MODIFIED or DELETED.
-    Event { gone: bool, object: Value },
+    Event {
+        gone: bool,
+        object: Value,
+    },
 }
 
 /// Why the master could not be heard; said once for each outage, by whoever says it first.
@@ -59,13 +62,7 @@ pub async fn follow(client: &Client, voice: &Voice, path: &str, selector: &str, 
 }
 
 /// One listing and the watches that follow it. Ok: list again at once.
-async fn round(
-    client: &Client,
-    voice: &Voice,
-    path: &str,
-    selector: &str,
-    tell: &mut impl AsyncFnMut(News) -> bool,
-) -> Result<(), String> {
+async fn round(client: &Client, voice: &Voice, path: &str, selector: &str, tell: &mut impl AsyncFnMut(News) -> bool) -> Result<(), String> {
     let list = get(client, &format!("{path}?{selector}")).await?;
     let mut revision = list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
     let Value::Array(items) = list["items"].clone() else { return Err(format!("{path}: the answer is not a list")) };

@@ -163,7 +163,11 @@ mod tests {
         refused("version: v1beta2\ncontainers:\n- name: c\n", &["image"]);
         refused(&"[".repeat(10_000), &["limit"]);
         let bomb = format!("a: &a [x{}]\n", ",x".repeat(99))
-            + &["b", "c", "d", "e"].iter().zip(["a", "b", "c", "d"]).map(|(n, o)| format!("{n}: &{n} [*{o}{}]\n", format!(",*{o}").repeat(99))).collect::<String>();
+            + &["b", "c", "d", "e"]
+                .iter()
+                .zip(["a", "b", "c", "d"])
+                .map(|(n, o)| format!("{n}: &{n} [*{o}{}]\n", format!(",*{o}").repeat(99)))
+                .collect::<String>();
         refused(&bomb, &["budget"]);
     }
 }

@@ -56,10 +56,13 @@ fn find(
     previous: bool,
 ) -> Result<String, (StatusCode, String)> {
     // The API calls a file's pod by its mirror's name.
-    let called = |source: Source, name: &str| name == pod || source == Source::File && pod.strip_suffix(node_name) == Some(&format!("{name}-"));
+    let called =
+        |source: Source, name: &str| name == pod || source == Source::File && pod.strip_suffix(node_name) == Some(&format!("{name}-"));
     let mut runs: Vec<(u32, &Seen)> = Vec::new();
     let mut known = false;
-    for wanted in shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name)) {
+    for wanted in
+        shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name))
+    {
         known = true;
         let mut containers = wanted.pod.spec.containers.iter();
         if !containers.any(|spec| spec.name == container) {

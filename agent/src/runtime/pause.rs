@@ -41,7 +41,8 @@ pub fn image(architecture: &str) -> Option<Pause> {
     let tag = format!("coracle/pause:{}", &id[..12]);
     let manifest = json!([{ "Config": format!("{id}.json"), "RepoTags": [tag], "Layers": ["layer.tar"] }]).to_string();
     let config_name = format!("{id}.json");
-    let archive = tar(&[(&config_name, 0o644, config.as_bytes()), ("layer.tar", 0o644, &layer_tar), ("manifest.json", 0o644, manifest.as_bytes())]);
+    let archive =
+        tar(&[(&config_name, 0o644, config.as_bytes()), ("layer.tar", 0o644, &layer_tar), ("manifest.json", 0o644, manifest.as_bytes())]);
     Some(Pause { id: format!("sha256:{id}"), layer: format!("sha256:{layer}"), tag, archive })
 }
 

@@ -55,7 +55,9 @@ fn login(config: &Value, registry: &str) -> Found {
     }
     let helper = config["credHelpers"][registry].as_str().or_else(|| config["credsStore"].as_str());
     match helper {
-        Some(helper) => Found::Unusable(format!("Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one")),
+        Some(helper) => {
+            Found::Unusable(format!("Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one"))
+        }
         None => Found::Nothing,
     }
 }

@@ -107,7 +107,12 @@ mod tests {
         check("dockerfile/redis", "docker.io", "dockerfile/redis:latest", "docker.io/dockerfile/redis:latest");
         check("docker.io/library/nginx", "docker.io", "docker.io/library/nginx:latest", "docker.io/library/nginx:latest");
         check("localhost:5000/a", "localhost:5000", "localhost:5000/a:latest", "localhost:5000/a:latest");
-        check("gcr.io/google_containers/pause:0.8.0", "gcr.io", "gcr.io/google_containers/pause:0.8.0", "gcr.io/google_containers/pause:0.8.0");
+        check(
+            "gcr.io/google_containers/pause:0.8.0",
+            "gcr.io",
+            "gcr.io/google_containers/pause:0.8.0",
+            "gcr.io/google_containers/pause:0.8.0",
+        );
         check("a@sha256:00", "docker.io", "a@sha256:00", "docker.io/library/a@sha256:00");
         assert_eq!(full_name("sha256:11", &["x:1".into()]), "docker.io/library/x:1");
         assert_eq!(full_name("sha256:11", &[]), "");

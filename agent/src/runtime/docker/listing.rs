@@ -170,9 +170,10 @@ mod tests {
             json!({ "Status": "running", "Running": true, "StartedAt": "2026-01-01T00:00:00.5Z", "FinishedAt": NEVER }),
             State::Running { started_ms: 1_767_225_600_500 },
         );
-        check(json!({ "Status": "paused", "Running": true, "Paused": true, "StartedAt": "2026-01-01T00:00:00Z" }), State::Running {
-            started_ms: 1_767_225_600_000,
-        });
+        check(
+            json!({ "Status": "paused", "Running": true, "Paused": true, "StartedAt": "2026-01-01T00:00:00Z" }),
+            State::Running { started_ms: 1_767_225_600_000 },
+        );
         check(json!({ "Status": "created", "StartedAt": NEVER, "FinishedAt": NEVER, "Error": "" }), State::Created { refused: None });
         check(
             json!({ "Status": "created", "StartedAt": NEVER, "ExitCode": 127, "Error": "exec: no such file" }),

@@ -95,7 +95,10 @@ fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
     NetworkCreateRequest {
         name: NETWORK.to_owned(),
         driver: Some("bridge".to_owned()),
-        ipam: Some(Ipam { config: Some(vec![IpamConfig { subnet: Some(pod_cidr.to_owned()), ..Default::default() }]), ..Default::default() }),
+        ipam: Some(Ipam {
+            config: Some(vec![IpamConfig { subnet: Some(pod_cidr.to_owned()), ..Default::default() }]),
+            ..Default::default()
+        }),
         options: text(&[("com.docker.network.bridge.name", BRIDGE)]),
         labels: text(&[(LABEL_KIND, "network"), (LABEL_NETWORK, "pods")]),
         ..Default::default()
