@@ -38,6 +38,8 @@ pub enum Page {
     Groups,
     /// `/api/v1`.
     Resources,
+    /// `/api/v1beta1`.
+    OldResources,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +80,7 @@ pub struct Options {
     pub propagation: Option<String>,
     pub continues: bool,
     pub initial_events: bool,
+    pub bookmarks: bool,
     pub dry_run: bool,
     pub pretty: Option<bool>,
     /// What a log request asks of the node, as it came.
@@ -161,6 +164,7 @@ fn page(path: &str, query: &str) -> Option<Page> {
         "/api" => Page::Versions,
         "/apis" => Page::Groups,
         "/api/v1" => Page::Resources,
+        "/api/v1beta1" => Page::OldResources,
         _ => return None,
     })
 }
@@ -276,6 +280,7 @@ fn options(version: Version, parameters: &[(String, String)]) -> Result<Options,
             (_, "continue") => options.continues = !value.is_empty(),
             (_, "limit") if !value.is_empty() => drop(number::<i64>(name, value)?),
             (_, "sendInitialEvents") => options.initial_events = true,
+            (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
             (_, "dryRun") => options.dry_run = true,
             (_, "pretty") => options.pretty = Some(truth(value)),
             _ => {}

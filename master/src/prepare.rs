@@ -93,7 +93,7 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, mak
 }
 
 /// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
-/// revision, one without for any.
+/// revision, one without (or with 0) for any.
 pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
     place(kind, &old.key.namespace, &mut new);
     let meta = &new["metadata"];
@@ -103,7 +103,7 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
     if !uid.is_empty() && uid != stands {
         return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
     }
-    if !given.is_empty() && given != old.revision.to_string() {
+    if !matches!(given, "" | "0") && given != old.revision.to_string() {
         return Err(Unfit::Stale);
     }
     match part {

@@ -33,9 +33,16 @@ fn architecture() -> &'static str {
     }
 }
 
-/// `/api`. v1beta1 is last: clients of today take the first that they know.
-pub fn versions() -> Value {
-    json!({"kind": "APIVersions", "versions": ["v1", "v1beta1"], "serverAddressByClientCIDRs": []})
+/// `/api`. kubectl of 2015 looks for its v1beta1 here. Those who know aggregated discovery would look for every version
+/// but v1 under /apis and complain: they are told of v1.
+pub fn versions(aggregated: bool) -> Value {
+    let versions: &[&str] = if aggregated { &["v1"] } else { &["v1", "v1beta1"] };
+    json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": []})
+}
+
+/// `/api/v1beta1`. Its clients knew the resources and never asked; a resource of two versions would look like two.
+pub fn old_resources() -> Value {
+    json!({"kind": "APIResourceList", "groupVersion": "v1beta1", "resources": []})
 }
 
 /// `/apis`: there are no other groups.

@@ -60,6 +60,13 @@ pub fn event(version: Version, change: Change, stored: &Stored, revision: Revisi
     line(change.wire(), &shown)
 }
 
+/// Up to which revision a watcher has seen everything.
+pub fn bookmark(version: Version, kind: &Kind, revision: Revision) -> Vec<u8> {
+    let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"resourceVersion": revision.to_string()}});
+    let object = if version == Version::V1beta1 { v1beta1::encode(&object) } else { object };
+    line("BOOKMARK", object.to_string().as_bytes())
+}
+
 pub fn error_event(version: Version, status: &Status) -> Vec<u8> {
     line("ERROR", &self::status(version, status))
 }

@@ -72,7 +72,7 @@ impl Serve {
     fn route(&self, request: &Request, pretty: &mut bool) -> Result<Answer, Fault> {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
-            Route::Page(page) => self.page(page),
+            Route::Page(page) => self.page(page, &request.headers),
             Route::Object(call) => {
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 acceptable(&call, &request.headers)?;
@@ -81,14 +81,15 @@ impl Serve {
         }
     }
 
-    fn page(&self, page: Page) -> Result<Answer, Fault> {
+    fn page(&self, page: Page, headers: &HeaderMap) -> Result<Answer, Fault> {
         let document = match page {
             Page::Health { verbose } => return Ok(health::answer(&self.store, verbose)),
             Page::Root => render::discovery::root(),
             Page::Version => render::discovery::version(),
-            Page::Versions => render::discovery::versions(),
+            Page::Versions => render::discovery::versions(accepts(headers).any(|kind| kind.contains("g=apidiscovery.k8s.io"))),
             Page::Groups => render::discovery::groups(),
             Page::Resources => render::discovery::resources(&self.kinds),
+            Page::OldResources => render::discovery::old_resources(),
         };
         Ok(Answer::json(StatusCode::OK, document.to_string()))
     }
@@ -167,10 +168,13 @@ fn is_json(answer: &Answer) -> bool {
     answer.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
+fn accepts(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+}
+
 /// Objects are shown as JSON. Clients of 2014 do not say what they take, and take what comes.
 fn acceptable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
-    let mut wanted =
-        headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).peekable();
+    let mut wanted = accepts(headers).peekable();
     if call.version == Version::V1beta1 || call.verb == Verb::Log || wanted.peek().is_none() {
         return Ok(());
     }
@@ -178,7 +182,7 @@ fn acceptable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
         let mut parts = wanted.split(';').map(str::trim);
         let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*" | ""));
         // `as=Table` and the like are other documents than ours.
-        json && !parts.any(|parameter| parameter.starts_with("as="))
+        json && !parts.any(|parameter| parameter.starts_with("as=") && parameter != "as=")
     };
     if wanted.any(taken) {
         return Ok(());

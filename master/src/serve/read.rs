@@ -7,7 +7,7 @@ use crate::render;
 use coracle_api::meta::Revision;
 use coracle_api::status::Status;
 use coracle_http::{Answer, StatusCode};
-use coracle_schema::{Path, Problem};
+use coracle_schema::{Path, Problem, Reason};
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let stored = serve.standing(call)?;
@@ -48,6 +48,9 @@ enum Wanted {
 
 fn wanted(call: &Call) -> Result<Wanted, Fault> {
     let options = &call.options;
+    if options.initial_events {
+        return Err(refused("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
     if options.continues {
         return Err(Fault::bad_request("continue key is not valid: lists are answered whole, without one"));
     }
@@ -62,11 +65,16 @@ fn wanted(call: &Call) -> Result<Wanted, Fault> {
         "Exact" | "NotOlderThan" => {
             Err(refused("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"))
         }
-        other => Err(refused("resourceVersionMatch", &format!("resourceVersionMatch {other:?} is not one of Exact, NotOlderThan"))),
+        other => {
+            let path = Path::new("resourceVersionMatch");
+            let problem =
+                Problem::new(&path, Reason::NotSupported, Some(other.into()), "supported values: \"Exact\", \"NotOlderThan\", \"\"");
+            Err(Status::invalid_of("meta.k8s.io", "ListOptions", "", &[problem]).into())
+        }
     }
 }
 
-fn refused(field: &str, why: &str) -> Fault {
+pub fn refused(field: &str, why: &str) -> Fault {
     let problem = Problem::forbidden(&Path::new(field), why);
     Status::invalid_of("meta.k8s.io", "ListOptions", "", &[problem]).into()
 }

@@ -8,14 +8,14 @@ use super::{Serve, read, selector, timer};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::render;
-use crate::store::{Event, Scope, Stored};
+use crate::store::{Event, Scope, Store, Stored};
 use bytes::Bytes;
+use coracle_api::kinds::Kind;
 use coracle_api::meta::Revision;
 use coracle_api::selector::Selector;
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
-use coracle_schema::{Path, Problem};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
@@ -45,7 +45,10 @@ struct Rendered {
 enum Feed {
     /// What happens while the replay is being made ready.
     Waiting(Vec<Bytes>),
-    Live(mpsc::Sender<Bytes>),
+    Live {
+        sender: mpsc::Sender<Bytes>,
+        last: Revision,
+    },
     /// Too slow, gone, or out of time.
     Ended,
 }
@@ -53,10 +56,17 @@ enum Feed {
 pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
     if call.options.initial_events {
-        let why = "sendInitialEvents is forbidden for watch: lists are not streamed here, list and watch instead";
-        return Err(
-            Status::invalid_of("meta.k8s.io", "ListOptions", "", &[Problem::forbidden(&Path::new("sendInitialEvents"), why)]).into()
-        );
+        // Said, and not passed over: clients that stream lists wait for the end of the state, or list instead when refused.
+        return Err(read::refused(
+            "sendInitialEvents",
+            "sendInitialEvents is forbidden for watch: lists are not streamed here, list and watch instead",
+        ));
+    }
+    if !call.options.resource_version_match.is_empty() {
+        return Err(read::refused(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        ));
     }
     let after = match call.options.resource_version.as_str() {
         "" | "0" => None,
@@ -73,8 +83,9 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     };
     let events = go_live(&serve.watches, &feed, watcher.replay(&watch.replay))?;
     let ends = call.options.timeout.map(|timeout| {
-        let feed = feed.clone();
-        serve.watches.timer.after(timeout, Box::new(move || *lock(&feed) = Feed::Ended))
+        let last_words =
+            LastWords { store: serve.store.clone(), version: call.version, kind: call.kind.clone(), bookmark: call.options.bookmarks };
+        serve.watches.timer.after(timeout, Box::new(move || last_words.end(&feed)))
     });
     let lease = Box::new((watch.handle, ends));
     Ok(Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease })))
@@ -99,14 +110,14 @@ fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>) -> Resul
     let mut feed = lock(feed);
     let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
         Feed::Waiting(lines) => lines,
-        Feed::Live(_) | Feed::Ended => Vec::new(),
+        Feed::Live { .. } | Feed::Ended => Vec::new(),
     };
     let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX);
     let pieces = pieces.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, replays: watches.replays.clone() }));
     for item in pieces.chain(waiting) {
         sender.try_send(item).expect("the channel was made for so many");
     }
-    *feed = Feed::Live(sender);
+    *feed = Feed::Live { sender, last: Revision(0) };
     Ok(receiver)
 }
 
@@ -125,6 +136,33 @@ impl AsRef<[u8]> for Piece {
 impl Drop for Piece {
     fn drop(&mut self) {
         self.replays.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// What a watch does when its time is up.
+struct LastWords {
+    store: Store,
+    version: Version,
+    kind: Kind,
+    /// The client wants to know up to where it has seen everything, so that it resumes there.
+    bookmark: bool,
+}
+
+impl LastWords {
+    fn end(self, feed: &Mutex<Feed>) {
+        let told = self.bookmark.then(|| self.told()).flatten();
+        let mut feed = lock(feed);
+        if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
+            // A watcher that cannot take it resumes from its last event.
+            let _ = sender.try_send(render::bookmark(self.version, &self.kind, told.max(*last)).into());
+        }
+        *feed = Feed::Ended;
+    }
+
+    /// A revision up to which every watcher has been told everything: that at which a new one would begin.
+    fn told(&self) -> Option<Revision> {
+        let nothing = Scope { resource: self.kind.resource.clone(), namespace: None, name: Some(String::new()) };
+        self.store.watch(nothing, Some(self.store.revision()), Box::new(|_| false)).ok().map(|watch| watch.revision)
     }
 }
 
@@ -160,7 +198,10 @@ impl Watcher {
                 lines.push(line);
                 true
             }
-            Feed::Live(sender) => sender.try_send(line).is_ok(),
+            Feed::Live { sender, last } => {
+                *last = event.revision;
+                sender.try_send(line).is_ok()
+            }
             Feed::Ended => false,
         };
         if !taken {

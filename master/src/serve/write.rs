@@ -145,7 +145,7 @@ fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document) -> Result<St
 }
 
 fn names_revision(object: &Value) -> bool {
-    object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty())
+    object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty() && version != "0")
 }
 
 enum Lost {
@@ -187,11 +187,16 @@ fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
     }
 }
 
-/// The name of the path, where the document has none.
+/// The name of the path; through v1beta1 a document may leave it out.
 fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
     match object["metadata"]["name"].as_str() {
         Some(given) if !given.is_empty() && given != call.name => {
             let message = format!("the name of the object ({given}) does not match the name on the URL ({})", call.name);
+            Err(Fault::bad_request(message))
+        }
+        Some(given) if !given.is_empty() => Ok(()),
+        _ if call.version == Version::V1 => {
+            let message = format!("the name of the object ({} based on URL) was undeterminable: name must be provided", call.name);
             Err(Fault::bad_request(message))
         }
         _ => {
