@@ -10,11 +10,14 @@ use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
-use coracle_schema::Problem;
+use coracle_api::types;
+use coracle_schema::{Problem, Types, check, default};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
+/// The types of the built-in kinds: static tables.
+static TYPES: Types = types::builtin();
 /// A creation token stays taken for so long after its object is gone, in uptime.
 const CREATION_TOKEN_AFTER_DEATH: Duration = Duration::from_secs(3600);
 
@@ -84,8 +87,9 @@ pub struct Preconditions {
 /// because the name may be made here.
 pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
     place(kind, namespace, &mut object);
+    default(&TYPES, &kind.type_name, &mut object);
     (kind.strategy.create)(&mut object, making);
-    fit((kind.strategy.validate)(&object, rules))?;
+    fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
     let claims = claims(kind, &object);
@@ -108,13 +112,15 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
     }
     match part {
         Part::Main => {
+            default(&TYPES, &kind.type_name, &mut new);
             (kind.strategy.update)(&mut new, old.object, making);
         }
         Part::Status => {
             (kind.strategy.status_update)(&mut new, old.object);
+            default(&TYPES, &kind.type_name, &mut new);
         }
     }
-    fit((kind.strategy.validate_update)(&new, old.object, rules))?;
+    fit(check(&TYPES, &kind.type_name, &new), (kind.strategy.validate_update)(&new, old.object, rules))?;
     // The last finalizer has gone from an object whose time is over.
     if strategy::meta::is_released(&new) && !strategy::meta::is_released(old.object) {
         return Ok(Write::Delete { key: old.key.clone(), seen: old.revision });
@@ -169,6 +175,12 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
     }
 }
 
-fn fit(problems: Vec<Problem>) -> Result<(), Unfit> {
+/// What the type says of a value and what the strategy says; where both say it, it is said once.
+fn fit(mut problems: Vec<Problem>, more: Vec<Problem>) -> Result<(), Unfit> {
+    for problem in more {
+        if !problems.iter().any(|other| other.path == problem.path && other.reason == problem.reason) {
+            problems.push(problem);
+        }
+    }
     if problems.is_empty() { Ok(()) } else { Err(Unfit::Invalid(problems)) }
 }

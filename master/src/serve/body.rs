@@ -3,8 +3,10 @@
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
 use coracle_api::status::Status;
+use coracle_api::types;
 use coracle_api::v1beta1::{self, DecodeError, Decoded};
 use coracle_http::{HeaderMap, Request, header};
+use coracle_schema::Path;
 use serde_json::Value;
 
 /// Unknown fields that one answer warns of; the rest is counted.
@@ -57,8 +59,10 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
             (Sent::V1(object), unknown)
         }
         Version::V1beta1 => {
-            let decoded = decode(call, &document)?;
-            let unknown = decoded.unknown.iter().map(|path| format!("unknown field {:?}", path.as_str())).collect();
+            let mut decoded = decode(call, &document)?;
+            let unknown = decoded.unknown.iter().map(unknown).collect();
+            // Amounts and times come into the one form in which they are stored.
+            decoded.object = shape(call, decoded.object)?.0;
             (Sent::V1beta1(decoded), unknown)
         }
     };
@@ -126,9 +130,18 @@ fn decode(call: &Call, document: &Value) -> Result<Decoded, Fault> {
     })
 }
 
-fn shape(call: &Call, object: Value) -> Result<(Value, Vec<String>), Fault> {
-    let _ = call;
-    Ok((object, Vec::new()))
+/// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
+fn shape(call: &Call, mut object: Value) -> Result<(Value, Vec<String>), Fault> {
+    let decoded = coracle_schema::decode(&types::builtin(), &call.kind.type_name, &mut object);
+    if let Some(message) = decoded.message() {
+        let kind = &call.kind.kind;
+        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", call.kind.version)));
+    }
+    Ok((object, decoded.unknown.iter().map(unknown).collect()))
+}
+
+fn unknown(path: &Path) -> String {
+    format!("unknown field {:?}", path.as_str())
 }
 
 fn shortened(mut unknown: Vec<String>) -> Vec<String> {

@@ -4,6 +4,7 @@
 //!
 //! One file a verb family; none names a kind. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
+mod bind;
 mod body;
 mod delete;
 mod health;
@@ -102,7 +103,7 @@ impl Serve {
             Verb::Create => write::create(self, call, request),
             Verb::Update => write::update(self, call, request),
             Verb::UpdateStatus => write::update_status(self, call, request),
-            Verb::Bind => write::bind(self, call, request),
+            Verb::Bind => bind::bind(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
             Verb::Log => log::log(self, call),
         }

@@ -1,11 +1,10 @@
-//! Create, update, update of status, bind.
+//! Create, update, update of status.
 
 use super::body::Document;
 use super::{RACES_MAX, Serve, body, document, namespace, warn};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Part, Standing};
-use crate::render;
 use crate::store::{Refused, Stored, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
@@ -55,40 +54,6 @@ pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<An
     let mut answer = document(call, StatusCode::OK, &stored);
     warn(&mut answer, &sent.warnings);
     Ok(answer)
-}
-
-/// A binding puts a pod on a node: an update of the pod.
-pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    for_real(call)?;
-    let bindings = serve.kinds.by_kind("v1", "Binding").ok_or_else(|| Status::internal_error("no bindings are served"))?;
-    let pods = serve.kinds.by_kind("v1", "Pod").ok_or_else(|| Status::internal_error("no pods are served"))?;
-    let call_of =
-        |kind, name: &str| Call { kind, name: name.to_owned(), namespace: call.namespace.clone(), options: call.options.clone(), ..*call };
-    let mut sent = body::object(&call_of(bindings, &call.name), request)?;
-    right_namespace(call, sent.object())?;
-    if !call.name.is_empty() {
-        right_name(call, sent.object_mut())?;
-    }
-    let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let call = call_of(pods, &name);
-    for _ in 0..RACES_MAX {
-        let old = serve.standing(&call)?;
-        let pod = parsed(&old)?;
-        let node = sent.object()["target"]["name"].as_str().filter(|name| !name.is_empty());
-        let node = node.ok_or_else(|| Fault::bad_request("target.name: a binding names a node"))?;
-        if let Some(other) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
-            let why = format!("pod {name} is already assigned to node {other:?}");
-            return Err(Status::conflict(&pods.resource, &name, &why).into());
-        }
-        let mut bound = pod.clone();
-        bound["spec"]["nodeName"] = node.into();
-        match put(serve, &call, &old, &pod, Part::Main, bound) {
-            Ok(_) => return Ok(Answer::json(StatusCode::CREATED, render::status(call.version, &Status::success(201)))),
-            Err(Lost::Race) => {}
-            Err(Lost::Fault(fault)) => return Err(fault),
-        }
-    }
-    Err(Fault::stale(&call))
 }
 
 /// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
@@ -177,7 +142,7 @@ pub fn for_real(call: &Call) -> Result<(), Fault> {
     if call.options.dry_run { Err(Fault::bad_request("dryRun is not supported: nothing was written")) } else { Ok(()) }
 }
 
-fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
+pub fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
     match object["metadata"]["namespace"].as_str() {
         Some(given) if call.kind.namespaced && !given.is_empty() && given != call.namespace => {
             let message = "the namespace of the provided object does not match the namespace sent on the request";
@@ -188,7 +153,7 @@ fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
 }
 
 /// The name of the path; through v1beta1 a document may leave it out.
-fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
+pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
     match object["metadata"]["name"].as_str() {
         Some(given) if !given.is_empty() && given != call.name => {
             let message = format!("the name of the object ({given}) does not match the name on the URL ({})", call.name);

@@ -1,0 +1,62 @@
+//! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
+
+use super::{RACES_MAX, Serve, body, write};
+use crate::call::{Call, Version};
+use crate::fault::Fault;
+use crate::making::wall_clock;
+use crate::prepare::{self, Standing};
+use crate::render;
+use crate::store::Refused;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::Resource;
+use coracle_api::status::Status;
+use coracle_api::strategy;
+use coracle_http::{Answer, Request, StatusCode};
+
+pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    write::for_real(call)?;
+    let (bindings, pods) = (kind(serve, "Binding")?, kind(serve, "Pod")?);
+    let mut sent = body::object(&of(call, bindings, &call.name), request)?;
+    write::right_namespace(call, sent.object())?;
+    // `/bindings` has no name in its path, and a binding's own may be left out where the path names its pod.
+    if !call.name.is_empty() {
+        let unnamed = sent.object()["metadata"]["name"].as_str().is_none_or(str::is_empty);
+        if unnamed {
+            sent.object_mut()["metadata"]["name"] = call.name.clone().into();
+        }
+        write::right_name(call, sent.object_mut())?;
+    }
+    let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let problems = (bindings.strategy.validate)(sent.object(), serve.rules(call));
+    if !problems.is_empty() {
+        return Err(Status::invalid(bindings, &name, &problems).into());
+    }
+    let call = of(call, pods, &name);
+    for _ in 0..RACES_MAX {
+        let old = serve.standing(&call)?;
+        let pod = write::parsed(&old)?;
+        let bound = strategy::bind(&pod, sent.object(), wall_clock())
+            .map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?;
+        let standing = Standing { key: &old.key, revision: old.revision, object: &pod };
+        match serve.store.write(prepare::replace(pods, standing, bound)) {
+            Ok(_) => return Ok(Answer::json(StatusCode::CREATED, render::status(call.version, &Status::success(201)))),
+            Err(Refused::Stale { .. }) => {}
+            Err(refused) => return Err(Fault::refused(&call, &old.key, None, refused)),
+        }
+    }
+    Err(Fault::stale(&call))
+}
+
+fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
+    serve.kinds.by_kind("v1", name).ok_or_else(|| Status::internal_error(format!("no {name} is served")).into())
+}
+
+/// The same call about another kind's object.
+fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
+    // The path names a namespace in v1; v1beta1 has a default.
+    let namespace = match call.version {
+        Version::V1beta1 if call.namespace.is_empty() => "default".to_owned(),
+        _ => call.namespace.clone(),
+    };
+    Call { version: call.version, kind, verb: call.verb, namespace, name: name.to_owned(), options: call.options.clone() }
+}
