@@ -5,10 +5,9 @@ use serde_json::{Value, json};
 
 use super::place::{get, get_text, put};
 use super::scalar::text;
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, ignored, own};
+use crate::strategy::CREATION_TOKEN;
 
-/// The annotation that carries the `creationToken` of v1beta1.
-pub const CREATION_TOKEN: &str = "coracle.dev/creation-token";
+use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, ignored, own};
 
 /// `id`, `uid`, ... of every kind. `kind`, `apiVersion` and `selfLink` are written by `encode`.
 pub(super) const META: &[Field] = &[

@@ -29,7 +29,8 @@ use std::fmt;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-pub use common::CREATION_TOKEN;
+use crate::strategy::CREATION_TOKEN;
+
 pub use manifest::{FileRefused, Format, FromFile, decode_any};
 pub use status::{encode_deleted, encode_status};
 
@@ -137,6 +138,12 @@ fn read(row: &Row, shape: &Shape, from: &Object) -> Result<Decoded, DecodeError>
 /// `desiredState.manifest.containers[0].name`. What v1beta1 has no word for keeps its v1 path.
 pub fn field_path(kind: &str, v1_path: &str) -> String {
     row(kind).map_or_else(|| v1_path.to_owned(), |row| words::old_path(row.shape, v1_path))
+}
+
+/// What v1's validation finds in an object, told to a client of v1beta1.
+pub fn told(kind: &str, problems: Vec<Problem>) -> Vec<Problem> {
+    let told = |problem: Problem| Problem { path: Path::new(&field_path(kind, problem.path.as_str())), ..problem };
+    problems.into_iter().map(told).collect()
 }
 
 /// Shows a v1 object, list or Status as v1beta1. What v1beta1 has no kind for is shown as it is.

@@ -163,15 +163,15 @@ static TYPE: Own =
 
 fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
     let said = |name: &str, form: Form, seen: &mut Reading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
-    let external = said("createExternalLoadBalancer", Form::Flag, seen) == Some(json!(true));
-    match said("type", Form::Text, seen) {
-        Some(kind) if external && kind != "LoadBalancer" => {
+    let external = said("createExternalLoadBalancer", Form::Flag, seen).and_then(|flag| flag.as_bool());
+    match (said("type", Form::Text, seen), external) {
+        (Some(kind), Some(external)) if (kind == "LoadBalancer") != external => {
             let detail = "differs from type: createExternalLoadBalancer means type LoadBalancer, give one";
-            seen.problem(Problem::invalid(&path.field("createExternalLoadBalancer"), true, detail));
+            seen.problem(Problem::invalid(&path.field("createExternalLoadBalancer"), external, detail));
         }
-        Some(kind) => put(into, TYPE_AT, kind),
-        None if external => put(into, TYPE_AT, json!("LoadBalancer")),
-        None => {}
+        (Some(kind), _) => put(into, TYPE_AT, kind),
+        (None, Some(true)) => put(into, TYPE_AT, json!("LoadBalancer")),
+        (None, _) => {}
     }
 }
 
