@@ -428,3 +428,41 @@ pub struct ContainerStateTerminated {
     #[serde(rename = "containerID")]
     pub container_id: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quantity::IntOrString;
+    use serde_json::json;
+
+    #[test]
+    fn a_whole_pod_is_read() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/v1/cases/kinds/pod-rich.json");
+        let case: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let pod = Pod::read(&case["steps"][0]["body"]).unwrap();
+        let web = &pod.spec.containers[0];
+        assert_eq!((pod.metadata.name.as_str(), web.args.len(), web.ports[1].host_port), ("p", 2, 5353));
+        assert_eq!(web.resources.limits["cpu"].milli(), 500);
+        assert_eq!(web.resources.limits["memory"].value(), 128 << 20);
+        let liveness = web.liveness_probe.as_ref().unwrap();
+        assert_eq!(liveness.action.http_get.as_ref().unwrap().port, IntOrString::String("http".to_owned()));
+        assert_eq!(liveness.period_seconds, 7);
+        let lifecycle = web.lifecycle.as_ref().unwrap();
+        assert_eq!(lifecycle.pre_stop.as_ref().unwrap().exec.as_ref().unwrap().command, ["sleep", "1"]);
+        assert_eq!(web.security_context.capabilities.as_ref().unwrap().drop, ["ALL"]);
+        assert_eq!(pod.spec.volumes[3].host_path.as_ref().unwrap().path, "/tmp");
+        assert_eq!(pod.spec.volumes[7].empty_dir.as_ref().unwrap().medium, "Memory");
+        assert_eq!((pod.spec.termination_grace_period_seconds, pod.spec.restart_policy.as_str()), (Some(5), "OnFailure"));
+        assert_eq!(pod.spec.image_pull_secrets[0].name, "reg");
+    }
+
+    #[test]
+    fn what_is_missing_is_its_default_and_what_is_unknown_is_not_seen() {
+        let pod =
+            Pod::read(&json!({"spec": {"future": 1, "containers": [{}]}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}));
+        let pod = pod.unwrap();
+        assert_eq!(pod.spec.containers, [Container::default()]);
+        assert!(pod.status.ready() && !pod.status.terminal());
+        assert!(Pod::read(&json!({"metadata": {"creationTimestamp": "yesterday"}})).is_err());
+    }
+}
