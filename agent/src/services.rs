@@ -1,8 +1,130 @@
-//! Services: the variables that containers get. PURE. (The nft text is in `nft`.)
+//! Services: the nft script that balances them, and the variables that containers get. PURE.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
 
-use coracle_api::service::Service;
+use coracle_api::service::{Endpoints, Service, ServicePort};
+
+use crate::hash::hash_text;
+
+/// What the kernel should hold, and what could not be put into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// A whole nft script: one transaction that replaces our table and touches nothing else.
+    pub script: String,
+    /// Service addresses, for routes.
+    pub addresses: BTreeSet<Ipv4Addr>,
+    /// By name, what is asked for and not done.
+    pub refused: Vec<String>,
+}
+
+/// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
+const PRIORITY: i32 = -110;
+
+/// The table of all services. `pod_cidr` is where this node's pods live.
+pub fn rules(services: &[Service], endpoints: &[Endpoints], pod_cidr: &str) -> Rules {
+    let mut rules = Rules::default();
+    // Of two services with one address (a master that lost its claims) the first has it, or nft would refuse the whole table.
+    let mut by_address = BTreeMap::new();
+    let mut by_node_port = BTreeMap::new();
+    let mut chains = String::new();
+    let mut sorted: Vec<&Service> = services.iter().collect();
+    sorted.sort_by(|one, other| key(one).cmp(&key(other)));
+    for service in sorted {
+        let Ok(address) = service.spec.cluster_ip.parse::<Ipv4Addr>() else { continue };
+        // Also where nothing is balanced: a refused connection says more than a lost one.
+        rules.addresses.insert(address);
+        for port in balanced_ports(service, &mut rules.refused) {
+            let ends = ends(service, port, endpoints);
+            if ends.is_empty() {
+                continue;
+            }
+            let (namespace, name) = key(service);
+            let chain = format!("svc_{}", &hash_text(&format!("{namespace}/{name}/{}", port.port))[..16]);
+            by_address.entry((address, port.port)).or_insert_with(|| format!("{address} . tcp . {} : goto {chain}", port.port));
+            if port.node_port != 0 {
+                by_node_port.entry(port.node_port).or_insert_with(|| format!("tcp . {} : goto {chain}", port.node_port));
+            }
+            let map: Vec<String> = ends.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
+            let _ = writeln!(
+                chains,
+                "\tchain {chain} {{\n\t\tmeta l4proto tcp dnat ip to numgen random mod {} map {{ {} }} comment \"{namespace}/{name}:{}\"\n\t}}",
+                ends.len(),
+                map.join(", "),
+                port.port
+            );
+        }
+    }
+    rules.script = script(&rules.addresses, by_address.into_values().collect(), by_node_port.into_values().collect(), &chains, pod_cidr);
+    rules
+}
+
+fn script(addresses: &BTreeSet<Ipv4Addr>, by_address: Vec<String>, by_node_port: Vec<String>, chains: &str, pod_cidr: &str) -> String {
+    let elements = |items: Vec<String>| {
+        if items.is_empty() { String::new() } else { format!("\t\telements = {{\n\t\t\t{}\n\t\t}}\n", items.join(",\n\t\t\t")) }
+    };
+    let shown = elements(addresses.iter().map(ToString::to_string).collect());
+    let (to_address, to_node_port) = (elements(by_address), elements(by_node_port));
+    let balance =
+        "\t\tip daddr . meta l4proto . th dport vmap @services\n\t\tfib daddr type local meta l4proto . th dport vmap @node_ports\n";
+    let refuse = "\t\tip daddr @addresses meta l4proto tcp reject with tcp reset\n\t\tip daddr @addresses reject\n";
+    format!(
+        "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n\
+         \tset addresses {{\n\t\ttype ipv4_addr\n{shown}\t}}\n\
+         \tmap services {{\n\t\ttype ipv4_addr . inet_proto . inet_service : verdict\n{to_address}\t}}\n\
+         \tmap node_ports {{\n\t\ttype inet_proto . inet_service : verdict\n{to_node_port}\t}}\n\
+         {chains}\
+         \tchain prerouting {{\n\t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
+         \tchain output {{\n\t\ttype nat hook output priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
+         \tchain postrouting {{\n\t\ttype nat hook postrouting priority 90; policy accept;\n\
+         \t\tct status dnat ip saddr {pod_cidr} ip daddr {pod_cidr} masquerade comment \"a pod to a service of a pod beside it, or of its own\"\n\t}}\n\
+         \tchain refuse_forward {{\n\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\
+         \tchain refuse_output {{\n\t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n\
+         }}\n"
+    )
+}
+
+fn key(service: &Service) -> (&str, &str) {
+    (&service.metadata.namespace, &service.metadata.name)
+}
+
+fn balanced_ports<'a>(service: &'a Service, refused: &mut Vec<String>) -> Vec<&'a ServicePort> {
+    let (namespace, name) = key(service);
+    if service.spec.session_affinity == "ClientIP" {
+        refused.push(format!("service {namespace}/{name}: spec.sessionAffinity ClientIP is not supported by this version of the agent"));
+        return Vec::new();
+    }
+    if !service.spec.external_ips.is_empty() {
+        refused.push(format!("service {namespace}/{name}: spec.externalIPs is not supported by this version of the agent"));
+    }
+    let mut ports = Vec::new();
+    for (index, port) in service.spec.ports.iter().enumerate() {
+        if port.protocol.is_empty() || port.protocol == "TCP" {
+            ports.push(port);
+        } else {
+            refused.push(format!(
+                "service {namespace}/{name}: spec.ports[{index}].protocol {} is not supported by this version of the agent",
+                port.protocol
+            ));
+        }
+    }
+    ports
+}
+
+/// The ready addresses of one port, each once.
+fn ends(service: &Service, port: &ServicePort, endpoints: &[Endpoints]) -> BTreeSet<(Ipv4Addr, i32)> {
+    let of_it =
+        endpoints.iter().filter(|of| of.metadata.namespace == service.metadata.namespace && of.metadata.name == service.metadata.name);
+    let mut ends = BTreeSet::new();
+    for subset in of_it.flat_map(|endpoints| &endpoints.subsets) {
+        let tcp = |protocol: &str| protocol.is_empty() || protocol == "TCP";
+        for end in subset.ports.iter().filter(|end| end.name == port.name && tcp(&end.protocol) && (1..=65535).contains(&end.port)) {
+            ends.extend(subset.addresses.iter().filter_map(|address| Some((address.ip.parse::<Ipv4Addr>().ok()?, end.port))));
+        }
+    }
+    ends
+}
 
 /// The service variables of 2014 and of v1, of all services of one namespace that have an address.
 pub fn variables(services: &[Service], namespace: &str) -> BTreeMap<String, String> {
@@ -49,6 +171,39 @@ fn variable_name(name: &str) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn the_table_is_as_recorded() {
+        let service = |name: &str, spec: serde_json::Value| {
+            Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})).unwrap()
+        };
+        let services = [
+            service(
+                "web",
+                json!({"clusterIP": "10.96.0.10", "type": "NodePort",
+                "ports": [{"port": 80, "name": "http", "nodePort": 30080}, {"port": 443, "name": "https"}]}),
+            ),
+            service("empty", json!({"clusterIP": "10.96.0.11", "ports": [{"port": 80}]})),
+            service("dns", json!({"clusterIP": "10.96.0.12", "ports": [{"port": 53, "protocol": "UDP"}]})),
+            service("sticky", json!({"clusterIP": "10.96.0.13", "sessionAffinity": "ClientIP", "ports": [{"port": 80}]})),
+            service("headless", json!({"clusterIP": "None", "ports": [{"port": 80}]})),
+        ];
+        let endpoints = [Endpoints::read(&json!({"metadata": {"namespace": "default", "name": "web"}, "subsets": [
+            {"addresses": [{"ip": "10.244.0.3"}, {"ip": "10.244.0.2"}], "notReadyAddresses": [{"ip": "10.244.0.9"}],
+             "ports": [{"name": "http", "port": 8080}, {"name": "other", "port": 1}]},
+            {"addresses": [{"ip": "10.244.0.2"}], "ports": [{"name": "https", "port": 8443}]}]}))
+        .unwrap()];
+        let rules = rules(&services, &endpoints, "10.244.0.0/24");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/golden/services.nft");
+        if std::env::var_os("COR_GOLDEN").is_some() {
+            std::fs::write(file, &rules.script).unwrap();
+        }
+        assert_eq!(rules.script, std::fs::read_to_string(file).unwrap());
+        assert_eq!(rules.addresses.len(), 4);
+        assert_eq!(rules.refused.len(), 2, "{:?}", rules.refused);
+        assert!(rules.refused[0].contains("default/dns: spec.ports[0].protocol UDP"), "{:?}", rules.refused);
+        assert!(rules.refused[1].contains("default/sticky: spec.sessionAffinity"), "{:?}", rules.refused);
+    }
 
     #[test]
     fn as_in_2014_and_as_today() {

@@ -142,25 +142,25 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
             }
         };
         // They were busy when the plan was made, so it left them alone: now they are looked at.
-        let mut look_again = finished.into_iter().fold(false, |again, done| retire(done, &mut busy) || again);
-        if !look_again {
-            look_again = tokio::select! {
+        if finished.is_empty() {
+            tokio::select! {
                 done = lanes.next(), if !lanes.is_empty() => retire(done, &mut busy),
-                () = ends.wake.notified() => true,
-                Ok(()) = ends.desired.changed() => true,
-                Ok(()) = ends.verdicts.changed() => true,
-                () = sleep_until(clock.at(wake_at_ms)) => true,
-            };
+                () = ends.wake.notified() => {}
+                Ok(()) = ends.desired.changed() => {}
+                Ok(()) = ends.verdicts.changed() => {}
+                () = sleep_until(clock.at(wake_at_ms)) => {}
+            }
         }
-        debug_assert!(look_again);
+        for done in finished {
+            retire(done, &mut busy);
+        }
     }
 }
 
-fn retire(done: Done, busy: &mut BTreeSet<String>) -> bool {
+fn retire(done: Done, busy: &mut BTreeSet<String>) {
     if let Done::Pod(uid) = done {
         busy.remove(&uid);
     }
-    true
 }
 
 /// One whole look at the world.
@@ -175,16 +175,14 @@ async fn look<R: Runtime>(
     world.containers = runtime.list().await?;
     world.volumes = runtime.volumes().await?;
     let now = clock.now();
-    let refused = hands.refused.borrow();
     for seen in &mut world.containers {
         // Not every engine keeps the text of a start that it refused.
         if seen.state == (State::Created { refused: None })
-            && let Some(text) = refused.get(&seen.id)
+            && let Some(text) = hands.refused.borrow().get(&seen.id)
         {
             seen.state = State::Created { refused: Some(text.clone()) };
         }
     }
-    drop(refused);
     world.memory = remember(&hands.memory, desired, world, now);
     let needed = plan::images_needed(Case { desired, world, now, rules });
     for name in needed {

@@ -15,6 +15,8 @@ use coracle_api::pod::Pod;
 use coracle_api::service::{Endpoints, Service};
 use serde_json::Value;
 
+use crate::fields;
+use crate::hash::{container_hash, sandbox_hash};
 use crate::naming::{PodName, fit_uid};
 
 /// Where a pod comes from. The name stands in a label of its containers.
@@ -54,6 +56,10 @@ pub struct Wanted {
     pub document: Value,
     /// What logic reads of it.
     pub pod: Pod,
+    /// What follows from the document alone, worked out once: its hashes and what of it is not supported.
+    pub sandbox_hash: String,
+    pub container_hashes: Vec<String>,
+    pub refused: Option<String>,
 }
 
 impl Wanted {
@@ -67,7 +73,10 @@ impl Wanted {
             }
         }
         let name = PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
-        Ok(Wanted { name, document, pod })
+        let containers = document["spec"]["containers"].as_array();
+        let container_hashes = containers.into_iter().flatten().map(container_hash).collect();
+        let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
+        Ok(Wanted { name, document, pod, sandbox_hash, container_hashes, refused })
     }
 }
 

@@ -1,7 +1,6 @@
 //! One container of a pod: keep it, replace it, start it again, or let it rest. PURE.
 
 use coracle_api::pod::Container;
-use serde_json::Value;
 
 use super::backoff::{restart_wait_ms, words};
 use super::images;
@@ -11,7 +10,6 @@ use super::seen::{self, Run};
 use super::{Begin, Case, Part, Rule, Start, Waiting, What, checks, stops};
 use crate::container;
 use crate::desired::Wanted;
-use crate::hash::container_hash;
 use crate::runtime::{Check, State};
 
 /// The newest start of a container, whether the engine still has it or not.
@@ -42,7 +40,7 @@ pub struct Story<'a> {
 
 pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
     let spec = &wanted.pod.spec.containers[index];
-    let hash = container_hash(&wanted.document["spec"]["containers"][index]);
+    let hash = wanted.container_hashes[index].clone();
     let newest = seen::of(runs, &spec.name).next();
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), spec.name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
@@ -205,9 +203,4 @@ pub fn grace_s(wanted: &Wanted) -> u64 {
     let asked = meta.deletion_timestamp.and(meta.deletion_grace_period_seconds);
     let grace = asked.or(wanted.pod.spec.termination_grace_period_seconds).unwrap_or(container::GRACE_S_DEFAULT);
     u64::try_from(grace).unwrap_or(0)
-}
-
-/// Names of the containers that the document has, in its order.
-pub fn names(document: &Value) -> impl Iterator<Item = &str> {
-    document["spec"]["containers"].as_array().into_iter().flatten().filter_map(|container| container["name"].as_str())
 }

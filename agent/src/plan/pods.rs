@@ -7,7 +7,6 @@ use super::sandbox::{self, Sandbox};
 use super::seen::{self, Run};
 use super::{Case, Part, Rule, Waiting, garbage, stops};
 use crate::desired::Wanted;
-use crate::fields;
 use crate::naming::SANDBOX;
 
 pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports) -> Part {
@@ -20,7 +19,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         end(case, &mut part, runs, Some(containers::grace_s(wanted)), "the pod is being deleted");
         return part;
     }
-    if let Some(refused) = fields::refused(&wanted.document)
+    if let Some(refused) = wanted.refused.clone()
         && case.rules.hold(Rule::RefusedPodsWait)
     {
         part.waits.pod = Some(Waiting::new("UnsupportedField", refused));

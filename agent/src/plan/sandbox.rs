@@ -6,7 +6,6 @@ use super::seen::{self, Run};
 use super::{Begin, Case, Part, Rule, Start, Waiting, What, stops};
 use crate::container;
 use crate::desired::Wanted;
-use crate::hash::sandbox_hash;
 use crate::naming::SANDBOX;
 use crate::runtime::State;
 
@@ -21,7 +20,7 @@ pub enum Sandbox {
 /// The sandbox that runs and is as it was asked for.
 pub fn current<'r, 'a>(case: Case<'_>, wanted: &Wanted, runs: &'r [Run<'a>]) -> Option<&'r Run<'a>> {
     let newest = seen::of(runs, SANDBOX).next()?;
-    let fits = newest.tag.hash == sandbox_hash(&wanted.document) || !case.rules.hold(Rule::EditsReplaceTheSandbox);
+    let fits = newest.tag.hash == wanted.sandbox_hash || !case.rules.hold(Rule::EditsReplaceTheSandbox);
     (newest.seen.runs() && fits).then_some(newest)
 }
 
@@ -77,7 +76,7 @@ fn end_others(
 }
 
 fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ports: &mut Ports) -> Sandbox {
-    let hash = sandbox_hash(&wanted.document);
+    let hash = wanted.sandbox_hash.clone();
     let newest = seen::of(runs, SANDBOX).next();
     if let Some(run) = newest
         && run.seen.state == (State::Created { refused: None })
