@@ -21,7 +21,8 @@ pub fn revision(document: &Value) -> Option<Revision> {
 
 /// As it stays in memory and goes over the wire.
 pub fn compact(document: &Value) -> Bytes {
-    Bytes::from(serde_json::to_vec(&KindFirst(document)).expect("a Value has string keys only"))
+    // Copied, so that it keeps no more memory than it has bytes.
+    Bytes::copy_from_slice(&serde_json::to_vec(&KindFirst(document)).expect("a Value has string keys only"))
 }
 
 /// As it lies on disk, for people, jq and git.
