@@ -3,7 +3,7 @@
 use super::doc::{entries, has, is_empty, list, number, text, yes};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{supported, supported_text};
+use super::{full, supported, supported_text};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -50,6 +50,9 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, port) in list(container, "ports").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = path.field("ports").index(at);
         let name = text(port, "name");
         if !name.is_empty() {
@@ -78,6 +81,9 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
 fn env(container: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for (at, variable) in list(container, "env").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = path.field("env").index(at);
         let name = text(variable, "name");
         if name.is_empty() {
@@ -104,6 +110,9 @@ fn mounts(container: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Proble
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, mount) in list(container, "volumeMounts").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let all = path.field("volumeMounts");
         let path = all.index(at);
         let name = text(mount, "name");
@@ -140,11 +149,17 @@ fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
     for which in ["limits", "requests"] {
         let path = path.field(which);
         for (name, amount) in entries(resources, which) {
+            if full(&found) {
+                break;
+            }
             found.extend(resource(name, amount, &path.key(name)));
         }
     }
     let (limits, requests) = (path.field("limits"), path.field("requests"));
     for (name, amount) in entries(resources, "requests") {
+        if full(&found) {
+            break;
+        }
         let limit = &resources["limits"][name];
         let (asked, most) = (quantity(amount), quantity(limit));
         if !limit.is_null() && is_whole_only(name) && asked != most {
@@ -271,6 +286,9 @@ fn handlers(handler: &Value, known: &[&str], path: &Path) -> Vec<Problem> {
             found.extend(port(&action["port"], &path.field("port")));
             found.extend(supported(action, "scheme", &["HTTP", "HTTPS"], &path));
             for (at, header) in list(action, "httpHeaders").iter().enumerate() {
+                if full(&found) {
+                    break;
+                }
                 found.extend(header_name(text(header, "name"), &path.field("httpHeaders").index(at).field("name")));
             }
         }
@@ -303,7 +321,13 @@ pub fn host_port_clashes(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, container) in list(spec, "containers").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         for (at_port, port) in list(container, "ports").iter().enumerate() {
+            if full(&found) {
+                break;
+            }
             let Some(number) = number(port, "hostPort").filter(|number| *number != 0) else { continue };
             let owned = format!("{}/{}/{number}", text(port, "protocol"), text(port, "hostIP"));
             if !seen.insert(owned.clone()) {

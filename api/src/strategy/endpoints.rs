@@ -2,7 +2,7 @@
 
 use super::doc::{default_to, list, list_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, names, no_claims, supported, whole};
+use super::{Making, Rules, Strategy, container, full, names, no_claims, supported, whole};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -37,17 +37,26 @@ fn defaults(endpoints: &mut Value) {
 fn validate(endpoints: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(endpoints, Scope::Namespaced, names::subdomain, rules);
     for (at, subset) in list(endpoints, "subsets").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = Path::new("subsets").index(at);
         if list(subset, "addresses").is_empty() && list(subset, "notReadyAddresses").is_empty() {
             found.push(Problem::required(&path, "must specify `addresses` or `notReadyAddresses`"));
         }
         for field in ["addresses", "notReadyAddresses"] {
             for (at, address) in list(subset, field).iter().enumerate() {
+                if full(&found) {
+                    break;
+                }
                 found.extend(this_address(address, rules, &path.field(field).index(at)));
             }
         }
         let ports = list(subset, "ports");
         for (at, port) in ports.iter().enumerate() {
+            if full(&found) {
+                break;
+            }
             found.extend(this_port(port, ports.len() > 1, &path.field("ports").index(at)));
         }
     }

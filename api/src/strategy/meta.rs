@@ -1,9 +1,10 @@
 //! The rules of metadata that all kinds share.
 
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, text, texts, yes};
-use super::{Deleting, Deletion, Making, Rules, creation_token_problem, names};
+use super::{Deleting, Deletion, Making, Rules, creation_token_problem, full, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Longest base of a generated name; what is longer is cut, so that five random characters fit in a label.
 pub const GENERATED_BASE_BYTES_MAX: usize = 58;
@@ -41,9 +42,6 @@ pub fn update(new: &mut Value, old: &Value, changed: bool) {
     default_to(meta, "uid", was["uid"].clone());
     for kept in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
         copy(meta, was, kept);
-    }
-    if was["generateName"].is_string() {
-        default_to(meta, "generateName", was["generateName"].clone());
     }
     remove(meta, "selfLink");
     remove(meta, "managedFields");
@@ -112,6 +110,9 @@ pub fn is_released(object: &Value) -> bool {
     has(meta, "deletionTimestamp") && meta["deletionGracePeriodSeconds"].as_i64() == Some(0) && list(meta, "finalizers").is_empty()
 }
 
+/// Labels of one map that follow no rule of v1. Nobody had more than a handful.
+const OLD_LABELS_MAX: usize = 64;
+
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -169,8 +170,8 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
         }
     }
     if has(was, "deletionTimestamp") {
-        let held = list(was, "finalizers");
-        let added: Vec<&str> = list(meta, "finalizers").iter().filter(|one| !held.contains(one)).filter_map(Value::as_str).collect();
+        let held: HashSet<&str> = list(was, "finalizers").iter().filter_map(Value::as_str).collect();
+        let added: Vec<&str> = list(meta, "finalizers").iter().filter_map(Value::as_str).filter(|one| !held.contains(one)).collect();
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|one| format!("{one:?}")).collect();
             let words = "no new finalizers can be added if the object is being deleted, found new finalizers";
@@ -183,20 +184,31 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
 /// What `validate` finds in the new object, without what it finds in the old one at the same place: names that were
 /// taken once (through v1beta1) stay good. Only names can differ so: everything else was good in the old one.
 pub fn new_problems(new: Vec<Problem>, old: &[Problem]) -> Vec<Problem> {
-    new.into_iter().filter(|problem| !old.contains(problem)).collect()
+    let old: HashSet<String> = old.iter().map(Problem::to_string).collect();
+    new.into_iter().filter(|problem| !old.contains(&problem.to_string())).collect()
 }
 
-/// The problems of a map of labels: metadata's, a selector's.
+/// The problems of a map of labels: metadata's, a selector's. Labels that only 2014 would take are few, so that looking
+/// for what is new in an update stays cheap and whole.
 pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem> {
     let path = path.field(field);
     let mut problems = Vec::new();
+    let mut old_style = 0;
     for (key, value) in texts(of, field) {
-        let (of_key, of_value) = match rules.old_names {
-            true => (names::old_label_key(key), names::old_label_value(value)),
-            false => (names::qualified(key), names::label_value(value)),
-        };
+        if full(&problems) {
+            break;
+        }
+        let (mut of_key, mut of_value) = (names::qualified(key), names::label_value(value));
+        if rules.old_names && !(of_key.is_empty() && of_value.is_empty()) {
+            (of_key, of_value) = (names::old_label_key(key), names::old_label_value(value));
+            old_style += 1;
+        }
         problems.extend(names::problems(&path, key, of_key));
         problems.extend(names::problems(&path.key(key), value, of_value));
+    }
+    if old_style > OLD_LABELS_MAX {
+        let words = format!("must have at most {OLD_LABELS_MAX} items that follow no rule of v1");
+        problems.push(Problem::new(&path, Reason::TooMany, Some(old_style.into()), words));
     }
     problems
 }
@@ -206,6 +218,9 @@ fn annotations(meta: &Value, path: &Path) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut bytes = 0;
     for (key, value) in texts(meta, "annotations") {
+        if full(&problems) {
+            break;
+        }
         problems.extend(names::problems(&path, key, names::qualified(&key.to_ascii_lowercase())));
         bytes += key.len() + value.len();
     }
@@ -219,7 +234,11 @@ fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
     let path = path.field("ownerReferences");
     let mut problems = Vec::new();
     let mut controller: Option<String> = None;
+    let mut several = false;
     for owner in list(meta, "ownerReferences") {
+        if full(&problems) {
+            break;
+        }
         let version = text(owner, "apiVersion");
         if version.is_empty() || version.split('/').count() > 2 || version.ends_with('/') {
             problems.push(Problem::invalid(&path.field("apiVersion"), version, "version must not be empty"));
@@ -234,7 +253,9 @@ fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
         }
         if yes(owner, "controller") {
             let this = format!("{}/{}", text(owner, "kind"), text(owner, "name"));
-            if let Some(first) = &controller {
+            // Once is enough: each further one would show the whole list again.
+            if let Some(first) = controller.as_ref().filter(|_| !several) {
+                several = true;
                 let words =
                     format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}");
                 problems.push(Problem::invalid(&path, meta["ownerReferences"].clone(), words));
@@ -250,6 +271,9 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
     let all = list(meta, "finalizers");
     let mut problems = Vec::new();
     for (at, finalizer) in all.iter().enumerate() {
+        if full(&problems) {
+            break;
+        }
         let name = finalizer.as_str().unwrap_or_default();
         problems.extend(names::problems(&path, name, names::qualified(name)));
         if !name.contains('/') && !["orphan", "foregroundDeletion"].contains(&name) {
@@ -265,13 +289,11 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
 
 /// Empty lists and maps say nothing; an owner named twice is named once.
 fn tidy(object: &mut Value) {
-    let mut seen = Vec::new();
+    let mut seen = HashSet::new();
     if let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
         owners.retain(|owner| {
-            let uid = text(owner, "uid").to_owned();
-            let first = uid.is_empty() || !seen.contains(&uid);
-            seen.push(uid);
-            first
+            let uid = text(owner, "uid");
+            uid.is_empty() || seen.insert(uid.to_owned())
         });
     }
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {

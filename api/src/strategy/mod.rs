@@ -148,6 +148,14 @@ fn nothing(_: &Value) -> Durable {
     Durable::Nothing
 }
 
+/// Problems that are told of one list in a document: enough for whoever mends it, and no more memory than that.
+const PROBLEMS_MAX: usize = 1000;
+
+/// Whether enough was found to stop looking.
+fn full(found: &[Problem]) -> bool {
+    found.len() >= PROBLEMS_MAX
+}
+
 /// A field that must be there and be one of a list.
 fn supported(of: &Value, field: &str, list: &[&str], path: &Path) -> Option<Problem> {
     let path = path.field(field);

@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, text, texts};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, names, no_claims, pod_spec, without_status};
+use super::{Making, Rules, Strategy, full, names, no_claims, pod_spec, without_status};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -67,6 +67,9 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::invalid(&path.index(0), ranges[0], "must match podCIDR"));
     }
     for (at, range) in ranges.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         found.extend(names::problems(&ranges_path.index(at), *range, names::cidr(range)));
     }
     let families: Vec<bool> = ranges.iter().filter_map(|range| names::cidr_is_v6(range)).collect();

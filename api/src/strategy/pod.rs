@@ -6,6 +6,7 @@ use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, pod_d
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
+use std::collections::HashSet;
 
 /// Grace of a pod that does not say one.
 pub const GRACE_S_DEFAULT: i64 = 30;
@@ -60,7 +61,8 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found.extend(deadline(spec, was, &path.field("activeDeadlineSeconds")));
-    if list(was, "tolerations").iter().any(|kept| !list(spec, "tolerations").iter().any(|now| is_kept(kept, now))) {
+    let now: HashSet<_> = list(spec, "tolerations").iter().map(identity).collect();
+    if list(was, "tolerations").iter().any(|kept| !now.contains(&identity(kept))) {
         let words = "existing toleration can not be modified except its tolerationSeconds";
         found.push(Problem::forbidden(&path.field("tolerations"), words));
     }
@@ -82,8 +84,9 @@ fn deadline(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
     }
 }
 
-fn is_kept(kept: &Value, now: &Value) -> bool {
-    ["key", "operator", "value", "effect"].iter().all(|field| text(kept, field) == text(now, field))
+/// What makes a toleration the same: all but how long.
+fn identity(toleration: &Value) -> [&str; 4] {
+    ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
 }
 
 /// All the rest of a spec stays as it is.

@@ -5,7 +5,7 @@ use super::doc::{has, is_empty, list, number, text, texts, yes};
 use super::meta::{NameRule, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{Rules, supported};
+use super::{Rules, full, supported};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -21,6 +21,9 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found.extend(supported(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
     found.extend(supported(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path));
     for (key, value) in texts(spec, "nodeSelector") {
+        if full(&found) {
+            break;
+        }
         let (of_key, of_value) = match rules.old_names {
             true => (names::old_label_key(key), names::old_label_value(value)),
             false => (names::qualified(key), names::label_value(value)),
@@ -30,6 +33,9 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     }
     found.extend(security(spec, path));
     for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         if text(secret, "name").is_empty() {
             found.push(Problem::required(&path.field("imagePullSecrets").index(at).field("name"), ""));
         }
@@ -57,12 +63,21 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.extend(problems(&path.field("activeDeadlineSeconds"), deadline, faults));
     }
     for (at, toleration) in list(spec, "tolerations").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         found.extend(tolerates(toleration, &path.field("tolerations").index(at)));
     }
     for (at, alias) in list(spec, "hostAliases").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = path.field("hostAliases").index(at);
         found.extend(problems(&path.field("ip"), text(alias, "ip"), names::ip(text(alias, "ip"))));
         for (at, host) in list(alias, "hostnames").iter().enumerate() {
+            if full(&found) {
+                break;
+            }
             let host = host.as_str().unwrap_or_default();
             found.extend(problems(&path.field("hostnames").index(at), host, names::subdomain(host)));
         }
@@ -86,6 +101,9 @@ fn containers(spec: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem
     let mut seen = HashSet::new();
     for field in ["containers", "initContainers", "ephemeralContainers"] {
         for (at, container) in list(spec, field).iter().enumerate() {
+            if full(&found) {
+                break;
+            }
             let path = path.field(field).index(at);
             found.extend(container::validate(container, volumes, grace_s, &path));
             let name = text(container, "name");
@@ -104,6 +122,9 @@ fn containers(spec: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem
 fn volumes<'a>(spec: &'a Value, path: &Path, found: &mut Vec<Problem>) -> HashSet<&'a str> {
     let mut seen = HashSet::new();
     for (at, volume) in list(spec, "volumes").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = path.field("volumes").index(at);
         let name = text(volume, "name");
         if name.is_empty() {
@@ -167,7 +188,13 @@ fn security(spec: &Value, path: &Path) -> Vec<Problem> {
     if yes(spec, "hostNetwork") {
         for field in ["containers", "initContainers"] {
             for (at, container) in list(spec, field).iter().enumerate() {
+                if full(&found) {
+                    break;
+                }
                 for (at_port, port) in list(container, "ports").iter().enumerate() {
+                    if full(&found) {
+                        break;
+                    }
                     if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
                         let path = path.field(field).index(at).field("ports").index(at_port).field("containerPort");
                         found.push(Problem::invalid(&path, port["containerPort"].clone(), "must match `hostPort`"));
@@ -213,6 +240,9 @@ pub fn taints(spec: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, taint) in list(spec, "taints").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = Path::new("metadata.taints").index(at);
         let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
         found.extend(problems(&path.field("key"), key, names::qualified(key)));

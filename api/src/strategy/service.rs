@@ -9,7 +9,7 @@ use crate::meta::Claim;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Ports of a node that services may take.
 pub const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
@@ -143,11 +143,13 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
     }
     if wants_node_ports(spec) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
-        for port in list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])) {
-            // A candidate may be one that this very service asks for: a few more are tried.
-            let candidate = (0..=taken.len()).find_map(|_| (making.node_port)().filter(|port| !taken.contains(&i64::from(*port))));
-            if let Some(candidate) = candidate {
-                taken.insert(candidate.into());
+        let mut missing = list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])).peekable();
+        // A candidate may be one that this very service asks for: then the next. None means that there are no more.
+        for _ in NODE_PORTS {
+            let Some(candidate) = missing.peek().and_then(|_| (making.node_port)()) else { break };
+            if taken.insert(candidate.into())
+                && let Some(port) = missing.next()
+            {
                 port["nodePort"] = candidate.into();
             }
         }
@@ -192,11 +194,11 @@ fn keep(spec: &mut Value, was: &Value) {
         return;
     }
     let key = |port: &Value| (text(port, "protocol").to_owned(), number(port, "port"));
+    let known: HashMap<_, _> = list(was, "ports").iter().filter_map(|port| Some((key(port), number(port, "nodePort")?))).collect();
     let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
     for port in list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])) {
-        let same = list(was, "ports").iter().find(|old| key(old) == key(port)).and_then(|old| number(old, "nodePort"));
-        if let Some(kept) = same.filter(|kept| taken.insert(*kept)) {
-            port["nodePort"] = kept.into();
+        if let Some(kept) = known.get(&key(port)).filter(|kept| taken.insert(**kept)) {
+            port["nodePort"] = (*kept).into();
         }
     }
 }

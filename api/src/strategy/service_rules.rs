@@ -4,7 +4,7 @@ use super::doc::{has, is_empty, list, number, text};
 use super::meta::{self, Scope};
 use super::names::{self, problems};
 use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
-use super::{Rules, container, endpoints, supported};
+use super::{Rules, container, endpoints, full, supported};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -27,6 +27,9 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(of_type(spec, kind, &path));
     let mut seen = HashSet::new();
     for (at, port) in all.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         found.extend(this_port(port, all.len() > 1, &mut seen, &path.field("ports").index(at)));
     }
     found.extend(meta::labels(spec, "selector", &path, rules));
@@ -38,6 +41,9 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(addresses(spec, rules, &path));
     for (at, ip) in list(spec, "externalIPs").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let (ip, path) = (ip.as_str().unwrap_or_default(), path.field("externalIPs").index(at));
         match ip.parse::<IpAddr>() {
             Ok(address) => found.extend(endpoints::reserved(address).map(|words| Problem::invalid(&path, ip, words))),
@@ -132,6 +138,12 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         return found;
     }
     let families = list(spec, "ipFamilies");
+    for (path, held) in [(&families_path, families), (&list_path, ips)] {
+        if held.len() > 2 {
+            found.push(Problem::invalid(path, held.len(), "may only hold up to 2 values"));
+            return found;
+        }
+    }
     for (at, family) in families.iter().enumerate() {
         found.extend(container::one_of(family.as_str().unwrap_or_default(), &FAMILIES, &families_path.index(at)));
         if families[..at].contains(family) {
@@ -141,9 +153,6 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let policy = text(spec, "ipFamilyPolicy");
     if !policy.is_empty() {
         found.extend(container::one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
-    }
-    if ips.len() > 2 {
-        found.push(Problem::invalid(&list_path, ips.to_vec(), "may only hold up to 2 values"));
     }
     for (at, ip) in ips.iter().enumerate() {
         found.extend(this_address(ip.as_str().unwrap_or_default(), families.get(at), ips, at, rules, &list_path));
@@ -204,6 +213,9 @@ fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, port) in list(spec, "ports").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let path = path.field("ports").index(at).field("nodePort");
         let Some(number) = number(port, "nodePort").filter(|number| *number != 0) else {
             if wants_node_ports(spec) {
@@ -228,6 +240,9 @@ fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
     for (at, port) in list(spec, "ports").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let (protocol, value) = (text(port, "protocol"), number(port, "port"));
         if !seen.insert((protocol, value)) {
             let key = json!({"protocol": protocol, "port": value});
@@ -249,6 +264,9 @@ fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::forbidden(&ranges_path, only));
     }
     for (at, range) in ranges.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let range = range.as_str().unwrap_or_default().trim();
         found.extend(problems(&ranges_path.index(at), range, names::cidr(range)));
     }
@@ -263,6 +281,9 @@ fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
         found.extend(problems(&path.field("loadBalancerClass"), class, names::qualified(class)));
     }
     for (at, ingress) in list(&service["status"]["loadBalancer"], "ingress").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
         let ip = text(ingress, "ip");
         if !ip.is_empty() {
             let path = Path::new("status.loadBalancer.ingress").index(at).field("ip");

@@ -366,3 +366,103 @@ fn answers_as_recorded() {
     let wrong: Vec<String> = cases.iter().flat_map(|case| replay(case)).collect();
     assert!(wrong.is_empty(), "{} steps answered otherwise:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+fn documents(folder: &str) -> Vec<(String, Value)> {
+    let folder = format!("{}/../tests/data/v1beta1/{folder}", env!("CARGO_MANIFEST_DIR"));
+    let files = std::fs::read_dir(&folder).expect(&folder).map(|file| file.unwrap().path());
+    let mut found: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| (path.display().to_string(), serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap()))
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    found
+}
+
+fn plural_of(kind: &str) -> &'static str {
+    match kind {
+        "Pod" => "pods",
+        "ReplicationController" => "replicationcontrollers",
+        "Service" => "services",
+        "Endpoints" => "endpoints",
+        "Minion" | "Node" => "nodes",
+        "Event" => "events",
+        "Namespace" => "namespaces",
+        _ => "",
+    }
+}
+
+#[test]
+fn documents_of_2014_are_taken() {
+    let mut taken = 0;
+    for folder in ["examples/api", "examples/guestbook", "examples/guestbook-go", "examples/walkthrough"] {
+        for (file, document) in documents(folder) {
+            let plural = plural_of(text(&document, "kind"));
+            if plural.is_empty() {
+                continue;
+            }
+            let mut object = crate::v1beta1::decode(text(&document, "kind"), &document).expect(&file).object;
+            assert!(decoded(plural, &mut object), "{file}");
+            // The path says the namespace.
+            if matches!(plural, "nodes" | "namespaces") {
+                doc::remove(&mut object["metadata"], "namespace");
+            } else {
+                let said = text(&object["involvedObject"], "namespace");
+                object["metadata"]["namespace"] = if said.is_empty() { "default".into() } else { said.into() };
+            }
+            let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
+            server.with_making(|making| (strategy(plural).create)(&mut object, making));
+            let rules = Rules { old_names: true, service_cidr: None };
+            let problems: Vec<String> = (strategy(plural).validate)(&object, rules).iter().map(Problem::to_string).collect();
+            assert!(problems.is_empty(), "{file}: {problems:#?}\n{object}");
+            let again = object.clone();
+            server.with_making(|making| (strategy(plural).update)(&mut object, &again, making));
+            assert_eq!(object, again, "{file}: a put of what stands changes nothing");
+            let problems = (strategy(plural).validate_update)(&object, &again, Rules::default());
+            assert_eq!(problems, [], "{file}: its later updates through v1 pass");
+            taken += 1;
+        }
+    }
+    assert!(taken >= 15, "{taken}");
+}
+
+/// Whatever grows with the square of a document takes minutes here, and shows.
+#[test]
+fn hostile_documents_are_looked_at_once() {
+    let many = |entry: &dyn Fn(usize) -> Value| (0..20_000).map(entry).collect::<Vec<Value>>();
+    let labels: serde_json::Map<String, Value> = (0..20_000).map(|n| (format!("a/b/{n}"), " ".into())).collect();
+    let owner = |n: usize| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{n}"), "controller": true});
+    let toleration = |n: usize| json!({"operator": "Exists", "key": format!("k{n}")});
+    let rules = Rules::default();
+    let check = |plural: &str, mut object: Value| {
+        object["metadata"]["name"] = "a".into();
+        let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
+        server.with_making(|making| (strategy(plural).create)(&mut object, making));
+        let count = |problems: Vec<Problem>| assert!((1..20_000).contains(&problems.len()), "{plural}: {}", problems.len());
+        count((strategy(plural).validate)(&object, rules));
+        let mut new = object.clone();
+        for list in ["tolerations", "ports", "containers"] {
+            if let Some(list) = new["spec"].get_mut(list).and_then(Value::as_array_mut) {
+                list.reverse();
+            }
+        }
+        server.with_making(|making| (strategy(plural).update)(&mut new, &object, making));
+        let told = (strategy(plural).validate_update)(&new, &object, rules);
+        assert!(told.len() < 20_000, "{plural}: {}", told.len());
+    };
+    check(
+        "pods",
+        json!({"spec": json!({"containers": many(&|_| json!({})), "tolerations": many(&toleration), "volumes": many(&|_| json!({}))})}),
+    );
+    let nested = json!({"ports": many(&|_| json!({})), "env": many(&|_| json!({})), "volumeMounts": many(&|_| json!({}))});
+    check("pods", json!({"spec": json!({"containers": [nested]})}));
+    check("services", json!({"spec": json!({"type": "NodePort", "ports": many(&|n| json!({"port": n}))})}));
+    check(
+        "services",
+        json!({"spec": json!({"clusterIPs": many(&|_| "1.1.1.1".into()), "clusterIP": "1.1.1.1", "ipFamilies": many(&|_| "IPv4".into())})}),
+    );
+    check("nodes", json!({"spec": json!({"taints": many(&|_| json!({})), "podCIDRs": many(&|_| "10.0.0.0/8".into())})}));
+    check("endpoints", json!({"subsets": many(&|_| json!({}))}));
+    let finalizers = many(&|n| format!("f{n}").into());
+    let meta = json!({"labels": labels, "annotations": labels, "ownerReferences": many(&owner), "finalizers": finalizers});
+    check("endpoints", json!({"metadata": meta}));
+}
