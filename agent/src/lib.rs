@@ -37,13 +37,14 @@ use std::future::Future;
 use std::os::unix::fs::DirBuilderExt;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle_http::Limits;
 use coracle_http::client::Client;
 use coracle_http::network::{self, Access};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
+use tokio::time::timeout;
 
 use config::Config;
 use desired::directory::Directory;
@@ -56,6 +57,9 @@ use sync::{Ends, Shown};
 
 /// Happenings that wait to become events while the master is slow.
 const HAPPENINGS_MAX: usize = 256;
+
+/// How long the start waits for the engine before everything else begins.
+const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// The agent's port is for this host's programs and the master's log requests: an eighth of what the master's takes.
 const LIMITS: Limits = Limits { connections_max: 64, requests_max: 32, handlers_max: 2, streams_max: 64, ..Limits::EDGE };
@@ -87,13 +91,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let listening = |cause| RunError::Listen { address: config.listen.to_string(), cause };
     let listener = network::listen(config.listen).map_err(listening)?;
     let address = listener.local_addr().map_err(listening)?.to_string();
-    log::info!(
-        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on http://{address}",
-        env!("CARGO_PKG_VERSION"),
-        config.node_name,
-        config.manifest_dir,
-        config.docker_host
-    );
     let host = host::look();
     let docker = Arc::new(Docker::new(Settings {
         host: config.docker_host.clone(),
@@ -102,6 +99,17 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         pod_cidr: config.pod_cidr.clone(),
         run_dir: config.run_dir.clone(),
     }));
+    // An engine that another agent holds is a reason not to start at all; one that is absent is waited for later.
+    if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
+        return Err(RunError::Engine(error));
+    }
+    log::info!(
+        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on http://{address}",
+        env!("CARGO_PKG_VERSION"),
+        config.node_name,
+        config.manifest_dir,
+        config.docker_host
+    );
     let wake = Arc::new(Notify::new());
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);

@@ -66,9 +66,12 @@ enum Call {
 pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
     let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
     let mut heartbeat = Instant::now();
+    // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
+    let can_say = |shown: &Shown| shown.looked || shown.engine_trouble.is_some();
     loop {
+        let speaks = can_say(&shown.borrow());
         tokio::select! {
-            () = sleep_until(heartbeat) => {}
+            () = sleep_until(heartbeat), if speaks => {}
             changed = shown.changed() => if changed.is_err() { return },
             changed = heard.changed() => if changed.is_err() { return },
         }
@@ -76,12 +79,8 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
         let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
         let ready = seen.looked && seen.engine_trouble.is_none();
         let differs = report.ready.as_ref().is_some_and(|(was, _)| *was != ready);
-        // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
-        let can_say = seen.looked || seen.engine_trouble.is_some();
-        if can_say && (Instant::now() >= heartbeat || differs) {
+        if can_say(&seen) && (Instant::now() >= heartbeat || differs) {
             report.node(&seen).await;
-            heartbeat = Instant::now() + HEARTBEAT;
-        } else if !can_say {
             heartbeat = Instant::now() + HEARTBEAT;
         }
         if report.registered && told.listed {

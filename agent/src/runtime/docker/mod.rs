@@ -81,6 +81,14 @@ impl Docker {
         }
     }
 
+    /// Takes the lock of an engine that answers; says so when another agent has it.
+    pub async fn first_contact(&self) -> Result<(), LockError> {
+        match self.ping().await {
+            Ok(()) => Ok(()),
+            Err(_) => self.refusal.borrow().clone().map_or(Ok(()), Err),
+        }
+    }
+
     /// Returns when another agent turns out to hold the engine, which is a reason to end.
     pub async fn refused(&self) -> LockError {
         let mut refusal = self.refusal.subscribe();
