@@ -44,7 +44,7 @@ pub struct Config {
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Asked {
-    Run(Config),
+    Run(Box<Config>),
     Help,
     Version,
 }
@@ -98,7 +98,7 @@ pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
         None => BTreeMap::new(),
     };
     given.extend(flags);
-    config(&given, host).map(Asked::Run)
+    config(&given, host).map(|config| Asked::Run(Box::new(config)))
 }
 
 /// A value, and where it stands: for messages.
@@ -217,7 +217,7 @@ mod tests {
     fn run(arguments: &[&str]) -> Result<Config, String> {
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         match read(&arguments, &host()) {
-            Ok(Asked::Run(config)) => Ok(config),
+            Ok(Asked::Run(config)) => Ok(*config),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }

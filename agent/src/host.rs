@@ -59,7 +59,8 @@ fn first_of_lan(table: &str) -> Option<Ipv4Addr> {
             && let Some(address) = candidate.take()
         {
             let [a, b, ..] = address.octets();
-            if !address.is_loopback() && !(a == 172 && (17..=31).contains(&b)) {
+            let dockers = a == 172 && (17..=31).contains(&b);
+            if !address.is_loopback() && !dockers {
                 return Some(address);
             }
         }

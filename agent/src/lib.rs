@@ -224,9 +224,9 @@ async fn put_together(
     mut files: watch::Receiver<Option<SourceState>>,
     mut pods: watch::Receiver<Option<SourceState>>,
     mut network: watch::Receiver<Network>,
-    _rules: watch::Sender<Option<net::Rules>>,
+    rules: watch::Sender<Option<services::Rules>>,
     desired: watch::Sender<Arc<Desired>>,
-    _pod_cidr: String,
+    pod_cidr: String,
 ) {
     let mut said = BTreeSet::new();
     loop {
@@ -235,11 +235,21 @@ async fn put_together(
             .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
             .collect();
         let (mut merged, dropped) = merge(&sources);
+        let mut unbalanced = Vec::new();
         let known = network.borrow_and_update().clone();
         if let Some((services, endpoints)) = known {
+            let wanted = services::rules(&services, &endpoints, &pod_cidr);
+            unbalanced.extend(wanted.refused.iter().map(|text| format!("services: {text}")));
+            rules.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&wanted);
+                if differs {
+                    *was = Some(wanted);
+                }
+                differs
+            });
             (merged.services, merged.endpoints) = (services, endpoints);
         }
-        let dropped: BTreeSet<String> = dropped.into_iter().collect();
+        let dropped: BTreeSet<String> = dropped.into_iter().chain(unbalanced).collect();
         for text in dropped.difference(&said) {
             log::warn!("{text}");
         }

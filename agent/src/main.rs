@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Ok(Asked::Run(config)) => start(config),
+        Ok(Asked::Run(config)) => start(*config),
         Err(error) => {
             eprintln!("coracle-agent: {error}");
             ExitCode::from(2)

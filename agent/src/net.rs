@@ -1,11 +1,12 @@
 //! Service addresses in the kernel: one nftables table of ours and a route for each address to the pods' bridge.
 //!
-//!     services and endpoints as last heard -> text (`nft`, pure) -> one `nft -f -` transaction where the text changed
+//!     services and endpoints as last heard -> text (`services`, pure) -> one `nft -f -` transaction where the text changed
 //!
 //! Nothing is touched before services and endpoints were heard once, and nothing is taken away when the agent stops: connections
 //! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use crate::runtime::docker::BRIDGE;
+use crate::services::Rules;
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
@@ -22,15 +24,6 @@ const RUN: Duration = Duration::from_secs(20);
 const RECHECK: Duration = Duration::from_secs(60);
 /// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
 const ROUTE_PROTOCOL: &str = "196";
-
-/// What the kernel should hold.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
-    /// A whole nft script that makes our table what it should be.
-    pub text: String,
-    /// The service addresses in it.
-    pub addresses: BTreeSet<String>,
-}
 
 #[derive(Default)]
 struct Net {
@@ -72,8 +65,8 @@ impl Net {
         }
         let nothing = rules.addresses.is_empty() && self.applied.is_none();
         let mut result = Ok(());
-        if self.applied.as_ref().is_none_or(|applied| applied.text != rules.text) && !(nothing && no_table().await) {
-            result = run_tool("nft", &["-f", "-"], Some(&rules.text)).await.map(|_| ());
+        if self.applied.as_ref().is_none_or(|applied| applied.script != rules.script) && !(nothing && no_table().await) {
+            result = run_tool("nft", &["-f", "-"], Some(&rules.script)).await.map(|_| ());
             if result.is_ok() {
                 log::info!("service rules: {} addresses", rules.addresses.len());
             }
@@ -107,14 +100,14 @@ async fn no_table() -> bool {
 }
 
 /// Adds what is missing and takes away what is ours and not wanted any more.
-async fn route(addresses: &BTreeSet<String>) -> Result<(), String> {
+async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<(), String> {
     // Without the bridge there are no pods here yet; the next check finds it.
     let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
         Ok(shown) => shown,
         Err(text) if text.contains("Cannot find device") => return Ok(()),
         Err(text) => return Err(text),
     };
-    let present: BTreeSet<String> = shown.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect();
+    let present = shown.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
     let batch = route_batch(addresses, &present);
     if batch.is_empty() {
         return Ok(());
@@ -122,8 +115,8 @@ async fn route(addresses: &BTreeSet<String>) -> Result<(), String> {
     run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await.map(|_| ())
 }
 
-fn route_batch(wanted: &BTreeSet<String>, present: &BTreeSet<String>) -> String {
-    let lines = |verb: &'static str, list: Vec<&String>| {
+fn route_batch(wanted: &BTreeSet<Ipv4Addr>, present: &BTreeSet<Ipv4Addr>) -> String {
+    let lines = |verb: &'static str, list: Vec<&Ipv4Addr>| {
         list.into_iter().map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n")).collect::<String>()
     };
     lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
@@ -161,7 +154,7 @@ mod tests {
 
     #[test]
     fn only_differences_are_routed() {
-        let set = |list: &[&str]| list.iter().map(|address| (*address).to_owned()).collect::<BTreeSet<_>>();
+        let set = |list: &[&str]| list.iter().map(|address| address.parse::<Ipv4Addr>().unwrap()).collect::<BTreeSet<_>>();
         let check = |wanted, present, expected: &str| assert_eq!(route_batch(&set(wanted), &set(present)), expected);
         check(&["10.96.0.1"], &["10.96.0.1"], "");
         check(

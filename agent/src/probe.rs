@@ -68,11 +68,11 @@ pub async fn run<R: Runtime + 'static>(
             false // A verdict on what is gone is read by nobody.
         });
         for (key, plan) in wanted {
-            if !tasks.contains_key(&key) {
-                let (id, kind) = key.clone();
-                let task = tokio::task::spawn_local(probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), happenings.clone()));
-                tasks.insert(key, (plan, task));
-            }
+            let (id, kind) = key.clone();
+            tasks.entry(key).or_insert_with(|| {
+                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), happenings.clone());
+                (plan, tokio::task::spawn_local(task))
+            });
         }
         if shown.changed().await.is_err() {
             return;

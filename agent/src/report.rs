@@ -132,14 +132,8 @@ impl Report {
         let path = format!("/api/v1/nodes/{}", self.about.name);
         let Some(reply) = self.call(Method::GET, &path, None).await else { return false };
         let Ok(mut node) = serde_json::from_slice::<Value>(&reply.body) else { return false };
-        let condition = node["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
-        let was_ready = condition.map(|condition| condition["status"] == "True");
-        if let (Some((ready, since)), Some(condition)) = (&mut self.ready, condition)
-            && was_ready == Some(*ready)
-            && let Some(text) = condition["lastTransitionTime"].as_str()
-        {
-            text.clone_into(since);
-        }
+        let mut document = document.clone();
+        self.keep_since(&node, &mut document);
         let before = node.clone();
         for part in ["annotations", "labels"] {
             for (key, value) in document["metadata"][part].as_object().into_iter().flatten() {
@@ -154,8 +148,23 @@ impl Report {
                 return false;
             }
         }
-        let reply = self.call(Method::PUT, &format!("{path}/status"), Some(document)).await;
+        let reply = self.call(Method::PUT, &format!("{path}/status"), Some(&document)).await;
         reply.is_some_and(|reply| reply.status.is_success())
+    }
+
+    /// An agent that started again was ready all the time, if the node says so.
+    fn keep_since(&mut self, node: &Value, document: &mut Value) {
+        let conditions = node["status"]["conditions"].as_array();
+        let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
+        if let (Some((ready, since)), Some(condition)) = (&mut self.ready, condition)
+            && (condition["status"] == "True") == *ready
+            && let Some(text) = condition["lastTransitionTime"].as_str()
+        {
+            text.clone_into(since);
+            for time in ["lastHeartbeatTime", "lastTransitionTime"] {
+                document["status"]["conditions"][0][time] = text.into();
+            }
+        }
     }
 
     async fn pods(&mut self, shown: &Shown, heard: &Heard) {

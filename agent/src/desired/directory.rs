@@ -336,7 +336,7 @@ impl Watch {
             };
             let counts = events.iter().any(|event| {
                 let created = event.mask.contains(AddWatchFlags::IN_CREATE);
-                event.name.as_ref().is_none_or(|name| !hidden(name) && !(created && created_plain(name)))
+                event.name.as_ref().is_none_or(|name| !(hidden(name) || created && created_plain(name)))
             });
             if counts {
                 return true;
