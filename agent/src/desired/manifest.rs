@@ -2,6 +2,7 @@
 
 use coracle_api::meta::Time;
 use coracle_api::strategy::{Making, POD, Rules};
+use coracle_api::types;
 use coracle_api::v1beta1::{Format, decode_any};
 use serde_json::{Value, json};
 
@@ -28,6 +29,12 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
     let decoded = decode_any(&document).map_err(|refused| refused.to_string())?;
     let mut pod = decoded.pod;
     identify(&mut pod, document.get("uuid"), file_name, node_name);
+    let types = types::builtin();
+    let shaped = coracle_schema::decode(&types, "Pod", &mut pod);
+    if !shaped.faults.is_empty() {
+        let faults: Vec<String> = shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message)).collect();
+        return Err(faults.join("; "));
+    }
     let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut making = Making {
         now: written,
@@ -37,8 +44,15 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
         node_port: &mut || None,
     };
     (POD.create)(&mut pod, &mut making);
+    coracle_schema::default(&types, "Pod", &mut pod);
     let rules = Rules { old_names: decoded.format != Format::PodV1, service_cidr: None };
-    let problems: Vec<String> = (POD.validate)(&pod, rules).iter().map(ToString::to_string).collect();
+    let mut problems = coracle_schema::check(&types, "Pod", &pod);
+    for problem in (POD.validate)(&pod, rules) {
+        if !problems.iter().any(|known| known.path == problem.path) {
+            problems.push(problem);
+        }
+    }
+    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
         return Err(problems.join("; "));
     }
@@ -49,15 +63,26 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
     if let Some(Value::Object(meta)) = pod.get_mut("metadata") {
         meta.remove("generation");
     }
-    Ok(Read { document: pod, unknown: decoded.unknown.iter().map(|path| path.as_str().to_owned()).collect() })
+    let unknown = decoded.unknown.iter().chain(&shaped.unknown).map(|path| path.as_str().to_owned()).collect();
+    Ok(Read { document: pod, unknown })
+}
+
+/// `y`, `on` and `1.10` are no texts in YAML: the usual mistake, and how to mend it.
+fn explain(path: &str, message: &str) -> String {
+    let message = message.trim_start_matches("json: ");
+    let hint = if message.ends_with("of type string") { "; a text that looks like something else needs quotes" } else { "" };
+    format!("{path}: {message}{hint}")
 }
 
 /// JSON as such, everything else as YAML: one document, without duplicate keys, bounded in size, depth and aliases.
 fn parse(text: &str) -> Result<Value, String> {
     if text.trim_start().starts_with('{')
-        && let Ok(value) = serde_json::from_str(text)
+        && let Ok((value, double)) = coracle_schema::read(text.as_bytes())
     {
-        return Ok(value);
+        return match double.first() {
+            Some(field) => Err(format!("{}: it stands there twice", field.as_str())),
+            None => Ok(value),
+        };
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
@@ -140,7 +165,7 @@ mod tests {
         let v1 = |name: &str, image: &str| {
             format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: {image}}}]}}")
         };
-        assert_eq!(uid(&v1("a", "x"), "1.yaml"), uid(&v1("a", "y"), "2.yaml"));
+        assert_eq!(uid(&v1("a", "x"), "1.yaml"), uid(&v1("a", "z"), "2.yaml"));
         assert_ne!(uid(&v1("a", "x"), "1.yaml"), uid(&v1("b", "x"), "1.yaml"));
         assert_eq!(uid("version: v1beta2\nuuid: u-1\ncontainers: [{name: c, image: x}]", "1"), "u-1");
         assert_eq!(uid(&v1("a", "x"), "1").len(), 36);
@@ -158,6 +183,8 @@ mod tests {
     fn mistakes_say_where_and_what_to_do() {
         refused("version: v1beta2\ncontainers: []\n---\nversion: v1beta2\n", &["line", "its own file"]);
         refused("a: 1\na: 2\n", &["line 2", "duplicate"]);
+        refused(r#"{"version": "v1beta2", "id": "a", "id": "b"}"#, &["id", "twice"]);
+        refused("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}", &["spec.containers[0].image", "quotes"]);
         refused("a: [1\nb", &["line"]);
         refused("", &["empty"]);
         refused("version: v1beta2\ncontainers:\n- name: c\n", &["image"]);
