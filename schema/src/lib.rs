@@ -21,5 +21,4 @@ pub use default::default;
 pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
 pub use read::read;
-pub use time::{canonical_micro_time, canonical_time};
 pub use types::Types;

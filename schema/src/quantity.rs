@@ -47,10 +47,6 @@ impl Quantity {
         saturate(round_up(self.nanos, NANO))
     }
 
-    pub fn is_negative(self) -> bool {
-        self.nanos < 0
-    }
-
     /// Whether it is a whole number: a fraction of a byte is nothing.
     pub fn is_whole(self) -> bool {
         self.nanos % NANO == 0

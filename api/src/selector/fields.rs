@@ -1,6 +1,6 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Running`. Only the fields that the kind's row names.
 
-use crate::kinds::{Kind, SelectableField};
+use crate::kinds::Kind;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
@@ -13,7 +13,6 @@ pub struct FieldSelector {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Requirement {
-    label: String,
     path: Vec<String>,
     /// What a document without the field holds.
     missing: String,
@@ -23,11 +22,6 @@ struct Requirement {
 
 impl FieldSelector {
     pub fn parse(text: &str, kind: &Kind) -> Result<FieldSelector, String> {
-        FieldSelector::parse_with(text, |label| kind.fields.iter().find(|field| field.label == label).cloned())
-    }
-
-    /// With labels of another version: `DesiredState.Host`.
-    pub fn parse_with(text: &str, field_of: impl Fn(&str) -> Option<SelectableField>) -> Result<FieldSelector, String> {
         let mut requirements = Vec::new();
         for part in parts(text) {
             if part.is_empty() {
@@ -35,21 +29,16 @@ impl FieldSelector {
             }
             let (label, equal, value) = operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let value = unescape(value)?;
-            let field = field_of(label).ok_or_else(|| format!("field label not supported: {label}"))?;
+            let field = kind.fields.iter().find(|field| field.label == label);
+            let field = field.ok_or_else(|| format!("field label not supported: {label}"))?;
             let path = field.path.split('.').map(str::to_owned).collect();
-            requirements.push(Requirement { label: field.label.into_owned(), path, missing: field.missing.into_owned(), equal, value });
+            requirements.push(Requirement { path, missing: field.missing.to_string(), equal, value });
         }
         Ok(FieldSelector { requirements })
     }
 
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
-    }
-
-    /// The value that a field must have, if the selector says one: `spec.nodeName` of an agent's watch.
-    pub fn exact(&self, label: &str) -> Option<&str> {
-        let wanted = self.requirements.iter().find(|requirement| requirement.equal && requirement.label == label)?;
-        Some(&wanted.value)
     }
 
     pub fn matches(&self, document: &Value) -> bool {
@@ -257,6 +246,5 @@ mod tests {
         let kinds = Kinds::builtin();
         let selector = FieldSelector::parse("spec.nodeName=n1", kinds.by_kind("v1", "Pod").unwrap()).unwrap();
         assert!(!selector.matches_json(b"{\"spec\":"));
-        assert_eq!(selector.exact("spec.nodeName"), Some("n1"));
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::strategy::names;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 /// How a selector is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +47,6 @@ impl LabelSelector {
         }
     }
 
-    /// Of a controller or a service: every label has this value.
-    pub fn of<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> LabelSelector {
-        let requirement = |(key, value): (&String, &String)| Requirement { key: key.clone(), test: Test::In(vec![value.clone()]) };
-        LabelSelector { requirements: pairs.into_iter().map(requirement).collect() }
-    }
-
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -61,10 +54,6 @@ impl LabelSelector {
     /// Against labels sorted by key.
     pub fn matches(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
         self.matches_with(|key| labels.binary_search_by(|(label, _)| (**label).cmp(key)).ok().map(|at| &*labels[at].1))
-    }
-
-    pub fn matches_map(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.matches_with(|key| labels.get(key).map(String::as_str))
     }
 
     /// Against `metadata.labels` of a document.
