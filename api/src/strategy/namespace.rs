@@ -1,6 +1,6 @@
 //! Namespaces.
 
-use super::doc::{copy, map_at, remove, text};
+use super::doc::{copy, map_at, text};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, names, no_claims, whole};
 use coracle_schema::Problem;
@@ -25,13 +25,13 @@ pub static NAMESPACE: Strategy = Strategy {
 /// No finalizer `kubernetes`, which would promise that a deletion empties the namespace: see `refuse_delete`.
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);
-    remove(namespace, "spec");
+    namespace["spec"] = json!({});
     namespace["status"] = json!({"phase": "Active"});
     label(namespace);
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    remove(new, "spec");
+    new["spec"] = json!({});
     copy(new, old, "status");
     label(new);
     meta::update(new, old, false);

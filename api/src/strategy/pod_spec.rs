@@ -122,7 +122,7 @@ fn containers(spec: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem
 fn volumes<'a>(spec: &'a Value, path: &Path, found: &mut Vec<Problem>) -> HashSet<&'a str> {
     let mut seen = HashSet::new();
     for (at, volume) in list(spec, "volumes").iter().enumerate() {
-        if full(&found) {
+        if full(found) {
             break;
         }
         let path = path.field("volumes").index(at);
