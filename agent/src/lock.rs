@@ -7,6 +7,8 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 
+use crate::hash::hash_text;
+
 /// Held as long as this value lives.
 #[derive(Debug)]
 pub struct EngineLock {
@@ -45,9 +47,7 @@ impl std::error::Error for LockError {}
 
 impl EngineLock {
     pub fn take(run_dir: &str, engine_id: &str, engine: &str, node_name: &str, data_dir: &str) -> Result<EngineLock, LockError> {
-        // Docker's ids are base32 groups or UUIDs; whatever comes must stay one file name.
-        let id: String = engine_id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
-        let path = PathBuf::from(run_dir).join(format!("engine-{id}.lock"));
+        let path = PathBuf::from(run_dir).join(format!("engine-{}.lock", &hash_text(engine_id)[..16]));
         let failed = |what| {
             let path = path.clone();
             move |error: io::Error| LockError::File { path, what, cause: error.to_string() }

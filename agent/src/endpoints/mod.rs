@@ -32,7 +32,7 @@ fn answer(view: &View, request: &Request) -> Answer {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     match path {
-        "/healthz" => healthz(&view.shown.borrow()),
+        "/healthz" => healthz(&view.shown.borrow(), view.docker.trouble()),
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
             Some(rest) => logs::answer(view, rest, request.target.query().unwrap_or_default()),
@@ -41,9 +41,9 @@ fn answer(view: &View, request: &Request) -> Answer {
     }
 }
 
-fn healthz(shown: &Shown) -> Answer {
-    match &shown.engine_trouble {
-        Some((trouble, _)) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("the engine does not answer: {trouble}\n")),
+fn healthz(shown: &Shown, trouble: Option<String>) -> Answer {
+    match trouble.or_else(|| shown.engine_trouble.as_ref().map(|(text, _)| text.clone())) {
+        Some(trouble) => Answer::text(StatusCode::SERVICE_UNAVAILABLE, format!("the engine does not answer: {trouble}\n")),
         None if !shown.looked => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the engine was not reached yet\n"),
         None => Answer::text(StatusCode::OK, "ok"),
     }

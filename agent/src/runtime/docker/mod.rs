@@ -33,6 +33,8 @@ use crate::naming::LABEL_KIND;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 const ASK: Duration = Duration::from_secs(10);
+/// `/_ping` needs nothing that the engine could wait for.
+const PONG: Duration = Duration::from_secs(5);
 /// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as well.
 const CHANGE: Duration = Duration::from_secs(60);
 /// Of bollard itself, above all of ours: it must never be the one that decides.
@@ -45,9 +47,13 @@ pub struct Docker {
     cache: Mutex<listing::Cache>,
     /// Network and pause image were seen; forgotten with the connection and when a create misses them.
     ready: Mutex<Option<ready::Ready>>,
+    /// Several pods start at once, and one of them makes both.
+    preparing: tokio::sync::Mutex<()>,
     locks: Mutex<HashMap<String, EngineLock>>,
     /// `docker://20.10.24`, as nodes show it; empty before the first connection.
     version: tokio::sync::watch::Sender<String>,
+    /// Why the engine does not answer, from the last call that got none until the next that did.
+    trouble: tokio::sync::watch::Sender<Option<String>>,
     /// Another agent holds the engine: told once to who waits in `refused`.
     refusal: tokio::sync::watch::Sender<Option<LockError>>,
 }
@@ -75,8 +81,10 @@ impl Docker {
             connection: Mutex::default(),
             cache: Mutex::default(),
             ready: Mutex::default(),
+            preparing: tokio::sync::Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
+            trouble: tokio::sync::watch::Sender::new(None),
             refusal: tokio::sync::watch::Sender::new(None),
         }
     }
@@ -102,6 +110,11 @@ impl Docker {
         }
     }
 
+    /// Why the engine does not answer; the heartbeat keeps it fresh.
+    pub fn trouble(&self) -> Option<String> {
+        self.trouble.borrow().clone()
+    }
+
     pub fn version(&self) -> tokio::sync::watch::Receiver<String> {
         self.version.subscribe()
     }
@@ -109,7 +122,7 @@ impl Docker {
     /// Does the engine answer? Also makes the first connection and takes the lock.
     pub async fn ping(&self) -> Result<(), Failure> {
         let client = self.client().await?;
-        self.ask("ping", client.ping()).await.map(|_| ())
+        self.limited("ping", PONG, client.ping()).await.map(|_| ())
     }
 
     async fn client(&self) -> Result<bollard::Docker, Failure> {
@@ -132,7 +145,8 @@ impl Docker {
         .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
         let client = self.limited("negotiate the version", ASK, client.negotiate_version()).await?;
         let info = self.limited("ask who it is", ASK, client.info()).await?;
-        let id = info.id.unwrap_or_default();
+        // Two engines of one host may have one id (it lies in /etc/docker), but never one root.
+        let id = format!("{} {}", info.id.unwrap_or_default(), info.docker_root_dir.unwrap_or_default());
         self.take_lock(&id)?;
         self.version.send_replace(format!("docker://{}", info.server_version.unwrap_or_default()));
         Ok(Connection { client, architecture: info.architecture.unwrap_or_default() })
@@ -171,8 +185,14 @@ impl Docker {
             Ok(result) => result.map_err(|error| failure(what, error)),
             Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
         };
-        if let Err(Failure::Unavailable(_)) = &result {
-            self.forget();
+        match &result {
+            Err(Failure::Unavailable(text)) => {
+                self.trouble.send_replace(Some(text.clone()));
+                self.forget();
+            }
+            _ => {
+                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
+            }
         }
         result
     }
@@ -307,7 +327,7 @@ fn failure(what: &str, error: Error) -> Failure {
             _ => Failure::Refused(message),
         },
         Error::DockerStreamError { error } => Failure::Refused(error),
-        other => Failure::Unavailable(format!("{what}: {}", chain(&other))),
+        other => Failure::Unavailable(format!("{what}: {}", chain(&other).replace("Error in the hyper legacy client: ", ""))),
     }
 }
 

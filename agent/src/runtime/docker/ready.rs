@@ -24,6 +24,7 @@ pub struct Ready {
 
 impl Docker {
     pub(super) async fn prepare(&self) -> Result<(), Failure> {
+        let _turn = self.preparing.lock().await;
         if held(&self.ready).is_some() {
             return Ok(());
         }
@@ -33,7 +34,9 @@ impl Docker {
         let image = pause::image(&architecture)
             .ok_or_else(|| Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet")))?;
         let pause = self.prepare_pause(&client, &image).await?;
-        *held(&self.ready) = Some(Ready { asked: image.id, pause });
+        // Sandboxes ask for the image of the agent's own architecture, whatever the engine's is.
+        let asked = pause::image(std::env::consts::ARCH).map_or(image.id, |own| own.id);
+        *held(&self.ready) = Some(Ready { asked, pause });
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::{Docker, failure, held};
 use crate::naming::LABEL_KIND;
 
 /// A hung engine is noticed within this and a call's limit; the only thing that wakes an idle agent without a master.
-const PING: Duration = Duration::from_secs(20);
+const PING: Duration = Duration::from_secs(10);
 /// Between attempts to reach an absent engine: a start of dockerd takes about a second.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -31,8 +31,8 @@ impl Docker {
         let mut reached = false;
         loop {
             match self.follow(wake, &mut reached).await {
-                Failure::Unavailable(text) if reached => log::warn!("the engine at {} is lost: {text}", self.settings.host),
-                Failure::Unavailable(_) => {}
+                // The loop says so, once it has asked itself.
+                Failure::Unavailable(text) => log::debug!("the engine at {} is lost: {text}", self.settings.host),
                 other => log::warn!("the engine's events: {other}"),
             }
             retry = if reached { RETRY } else { (retry * 2).min(RETRY_MAX) };
