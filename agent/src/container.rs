@@ -40,6 +40,16 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
     let spec = &wanted.pod.spec;
     let host_ports = host_ports(spec);
     let published = if spec.host_network { Vec::new() } else { host_ports.clone() };
+    // The sandbox holds them too, so that they outlive the containers.
+    let memory_mounts: Vec<Mount> = volumes(&wanted.name, spec, &world.node.data_dir)
+        .into_iter()
+        .filter_map(|volume| match volume {
+            Volume::Memory { name, .. } => {
+                Some(Mount { target: format!("/volumes/{name}"), source: MountSource::Volume(name), read_only: true })
+            }
+            Volume::Directory { .. } | Volume::HostDirectory { .. } => None,
+        })
+        .collect();
     let tag = Tag {
         pod: wanted.name.clone(),
         container: SANDBOX.to_owned(),
@@ -54,14 +64,8 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
         message_file: None,
         message_from_log: false,
         host_ports,
+        holds_volumes: !memory_mounts.is_empty(),
     };
-    let memory_mounts = volumes(&wanted.name, spec, &world.node.data_dir).into_iter().filter_map(|volume| match volume {
-        // The sandbox holds it too, so that it outlives the containers.
-        Volume::Memory { name, .. } => {
-            Some(Mount { target: format!("/volumes/{name}"), source: MountSource::Volume(name), read_only: true })
-        }
-        _ => None,
-    });
     ContainerConfig {
         name: tag.name(),
         image: world.node.pause_image.clone(),
@@ -73,7 +77,7 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
         ports: published,
         extra_hosts: spec.host_aliases.iter().flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip))).collect(),
         sysctls: spec.security_context.sysctls.iter().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
-        mounts: memory_mounts.collect(),
+        mounts: memory_mounts,
         log: Log::None,
         ..ContainerConfig::default()
     }
@@ -175,6 +179,7 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, place: Place, mess
         message_file: Some(message),
         message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
         host_ports: Vec::<Publish>::new(),
+        holds_volumes: false,
     }
 }
 

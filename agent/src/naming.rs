@@ -29,6 +29,7 @@ const LABEL_GRACE: &str = "dev.coracle.grace-seconds";
 const LABEL_SIGNAL: &str = "dev.coracle.stop-signal";
 const LABEL_PRE_STOP: &str = "dev.coracle.pre-stop";
 const LABEL_HOST_PORTS: &str = "dev.coracle.host-ports";
+const LABEL_HOLDS_VOLUMES: &str = "dev.coracle.holds-volumes";
 const LABEL_RESTART: &str = "dev.coracle.restart-policy";
 
 /// The name that the sandbox of a pod has in the place of a container's.
@@ -65,6 +66,8 @@ pub struct Tag {
     pub message_from_log: bool,
     /// Of a sandbox: what it takes of the host.
     pub host_ports: Vec<Publish>,
+    /// Of a sandbox: it mounts the engine volumes of its pod, which cannot be removed before it.
+    pub holds_volumes: bool,
 }
 
 impl Tag {
@@ -102,6 +105,9 @@ impl Tag {
             let text = serde_json::to_string(&self.host_ports).expect("ports are plain data");
             labels.insert(LABEL_HOST_PORTS.to_owned(), text);
         }
+        if self.holds_volumes {
+            labels.insert(LABEL_HOLDS_VOLUMES.to_owned(), "true".to_owned());
+        }
         if let Some(file) = &self.message_file {
             labels.insert(LABEL_MESSAGE_FILE.to_owned(), file.clone());
         }
@@ -135,6 +141,7 @@ impl Tag {
             message_file: text(LABEL_MESSAGE_FILE),
             message_from_log: labels.contains_key(LABEL_MESSAGE_POLICY),
             host_ports: labels.get(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+            holds_volumes: labels.contains_key(LABEL_HOLDS_VOLUMES),
         };
         labels.contains_key(LABEL_KIND).then_some(())?;
         (tag.name() == name).then_some(tag)
@@ -197,6 +204,7 @@ mod tests {
             message_file: Some("/var/lib/x".into()),
             message_from_log: true,
             host_ports: vec![Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port: 8080 }],
+            holds_volumes: true,
         }
     }
 

@@ -1,3 +1,4 @@
 //! In process: API transcripts, flows, simulation, tidy.
 
+mod simulation;
 mod tidy;

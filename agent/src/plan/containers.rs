@@ -40,7 +40,8 @@ pub struct Story<'a> {
 
 pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
     let spec = &wanted.pod.spec.containers[index];
-    let hash = wanted.container_hashes[index].clone();
+    // What its pod shares is part of it: an edit of that replaces a container that its policy would leave dead.
+    let hash = format!("{}.{}", wanted.container_hashes[index], wanted.sandbox_hash);
     let newest = seen::of(runs, &spec.name).next();
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), spec.name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {

@@ -46,18 +46,27 @@ pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
     }
     let members: Vec<&Run> = seen::members(&pod.runs).collect();
     let sandboxes: Vec<&Run> = seen::of(&pod.runs, SANDBOX).collect();
-    remove(case, &mut part, &members, "nobody wants its pod any more");
-    remove(case, &mut part, &sandboxes, "nobody wants its pod any more");
+    let reason = "nobody wants its pod any more";
+    remove(case, &mut part, &members, reason);
+    // The dead sandbox says whose the volumes are, so it goes last; but not where it mounts them itself.
+    let sandbox_first = sandboxes.iter().any(|run| run.tag.holds_volumes);
+    if sandbox_first {
+        remove(case, &mut part, &sandboxes, reason);
+    }
     if case.world.volumes.contains(&pod.name.uid) {
-        part.act(What::RemoveVolumes, "nobody wants its pod any more");
+        part.act(What::RemoveVolumes, reason);
+    }
+    if !sandbox_first {
+        remove(case, &mut part, &sandboxes, reason);
     }
     part
 }
 
-/// Volumes without a container: whose they were nobody can tell, so every source must have spoken.
+/// Volumes without a container. If this agent did not see whose they were, every source must have spoken.
 pub fn leftover_volumes(case: Case<'_>, uid: &str) -> Part {
     let mut part = Part::default();
-    let gone = case.desired.gone.contains(uid) || case.desired.unknown.is_empty();
+    let owner = case.world.memory.owners.get(uid);
+    let gone = case.desired.gone.contains(uid) || case.desired.unknown.is_empty() || owner.is_some_and(|pod| case.desired.is_gone(pod));
     if gone && !pods::rests(case, &mut part, uid) {
         part.act(What::RemoveVolumes, "no pod has them");
     }

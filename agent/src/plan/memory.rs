@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Now;
 use super::backoff::{RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
-use crate::naming::Tag;
+use crate::naming::{PodName, Tag};
 use crate::runtime::{Seen, State};
 
 /// A container of a pod: uid and container name (`POD` for the sandbox).
@@ -25,6 +25,8 @@ pub struct Memory {
     /// postStart hooks that failed, by the engine's id: the text. And those that run now.
     pub hooks_failed: BTreeMap<String, String>,
     pub hooks_running: std::collections::BTreeSet<String>,
+    /// Whose containers were seen, by uid: so it is known whose volumes are left.
+    pub owners: BTreeMap<String, PodName>,
     /// Pods whose last action failed, by uid.
     pub setbacks: BTreeMap<String, Setback>,
 }
@@ -96,6 +98,7 @@ impl Memory {
     /// Takes in one listing: who is new, who died, who is missing.
     pub fn look(&mut self, containers: &[Seen], now: Now) {
         let pods = seen::group(containers);
+        self.owners.extend(pods.iter().map(|(uid, pod)| (uid.clone(), pod.name.clone())));
         let mut lives = BTreeMap::new();
         for run in pods.values().flat_map(|pod| &pod.runs) {
             let life = self.lives.remove(&run.seen.id);
@@ -120,6 +123,7 @@ impl Memory {
         self.lost.retain(|(uid, _), _| keep(uid));
         self.pulls.retain(|(uid, _), _| keep(uid));
         self.setbacks.retain(|uid, _| keep(uid));
+        self.owners.retain(|uid, _| keep(uid));
     }
 
     fn live(&self, run: &Run<'_>, life: Option<Life>, now: Now) -> Life {

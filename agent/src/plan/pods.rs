@@ -33,12 +33,12 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         return part;
     }
     let sandbox = sandbox::bring_up(case, &mut part, wanted, runs, ports);
+    // While it waits, whatever runs belongs to another sandbox and is being stopped.
+    let Sandbox::Up { attempt, .. } = &sandbox else { return part };
     let ip = seen::of(runs, SANDBOX).find_map(|run| run.seen.ip.clone()).unwrap_or_default();
     end_strangers(case, &mut part, wanted, runs, &ip);
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(case, &mut part, wanted, story, runs, &ip)).collect();
-    if let Sandbox::Up { attempt, .. } = &sandbox {
-        garbage::dead(case, &mut part, runs, Some(*attempt));
-    }
+    garbage::dead(case, &mut part, runs, Some(*attempt));
     for (story, held_up) in stories.iter().zip(held_up) {
         if !held_up {
             containers::start_if_due(case, &mut part, wanted, story, &sandbox);

@@ -82,6 +82,8 @@ pub struct Inner {
     /// Pods that nobody may touch from that moment on.
     pub protected: BTreeMap<String, Instant>,
     pub changes_total: u64,
+    /// Something happened that an engine tells by an event.
+    pub event: bool,
     pub wrongs: Vec<String>,
 }
 
@@ -108,6 +110,7 @@ impl Fake {
                 changes: Vec::new(),
                 protected: BTreeMap::new(),
                 changes_total: 0,
+                event: false,
                 wrongs: Vec::new(),
             }),
         }
@@ -143,6 +146,7 @@ impl Fake {
     fn leave<T>(&self, value: T) -> Result<T, Failure> {
         let mut inner = self.inner.borrow_mut();
         inner.remember();
+        inner.event = true;
         let chance = inner.faults.lost_after;
         if inner.random.percent(chance) { Err(Failure::Unavailable("the answer was lost".to_owned())) } else { Ok(value) }
     }
@@ -152,7 +156,7 @@ impl Fake {
         let mut inner = self.inner.borrow_mut();
         let count = inner.changing.entry(uid.to_owned()).or_default();
         *count += 1;
-        if *count > 1 {
+        if *count > 1 && !uid.is_empty() {
             inner.wrongs.push(format!("two calls change pod {uid} at once"));
         }
         Changing { fake: self, uid: uid.to_owned() }
@@ -191,6 +195,7 @@ impl Inner {
             if let Some((at, code)) = held.ends
                 && at <= now
             {
+                self.event = true;
                 end(held, code, wall_ms);
             }
         }
@@ -201,6 +206,7 @@ impl Inner {
         let wall_ms = self.wall_ms();
         if let Some(held) = self.containers.get_mut(id).filter(|held| held.seen.runs()) {
             end(held, code, wall_ms);
+            self.event = true;
         }
     }
 
@@ -303,6 +309,7 @@ impl Inner {
             }
             return Err(Failure::Refused(text));
         }
+        self.event = true;
         let same = |other: &Held| {
             let label = |label: &str| other.seen.labels.get(label) == held.seen.labels.get(label);
             !other.foreign && label(LABEL_POD_UID) && label(LABEL_CONTAINER)
@@ -371,7 +378,8 @@ impl Runtime for Fake {
         let _changing = self.change(uid);
         self.enter(true).await?;
         let mut inner = self.inner.borrow_mut();
-        let of_it = |held: &&Held| held.seen.runs() && held.seen.labels.get(LABEL_POD_UID).is_some_and(|other| other == uid);
+        let of_it =
+            |held: &&Held| !held.foreign && held.seen.runs() && held.seen.labels.get(LABEL_POD_UID).is_some_and(|other| other == uid);
         if let Some(held) = inner.containers.values().find(of_it) {
             let text = format!("volumes of {} are removed while it runs", held.seen.name);
             inner.wrongs.push(text);
