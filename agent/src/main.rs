@@ -85,11 +85,14 @@ fn start_log() {
                 log::Level::Info => 6,
                 log::Level::Debug | log::Level::Trace => 7,
             };
+            // One line, whatever an engine or a command said.
+            let text = record.args().to_string();
+            let text = text.trim_end().replace('\n', " | ");
             if journal {
-                writeln!(out, "<{level}>{}", record.args())
+                writeln!(out, "<{level}>{text}")
             } else {
                 let time = coracle_agent::events::now();
-                writeln!(out, "{time} {:5} {}", record.level(), record.args())
+                writeln!(out, "{time} {:5} {text}", record.level())
             }
         })
         .init();

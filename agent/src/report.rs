@@ -331,7 +331,10 @@ fn mirror_name(name: &str, node_name: &str) -> String {
     format!("{name}-{node_name}")
 }
 
+/// A file that was only touched asks for the same.
 fn manifest_hash(document: &Value) -> String {
+    let mut document = document.clone();
+    document["metadata"]["creationTimestamp"] = Value::Null;
     hash_text(&document.to_string())
 }
 

@@ -52,8 +52,11 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
             problems.push(problem);
         }
     }
-    let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let unknown: Vec<String> = decoded.unknown.iter().chain(&shaped.unknown).map(|path| path.as_str().to_owned()).collect();
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
+        // What is missing is often there under a mistyped name.
+        problems.extend(unknown.iter().map(|field| format!("{field}: no field of this format")));
         return Err(problems.join("; "));
     }
     // What only a server says is not the file's to say.
@@ -63,7 +66,6 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
     if let Some(Value::Object(meta)) = pod.get_mut("metadata") {
         meta.remove("generation");
     }
-    let unknown = decoded.unknown.iter().chain(&shaped.unknown).map(|path| path.as_str().to_owned()).collect();
     Ok(Read { document: pod, unknown })
 }
 
@@ -187,7 +189,7 @@ mod tests {
         refused("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}", &["spec.containers[0].image", "quotes"]);
         refused("a: [1\nb", &["line"]);
         refused("", &["empty"]);
-        refused("version: v1beta2\ncontainers:\n- name: c\n", &["image"]);
+        refused("version: v1beta2\ncontainers:\n- name: c\n  imagee: x\n", &["image: Required", "imagee"]);
         refused(&"[".repeat(10_000), &["limit"]);
         let bomb = format!("a: &a [x{}]\n", ",x".repeat(99))
             + &["b", "c", "d", "e"]

@@ -49,9 +49,10 @@ pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::
     let voice = Voice::default();
     let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets));
     pods.borrow().publish();
-    let services: RefCell<(Option<Items>, Option<Items>)> = RefCell::default();
+    let (services, endpoints) = (RefCell::new(Shelf::default()), RefCell::new(Shelf::default()));
     let publish = || {
-        if let (Some(services), Some(endpoints)) = &*services.borrow() {
+        let (services, endpoints) = (services.borrow(), endpoints.borrow());
+        if let (Some(services), Some(endpoints)) = (services.all(), endpoints.all()) {
             let network = (
                 services.values().filter_map(|item| Service::read(item).ok()).collect::<Vec<_>>(),
                 endpoints.values().filter_map(|item| Endpoints::read(item).ok()).collect::<Vec<_>>(),
@@ -68,37 +69,68 @@ pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::
     let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
     #[expect(clippy::await_holding_refcell_ref, reason = "only this closure borrows it, and a follower tells one thing at a time")]
     let tell_pods = async |news| pods.borrow_mut().take(news).await;
-    let tell_services = async |news| {
-        take(&mut services.borrow_mut().0, news);
-        publish();
-        true
-    };
-    let tell_endpoints = async |news| {
-        take(&mut services.borrow_mut().1, news);
+    let tell = async |shelf: &RefCell<Shelf>, news| {
+        let listed = matches!(news, News::Listed(_));
+        let cluster = if listed { cluster_of(&client).await } else { None };
+        if listed && cluster.is_none() {
+            return false;
+        }
+        shelf.borrow_mut().take(news, cluster);
         publish();
         true
     };
     tokio::join!(
         follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
-        follow(&client, &voice, "/api/v1/services", "", tell_services),
-        follow(&client, &voice, "/api/v1/endpoints", "", tell_endpoints),
+        follow(&client, &voice, "/api/v1/services", "", async |news| tell(&services, news).await),
+        follow(&client, &voice, "/api/v1/endpoints", "", async |news| tell(&endpoints, news).await),
     );
 }
 
 /// By namespace and name.
 type Items = BTreeMap<(String, String), Value>;
 
-fn take(items: &mut Option<Items>, news: News) {
-    let key = |object: &Value| (text(object, "namespace"), text(object, "name"));
-    match news {
-        News::Listed(list) => *items = Some(list.into_iter().map(|object| (key(&object), object)).collect()),
-        News::Event { gone: true, object } => {
-            items.get_or_insert_default().remove(&key(&object));
+/// One resource as it was heard last.
+#[derive(Default)]
+struct Shelf {
+    cluster: String,
+    items: Option<Items>,
+    /// Of clusters that this master was before: their pods go on here, and so do the ways to them.
+    kept: Items,
+}
+
+impl Shelf {
+    fn take(&mut self, news: News, cluster: Option<String>) {
+        if let Some(cluster) = cluster
+            && self.cluster != cluster
+        {
+            self.kept.extend(self.items.take().unwrap_or_default());
+            self.cluster = cluster;
         }
-        News::Event { gone: false, object } => {
-            items.get_or_insert_default().insert(key(&object), object);
+        let key = |object: &Value| (text(object, "namespace"), text(object, "name"));
+        match news {
+            News::Listed(list) => self.items = Some(list.into_iter().map(|object| (key(&object), object)).collect()),
+            News::Event { gone: true, object } => {
+                self.items.get_or_insert_default().remove(&key(&object));
+            }
+            News::Event { gone: false, object } => {
+                self.items.get_or_insert_default().insert(key(&object), object);
+            }
         }
     }
+
+    /// None before the first listing. Of one name the present cluster's counts.
+    fn all(&self) -> Option<Items> {
+        let items = self.items.as_ref()?;
+        let mut all = self.kept.clone();
+        all.extend(items.clone());
+        Some(all)
+    }
+}
+
+/// The uid of namespace kube-system; None if it cannot be told now.
+async fn cluster_of(client: &Client) -> Option<String> {
+    let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
+    Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
 }
 
 fn text(object: &Value, field: &str) -> String {
@@ -146,7 +178,7 @@ impl<'a> Pods<'a> {
 
     /// False: whose list this is could not be told, so it says nothing about ends.
     async fn listed(&mut self, list: Vec<Value>) -> bool {
-        let Some(cluster) = self.cluster().await else { return false };
+        let Some(cluster) = cluster_of(self.client).await else { return false };
         self.meet(&cluster);
         self.heard = Heard { pods: BTreeMap::new(), listed: true };
         for object in list {
@@ -170,11 +202,6 @@ impl<'a> Pods<'a> {
         if self.gone.len() < GONE_MAX {
             self.gone.insert(uid.to_owned());
         }
-    }
-
-    async fn cluster(&self) -> Option<String> {
-        let namespace = get(self.client, "/api/v1/namespaces/kube-system").await.ok()?;
-        Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
     }
 
     /// The first cluster is ours. Another one later gets its pods run as well, and ends none of ours.
@@ -225,7 +252,7 @@ impl<'a> Pods<'a> {
             }
         }
         // The answers count only if the same cluster still answers.
-        if !ended.is_empty() && self.cluster().await.as_deref() == Some(cluster) {
+        if !ended.is_empty() && cluster_of(self.client).await.as_deref() == Some(cluster) {
             for uid in ended {
                 self.end(&uid);
             }
@@ -257,5 +284,25 @@ impl<'a> Pods<'a> {
             }
             differs
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
+        let object = |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
+        let mut shelf = Shelf::default();
+        assert!(shelf.all().is_none());
+        shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
+        shelf.take(News::Event { gone: true, object: object("b", "1") }, None);
+        shelf.take(News::Listed(vec![object("c", "2")]), Some("c2".into()));
+        let names = |shelf: &Shelf| shelf.all().unwrap().into_keys().map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names(&shelf), ["a", "c"]);
+        shelf.take(News::Event { gone: false, object: object("a", "2") }, None);
+        assert_eq!(shelf.all().unwrap()[&("default".to_owned(), "a".to_owned())]["of"], "2");
     }
 }
