@@ -83,6 +83,8 @@ pub struct Kind {
     pub put_creates: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
+    /// Other objects name it as their owner; its deletion settles what becomes of them.
+    pub owns: bool,
 }
 
 impl Kind {
@@ -198,6 +200,7 @@ fn row(plural: &'static str, singular: &'static str, kind: &'static str, strateg
         heartbeats: false,
         put_creates: false,
         delete_shows: false,
+        owns: false,
     }
 }
 
@@ -288,6 +291,7 @@ fn replicationcontrollers() -> Kind {
         subresources: vec![status_of("ReplicationController")],
         old: old("replicationControllers", "ReplicationController"),
         fields: vec![field("metadata.name"), field("metadata.namespace"), field_or("status.replicas", "0")],
+        owns: true,
         ..row("replicationcontrollers", "replicationcontroller", "ReplicationController", &strategy::REPLICATION_CONTROLLER)
     }
 }

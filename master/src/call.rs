@@ -344,3 +344,122 @@ fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
     if text.contains('\0') { Err(bad()) } else { Ok(text) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a request is, in one line: version verb namespace/kind/name.
+    fn shown(method: &str, target: &str) -> String {
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let kinds = Kinds::builtin();
+        match parse(&kinds, method, path, query) {
+            Ok(Route::Page(page)) => format!("{page:?}"),
+            Ok(Route::Object(call)) => {
+                format!("{:?} {:?} {}/{}/{}", call.version, call.verb, call.namespace, call.kind.resource.plural, call.name)
+            }
+            Err(misdirected) => format!("{misdirected:?}"),
+        }
+    }
+
+    fn check(rows: &[(&str, &str, &str)]) {
+        for (method, target, expected) in rows {
+            assert_eq!(shown(method, target), *expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn paths_of_v1() {
+        check(&[
+            ("GET", "/api/v1/pods", "V1 List /pods/"),
+            ("GET", "/api/v1/namespaces/a/pods/", "V1 List a/pods/"),
+            ("GET", "/api/v1/namespaces/a/pods/b", "V1 Get a/pods/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b?watch=true", "V1 Get a/pods/b"),
+            ("GET", "/api/v1/namespaces/a/pods?watch", "V1 Watch a/pods/"),
+            ("GET", "/api/v1/namespaces/a/pods?watch=0", "V1 List a/pods/"),
+            ("GET", "/api/v1/watch/namespaces/a/pods/b", "V1 Watch a/pods/b"),
+            ("GET", "/api/v1/watch/pods", "V1 Watch /pods/"),
+            ("POST", "/api/v1/namespaces/a/pods", "V1 Create a/pods/"),
+            ("POST", "/api/v1/pods", "Method"),
+            ("PUT", "/api/v1/namespaces/a/pods/b", "V1 Update a/pods/b"),
+            ("PUT", "/api/v1/namespaces/a/pods", "Method"),
+            ("PUT", "/api/v1/namespaces/a/pods/b/status", "V1 UpdateStatus a/pods/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b/status", "V1 GetStatus a/pods/b"),
+            ("POST", "/api/v1/namespaces/a/pods/b/status", "Method"),
+            ("DELETE", "/api/v1/namespaces/a/pods/b", "V1 Delete a/pods/b"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "Method"),
+            ("PATCH", "/api/v1/namespaces/a/pods/b", "Method"),
+            ("POST", "/api/v1/namespaces/a/pods/b/binding", "V1 Bind a/pods/b"),
+            ("POST", "/api/v1/namespaces/a/bindings", "V1 Bind a/bindings/"),
+            ("GET", "/api/v1/namespaces/a/bindings", "Method"),
+            ("GET", "/api/v1/namespaces/a/pods/b/log", "V1 Log a/pods/b"),
+            ("GET", "/api/v1/namespaces/a/services/b/log", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a", "V1 Get /namespaces/a"),
+            ("PUT", "/api/v1/namespaces/a/status", "V1 UpdateStatus /namespaces/a"),
+            ("GET", "/api/v1/nodes/n", "V1 Get /nodes/n"),
+            ("GET", "/api/v1/namespaces/a/nodes/n", "Nowhere"),
+            ("GET", "/api/v1/pods/b", "Nowhere"),
+            ("GET", "/api/v1/minions", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/pods//status", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/pods/b/c/d", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a%2Fb/pods/c%20d", "V1 Get a/b/pods/c d"),
+            ("GET", "/api/v1/namespaces/a/pods/b%2Fc", "Malformed(\"the name \\\"b/c\\\" contains a slash\")"),
+        ]);
+    }
+
+    #[test]
+    fn paths_of_v1beta1() {
+        check(&[
+            ("GET", "/api/v1beta1/pods", "V1beta1 List /pods/"),
+            ("GET", "/api/v1beta1/pods?namespace=a", "V1beta1 List a/pods/"),
+            ("GET", "/api/v1beta1/pods/b", "V1beta1 Get default/pods/b"),
+            ("GET", "/api/v1beta1/pods/b?namespace=a", "V1beta1 Get a/pods/b"),
+            ("POST", "/api/v1beta1/replicationControllers", "V1beta1 Create default/replicationcontrollers/"),
+            ("POST", "/api/v1beta1/replicationcontrollers", "Nowhere"),
+            ("GET", "/api/v1beta1/watch/pods", "V1beta1 Watch /pods/"),
+            ("GET", "/api/v1beta1/watch/pods/b", "V1beta1 Watch default/pods/b"),
+            ("POST", "/api/v1beta1/watch/pods", "Method"),
+            ("GET", "/api/v1beta1/minions/m", "V1beta1 Get /nodes/m"),
+            ("GET", "/api/v1beta1/nodes?namespace=a", "V1beta1 List /nodes/"),
+            ("POST", "/api/v1beta1/bindings?namespace=a", "V1beta1 Bind a/bindings/"),
+            ("POST", "/api/v1beta1/bindings", "V1beta1 Bind default/bindings/"),
+            ("GET", "/api/v1beta1/ns/a/pods", "Nowhere"),
+            ("GET", "/api/v1beta2/pods", "Nowhere"),
+        ]);
+    }
+
+    #[test]
+    fn pages() {
+        check(&[
+            ("GET", "/", "Root"),
+            ("GET", "/healthz?verbose", "Health { verbose: true }"),
+            ("HEAD", "/readyz", "Health { verbose: false }"),
+            ("GET", "/version/", "Version"),
+            ("POST", "/version", "Method"),
+            ("GET", "/api", "Versions"),
+            ("GET", "/api/v1", "Resources"),
+            ("GET", "/api/v1beta1/", "OldResources"),
+            ("GET", "/apis", "Groups"),
+            ("GET", "/apis/apps/v1", "Nowhere"),
+        ]);
+    }
+
+    #[test]
+    fn queries() {
+        let kinds = Kinds::builtin();
+        let options = |path: &str, query: &str| match parse(&kinds, "GET", path, query) {
+            Ok(Route::Object(call)) => Ok(call.options),
+            Ok(Route::Page(page)) => panic!("{page:?}"),
+            Err(misdirected) => Err(misdirected),
+        };
+        let read = options("/api/v1/pods", "&labelSelector=a%3Db+c&timeoutSeconds=7&&labels=no&unknown=%2C&limit=500").unwrap();
+        assert_eq!(read, Options { labels: "a=b c".into(), timeout: Some(Duration::from_secs(7)), ..Options::default() });
+        let read = options("/api/v1beta1/pods", "labels=&fields=ID%3Dx").unwrap();
+        assert_eq!(read, Options { fields: "ID=x".into(), ..Options::default() });
+        for bad in ["timeoutSeconds=x", "limit=many", "fieldValidation=strict", "a=%f", "%zz", "gracePeriodSeconds=1.5", "a=%00"] {
+            assert!(matches!(options("/api/v1/pods", bad), Err(Misdirected::Malformed(_))), "{bad}");
+        }
+        let many: String = (0..=PARAMETERS_MAX).map(|n| format!("a{n}&")).collect();
+        assert!(options("/api/v1/pods", &many).is_err());
+    }
+}

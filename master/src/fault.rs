@@ -6,6 +6,7 @@ use crate::store::Refused;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
+use coracle_api::strategy;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -69,7 +70,8 @@ impl Fault {
         .into()
     }
 
-    /// What the store would not take. `object` is what was to be written: a taken claim is shown where it stands in it.
+    /// What the store would not take. `object` is what was to be written: a taken claim is shown where it stands
+    /// in it.
     pub fn refused(call: &Call, key: &Key, object: Option<&Value>, refused: Refused) -> Fault {
         let (resource, name) = (&key.resource, &key.name);
         match refused {
@@ -81,9 +83,10 @@ impl Fault {
                 return Fault { status: Status::token_used(resource, &owner.name), location };
             }
             Refused::Claimed { claim, owner } => {
-                let path = object.and_then(|object| place_of(&Path::new("spec"), &object["spec"], &claim.value));
-                let detail = format!("provided {} is already allocated to {owner}", claim.space);
-                Status::invalid(call.kind, name, &[Problem::invalid(&path.unwrap_or(Path::new("spec")), claim.value, detail)])
+                let problem = object.and_then(|object| strategy::service::taken(object, &claim));
+                let other =
+                    || Problem::invalid(&Path::new("metadata"), claim.value.as_str(), format!("{} is taken by {owner}", claim.space));
+                Status::invalid(call.kind, name, &[problem.unwrap_or_else(other)])
             }
             Refused::Damaged { why } if object.is_some() => {
                 let mut status = Status::already_exists(resource, name);
@@ -122,15 +125,4 @@ pub fn location(version: Version, kind: &Kind, key: &Key) -> String {
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     name.bytes().map(|byte| if plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") }).collect()
-}
-
-/// Where a value stands in a document, as text or as a number.
-fn place_of(path: &Path, document: &Value, value: &str) -> Option<Path> {
-    match document {
-        Value::Object(fields) => fields.iter().find_map(|(name, field)| place_of(&path.field(name), field, value)),
-        Value::Array(items) => items.iter().enumerate().find_map(|(at, item)| place_of(&path.index(at), item, value)),
-        Value::String(text) => (text == value).then(|| path.clone()),
-        Value::Number(number) => (number.to_string() == value).then(|| path.clone()),
-        Value::Null | Value::Bool(_) => None,
-    }
 }

@@ -39,7 +39,7 @@ impl Maker {
         let taken = |space: &'static str| {
             let mut owners: Option<HashSet<String>> = None;
             move |value: &str| {
-                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| value).collect()).contains(value)
+                owners.get_or_insert_with(|| self.store.claimed(space).into_iter().map(|(value, _)| bare(value)).collect()).contains(value)
             }
         };
         let mut given = Vec::new();
@@ -66,6 +66,11 @@ impl Maker {
         };
         with(&mut making)
     }
+}
+
+/// The claim `TCP/30080` is of port 30080, and takes it for all protocols: people expect one number to mean one service.
+fn bare(value: String) -> String {
+    value.rsplit('/').next().map(str::to_owned).unwrap_or(value)
 }
 
 /// The wall clock, as objects show it.

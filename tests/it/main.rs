@@ -1,4 +1,7 @@
 //! In process: API transcripts, flows, simulation, tidy.
 
+mod api_v1;
+mod api_v1beta1;
 mod simulation;
 mod tidy;
+mod transcript;

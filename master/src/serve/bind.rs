@@ -26,6 +26,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         }
         write::right_name(call, sent.object_mut())?;
     }
+    sent.object_mut()["metadata"]["namespace"] = of(call, pods, "").namespace.into();
     let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let problems = (bindings.strategy.validate)(sent.object(), serve.rules(call));
     if !problems.is_empty() {

@@ -1,7 +1,8 @@
 //! Delete: at once, or marked to go when its grace is over or its finalizers are gone.
 
+use super::dependents::{self, Fate};
 use super::{RACES_MAX, Serve, body, document, write};
-use crate::call::Call;
+use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Preconditions, Standing};
 use crate::render;
@@ -9,12 +10,14 @@ use crate::store::{Refused, Write};
 use coracle_api::status::Status;
 use coracle_api::strategy::Deleting;
 use coracle_http::{Answer, Request, StatusCode};
+use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
 /// What a client says of a deletion, in a body or in the query.
 struct Options {
     grace_s: Option<i64>,
     preconditions: Preconditions,
+    fate: Fate,
 }
 
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
@@ -28,8 +31,12 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
         let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
         let gone = matches!(write, Write::Delete { .. });
-        match serve.store.write(write) {
-            Ok(_) if gone && !call.kind.delete_shows => return Ok(answer(call, &object)),
+        let written = serve.store.write(write);
+        if gone && written.is_ok() && call.kind.owns {
+            dependents::settle(serve, &old.key, object["metadata"]["uid"].as_str().unwrap_or_default(), options.fate);
+        }
+        match written {
+            Ok(_) if call.version == Version::V1beta1 || (gone && !call.kind.delete_shows) => return Ok(answer(call, &object)),
             Ok(stored) => return Ok(document(call, StatusCode::OK, &stored)),
             Err(Refused::Stale { .. }) => {}
             Err(refused) => return Err(Fault::refused(call, &old.key, None, refused)),
@@ -46,22 +53,38 @@ fn answer(call: &Call, object: &Value) -> Answer {
 
 /// Options in the body win over those in the query.
 fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
-    let mut options = Options { grace_s: call.options.grace_s, preconditions: Preconditions::default() };
-    if request.body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(options);
+    let mut options = Options { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan };
+    let mut policy = call.options.propagation.clone();
+    if !request.body.iter().all(u8::is_ascii_whitespace) {
+        let sent = body::json(call, request)?;
+        if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
+            return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
+        }
+        if sent["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
+            return Err(Fault::bad_request("dryRun is not supported: nothing was deleted"));
+        }
+        options.grace_s = number(&sent, "gracePeriodSeconds")?.or(options.grace_s);
+        let preconditions = &sent["preconditions"];
+        options.preconditions.uid = text(preconditions, "uid")?;
+        options.preconditions.resource_version = text(preconditions, "resourceVersion")?;
+        let older = sent["orphanDependents"].as_bool().map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned());
+        policy = text(&sent, "propagationPolicy")?.or(older).or(policy);
     }
-    let sent = body::json(call, request)?;
-    if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
-        return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
-    }
-    if sent["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
-        return Err(Fault::bad_request("dryRun is not supported: nothing was deleted"));
-    }
-    options.grace_s = number(&sent, "gracePeriodSeconds")?.or(options.grace_s);
-    let preconditions = &sent["preconditions"];
-    options.preconditions.uid = text(preconditions, "uid")?;
-    options.preconditions.resource_version = text(preconditions, "resourceVersion")?;
+    options.fate = policy.map_or(Ok(Fate::Orphan), |policy| fate(&policy))?;
     Ok(options)
+}
+
+/// Foreground would keep the owner until all that it owns is gone; that is not served, and not passed over.
+fn fate(policy: &str) -> Result<Fate, Fault> {
+    match policy {
+        "Orphan" => Ok(Fate::Orphan),
+        "Background" => Ok(Fate::Delete),
+        other => {
+            let path = Path::new("propagationPolicy");
+            let problem = Problem::new(&path, Reason::NotSupported, Some(other.into()), "supported values: \"Background\", \"Orphan\"");
+            Err(Status::invalid_of("meta.k8s.io", "DeleteOptions", "", &[problem]).into())
+        }
+    }
 }
 
 fn number(of: &Value, field: &str) -> Result<Option<i64>, Fault> {

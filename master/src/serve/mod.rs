@@ -7,6 +7,7 @@
 mod bind;
 mod body;
 mod delete;
+mod dependents;
 mod health;
 mod log;
 mod namespace;

@@ -63,14 +63,14 @@ fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
     for _ in 0..RACES_MAX {
         let write = serve.maker.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
         let write = write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))?;
-        let key = key_of(&write);
+        let (key, written) = (key_of(&write), object_of(&write));
         match serve.store.write(write) {
             Ok(stored) => return Ok(stored),
             Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
                 last = Some(Status::conflict(&key.resource, &key.name, &format!("no free {} was found", claim.space)));
             }
-            Err(refused) => return Err(Fault::refused(call, &key, Some(object), refused)),
+            Err(refused) => return Err(Fault::refused(call, &key, written.as_ref(), refused)),
         }
     }
     Err(last.unwrap_or_else(|| Status::internal_error("nothing was written")).into())
@@ -82,8 +82,16 @@ fn key_of(write: &Write) -> Key {
     }
 }
 
-/// Whether a document names a value itself.
+fn object_of(write: &Write) -> Option<Value> {
+    match write {
+        Write::Create { object, .. } | Write::Update { object, .. } => Some(object.clone()),
+        Write::Delete { .. } => None,
+    }
+}
+
+/// Whether a document names the value of a claim itself: `10.96.0.7`, `TCP/30080`.
 fn holds(document: &Value, value: &str) -> bool {
+    let value = value.rsplit('/').next().unwrap_or(value);
     match document {
         Value::Object(fields) => fields.values().any(|field| holds(field, value)),
         Value::Array(items) => items.iter().any(|item| holds(item, value)),
@@ -123,13 +131,10 @@ fn put(serve: &Serve, call: &Call, old: &Stored, standing: &Value, part: Part, n
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
     let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
-    let shown = match &write {
-        Write::Create { object, .. } | Write::Update { object, .. } => Some(object.clone()),
-        Write::Delete { .. } => None,
-    };
+    let written = object_of(&write);
     serve.store.write(write).map_err(|refused| match refused {
         Refused::Stale { .. } => Lost::Race,
-        refused => Lost::Fault(Fault::refused(call, old.key, shown.as_ref(), refused)),
+        refused => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
     })
 }
 
