@@ -8,7 +8,7 @@ pub mod call;
 pub mod config;
 pub mod control;
 pub mod fault;
-mod making;
+pub mod making;
 pub mod notify;
 pub mod prepare;
 pub mod render;
@@ -70,7 +70,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
     let maker = Arc::new(Maker::new(store.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
-    let gate = Gate { kinds: kinds.clone(), maker: maker.clone() };
+    let gate = Gate::new(kinds.clone(), maker.clone());
     let control = Control::start(store.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
     let serve = Serve::new(store.clone(), kinds, maker, Box::new(control.hearing()));
     for name in FIRST_NAMESPACES {

@@ -18,11 +18,22 @@ pub struct Maker {
     store: Store,
     service_cidr: Cidr,
     entropy: Entropy,
+    clock: Box<dyn Fn() -> Time + Send + Sync>,
 }
 
 impl Maker {
     pub fn new(store: Store, service_cidr: Cidr) -> io::Result<Maker> {
-        Ok(Maker { store, service_cidr, entropy: Entropy::open()? })
+        Ok(Maker { store, service_cidr, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
+    }
+
+    /// For simulations: chance and time are the caller's.
+    pub fn simulated(
+        store: Store,
+        service_cidr: Cidr,
+        random: impl Fn(&mut [u8]) + Send + Sync + 'static,
+        clock: impl Fn() -> Time + Send + Sync + 'static,
+    ) -> Maker {
+        Maker { store, service_cidr, entropy: Entropy::Simulated(Box::new(random)), clock: Box::new(clock) }
     }
 
     /// Where service addresses come from.
@@ -48,7 +59,7 @@ impl Maker {
         let mut given_ports: Vec<String> = Vec::new();
         let cidr = self.service_cidr;
         let mut making = Making {
-            now: wall_clock(),
+            now: (self.clock)(),
             uid: self.entropy.uuid(),
             suffix: &mut || self.entropy.suffix(),
             service_address: &mut || {
@@ -80,16 +91,25 @@ pub fn wall_clock() -> Time {
 }
 
 /// The kernel's random device, kept open: it must still answer when no descriptor is free.
-struct Entropy(File);
+enum Entropy {
+    Device(File),
+    Simulated(Box<dyn Fn(&mut [u8]) + Send + Sync>),
+}
 
 impl Entropy {
     fn open() -> io::Result<Entropy> {
-        File::open("/dev/urandom").map(Entropy)
+        File::open("/dev/urandom").map(Entropy::Device)
     }
 
     fn bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        (&self.0).read_exact(&mut bytes).expect("the kernel's random device never ends and was open");
+        match self {
+            Entropy::Device(device) => {
+                let mut device: &File = device;
+                device.read_exact(&mut bytes).expect("the kernel's random device never ends and was open");
+            }
+            Entropy::Simulated(fill) => fill(&mut bytes),
+        }
         bytes
     }
 

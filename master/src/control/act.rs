@@ -10,32 +10,58 @@ use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::strategy::{Deleting, Rules, bind};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A look that ended in a refusal is repeated after this.
 pub const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
+/// A generated name that is taken is made anew so often.
+const NAMES_MAX: usize = 16;
+/// What an event's name keeps of the name of its object; the rest makes it unique.
+const EVENT_NAME_BYTES_MAX: usize = 220;
+
 /// Where intents become writes.
 pub struct Gate {
-    pub kinds: Arc<Kinds>,
-    pub maker: Arc<Maker>,
+    kinds: Arc<Kinds>,
+    maker: Arc<Maker>,
+    /// Counts what was told, so that two tales of one moment have two names.
+    told: AtomicU64,
 }
 
 impl Gate {
-    /// `Err` is a refusal that will not pass by itself, in words. A lost race is none: the winner's event brings the key back.
-    pub fn pass(&self, store: &Store, intent: Intent, now: Now) -> Result<(), String> {
-        let Some(write) = self.prepare(store, intent, now)? else { return Ok(()) };
+    pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
+        Gate { kinds, maker, told: AtomicU64::new(0) }
+    }
+
+    /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
+    /// in words.
+    pub fn pass(&self, store: &Store, intent: Intent, now: Now) -> Result<Option<Key>, String> {
+        if let Intent::Create { resource, namespace, object } = intent {
+            return self.create(store, &resource, &namespace, &object);
+        }
+        let Some(write) = self.prepare(store, intent, now)? else { return Ok(None) };
         match store.write(write) {
-            Ok(_) | Err(Refused::Stale { .. } | Refused::Missing | Refused::Exists { .. }) => Ok(()),
+            Ok(stored) => Ok(Some(stored.key)),
+            Err(Refused::Stale { .. } | Refused::Missing) => Ok(None),
             Err(refused) => Err(refused.to_string()),
+        }
+    }
+
+    /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
+    pub fn tell(&self, store: &Store, tale: &Tale, made: Option<&Key>, now: Now) {
+        let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
+        let object = event(tale, made, self.told.fetch_add(1, Ordering::Relaxed), now);
+        if let Err(why) = self.create(store, &Resource::core("events"), &namespace_of(tale), &object) {
+            log::debug!("event {} about {}: {why}", tale.reason, tale.about.name);
         }
     }
 
     /// None: what it was about has changed or gone since it was decided.
     fn prepare(&self, store: &Store, intent: Intent, now: Now) -> Result<Option<Write>, String> {
         match intent {
-            Intent::Create { resource, namespace, object } => self.create(&resource, &namespace, object).map(Some),
-            Intent::Tell(tale) => self.create(&Resource::core("events"), &namespace_of(&tale), event(&tale, now)).map(Some),
+            // They need no old object; see `pass` and `tell`.
+            Intent::Create { .. } | Intent::Tell(_) => Ok(None),
             Intent::Update { key, seen, object } => self.update(store, &key, seen, Part::Main, |_| object),
             Intent::Status { key, seen, status } => self.update(store, &key, seen, Part::Status, |old| {
                 let mut object = old.clone();
@@ -53,11 +79,21 @@ impl Gate {
         }
     }
 
-    fn create(&self, resource: &Resource, namespace: &str, object: Value) -> Result<Write, String> {
+    fn create(&self, store: &Store, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
         let kind = self.kind(resource)?;
         // What controllers make comes of objects that were taken as they are, ids of 2014 among them.
         let rules = Rules { old_names: true, service_cidr: None };
-        self.maker.making(|making| prepare::create(kind, namespace, object, rules, making)).map_err(|unfit| unfit.to_string())
+        let generated = object["metadata"]["name"].is_null();
+        for _ in 0..NAMES_MAX {
+            let write = self.maker.making(|making| prepare::create(kind, namespace, object.clone(), rules, making));
+            match store.write(write.map_err(|unfit| unfit.to_string())?) {
+                Ok(stored) => return Ok(Some(stored.key)),
+                Err(Refused::Exists { .. } | Refused::Damaged { .. }) if generated => {}
+                Err(Refused::Exists { .. }) => return Ok(None),
+                Err(refused) => return Err(refused.to_string()),
+            }
+        }
+        Err(format!("{NAMES_MAX} generated names were all taken"))
     }
 
     fn update(
@@ -101,18 +137,20 @@ fn namespace_of(tale: &Tale) -> String {
     if tale.about.namespace.is_empty() { "default".to_owned() } else { tale.about.namespace.clone() }
 }
 
-fn event(tale: &Tale, now: Now) -> Value {
+fn event(tale: &Tale, made: &str, nth: u64, now: Now) -> Value {
     let about = &tale.about;
     let at = now.wall.to_string();
-    // Unique by revision and reason: each is told once.
-    let name = format!("{}.{:x}{:08x}", about.name, about.revision.0, now.uptime.as_micros() & 0xffff_ffff);
+    let kept = (0..=EVENT_NAME_BYTES_MAX.min(about.name.len())).rev().find(|end| about.name.is_char_boundary(*end)).unwrap_or_default();
+    // As Kubernetes calls them: by the moment.
+    let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
     json!({
-        "metadata": {"name": name, "namespace": namespace_of(tale)},
+        "metadata": {"name": format!("{}.{moment:016x}", &about.name[..kept]), "namespace": namespace_of(tale)},
         "involvedObject": {
             "apiVersion": "v1", "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
             "resourceVersion": about.revision.to_string(),
         },
-        "type": tale.severity, "reason": tale.reason, "message": tale.message, "source": {"component": tale.source},
+        "type": tale.severity, "reason": tale.reason, "message": format!("{}{made}", tale.message), "source": {"component": tale.source},
+        "reportingComponent": tale.source, "reportingInstance": "",
         "firstTimestamp": at, "lastTimestamp": at, "count": 1,
     })
 }

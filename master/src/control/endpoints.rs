@@ -2,11 +2,12 @@
 //!
 //! A pod whose status nobody has said (a restart of the master loses it) keeps the place that it has: unknown is not absent.
 
-use super::cluster::{Cluster, EndpointsView, MANAGED_BY, PodView, ServiceView, protocol, selects};
+use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
-use coracle_api::meta::{Key, Resource};
+use super::view::{EndpointsView, MANAGED_BY, PodView, ServiceView, protocol, selects};
+use coracle_api::meta::{Key, ObjectReference, Resource};
 use coracle_api::quantity::IntOrString;
-use coracle_api::service::ServicePort;
+use coracle_api::service::{EndpointAddress, EndpointPort, EndpointSubset, ServicePort};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -18,8 +19,8 @@ type Port = (String, i32, String);
 
 #[derive(Default)]
 struct Addresses {
-    ready: BTreeMap<String, Value>,
-    not_ready: BTreeMap<String, Value>,
+    ready: BTreeMap<String, EndpointAddress>,
+    not_ready: BTreeMap<String, EndpointAddress>,
 }
 
 pub fn decide(cluster: &Cluster, service_key: &Key) -> Decision {
@@ -27,61 +28,77 @@ pub fn decide(cluster: &Cluster, service_key: &Key) -> Decision {
     let standing = cluster.endpoints.get(&key);
     let Some(service) = cluster.services.get(service_key) else {
         // The service has gone, and with it what was made for it. What a person made stays.
-        let gone = standing.filter(|endpoints| endpoints.managed && !cluster.damaged.contains(service_key));
+        let gone = standing.filter(|endpoints| endpoints.managed() && !cluster.damaged.contains(service_key));
         return Decision::of(gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true }).into_iter().collect());
     };
-    // Without a selector the endpoints are a person's business.
-    if service.external || service.selector.is_empty() {
+    // Without a selector the endpoints are a person's business; what cannot be read cannot be written over.
+    if service.external || service.selector.is_empty() || cluster.damaged.contains(&key) {
         return Decision::default();
     }
     let subsets = subsets(cluster, service_key, service, standing);
     Decision::of(write(key, service, standing, subsets).into_iter().collect())
 }
 
-fn subsets(cluster: &Cluster, key: &Key, service: &ServiceView, standing: Option<&EndpointsView>) -> Value {
-    let mut by_ports: BTreeMap<Vec<Port>, Addresses> = BTreeMap::new();
-    let mut left = ADDRESSES_MAX;
-    for (pod_key, pod) in cluster.pods_in(&key.namespace).filter(|(_, pod)| selects(&service.selector, &pod.labels) && !pod.terminal()) {
+fn subsets(cluster: &Cluster, key: &Key, service: &ServiceView, standing: Option<&EndpointsView>) -> Vec<EndpointSubset> {
+    let meant = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.terminal() && selects(&service.selector, pod.labels()));
+    let mut places: Vec<(bool, String, Vec<Port>, &Key, &PodView)> = Vec::new();
+    for (pod_key, pod) in meant {
         let Some((ip, ready)) = place(cluster, pod, service, standing) else { continue };
         let ports: Vec<Port> = service.ports.iter().filter_map(|port| resolve(port, pod)).collect();
         // A service with ports of which this pod has none is not served by it.
-        if left == 0 || (ports.is_empty() && !service.ports.is_empty()) {
-            continue;
+        if !ports.is_empty() || service.ports.is_empty() {
+            places.push((ready, ip, ports, pod_key, pod));
         }
-        left -= 1;
-        let address = json!({
-            "ip": ip,
-            "nodeName": pod.node,
-            "targetRef": {"kind": "Pod", "namespace": pod_key.namespace, "name": pod_key.name, "uid": pod.uid},
-        });
+    }
+    // What does not fit is rather what is not ready.
+    if places.len() > ADDRESSES_MAX {
+        places.sort_by_key(|(ready, ..)| !ready);
+        places.truncate(ADDRESSES_MAX);
+    }
+    let mut by_ports: BTreeMap<Vec<Port>, Addresses> = BTreeMap::new();
+    for (ready, ip, ports, key, pod) in places {
         let addresses = by_ports.entry(ports).or_default();
         let half = if ready { &mut addresses.ready } else { &mut addresses.not_ready };
-        half.insert(ip, address);
+        half.insert(ip.clone(), address(ip, key, pod));
     }
-    by_ports.into_iter().map(|(ports, addresses)| subset(&ports, addresses)).collect()
+    let subset = |(ports, addresses): (Vec<Port>, Addresses)| EndpointSubset {
+        addresses: addresses.ready.into_values().collect(),
+        not_ready_addresses: addresses.not_ready.into_values().collect(),
+        ports: ports.into_iter().map(|(name, port, protocol)| EndpointPort { name, port, protocol, app_protocol: None }).collect(),
+    };
+    by_ports.into_iter().map(subset).collect()
 }
 
-/// The pod's address, and whether it takes requests; None: it has no place.
+fn address(ip: String, key: &Key, pod: &PodView) -> EndpointAddress {
+    let target_ref = ObjectReference {
+        kind: "Pod".to_owned(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        uid: pod.uid.clone(),
+        ..ObjectReference::default()
+    };
+    EndpointAddress { ip, hostname: String::new(), node_name: Some(pod.node.clone()), target_ref: Some(target_ref) }
+}
+
+/// The pod's address, and whether it takes requests; None: it has no place. One that is being deleted has none, as in Kubernetes.
 fn place(cluster: &Cluster, pod: &PodView, service: &ServiceView, standing: Option<&EndpointsView>) -> Option<(String, bool)> {
-    if let (None, Some(standing)) = (pod.ready, standing) {
-        let named =
-            |address: &&coracle_api::service::EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
-        for subset in &standing.view.subsets {
-            if let Some(address) = subset.addresses.iter().find(named) {
-                return Some((address.ip.clone(), !pod.deleting));
-            }
-            if let Some(address) = subset.not_ready_addresses.iter().find(named) {
-                return Some((address.ip.clone(), false));
-            }
-        }
-    }
-    if pod.ip.is_empty() {
+    if pod.deleting && !service.publish_not_ready {
         return None;
     }
     // Of a node that is silent nobody knows whether it serves; a node that never said anything is not held against its pods.
-    let silent = cluster.nodes.get(&pod.node).is_some_and(|node| node.ready == "Unknown");
-    let ready = service.publish_not_ready || (pod.ready == Some(true) && !pod.deleting && !silent);
-    Some((pod.ip.clone(), ready))
+    let silent = cluster.nodes.get(&pod.node).is_some_and(|node| node.silent());
+    let takes = |ready: bool| service.publish_not_ready || (ready && !silent);
+    if let (None, Some(standing)) = (pod.ready, standing) {
+        let named = |address: &&EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
+        for subset in &standing.subsets {
+            for (half, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {
+                if let Some(address) = half.iter().find(named) {
+                    return Some((address.ip.clone(), takes(ready)));
+                }
+            }
+        }
+    }
+    (!pod.ip.is_empty()).then(|| (pod.ip.clone(), takes(pod.ready == Some(true))))
 }
 
 /// The service's port as this pod has it; a name that none of its containers has is no port.
@@ -95,28 +112,8 @@ fn resolve(port: &ServicePort, pod: &PodView) -> Option<Port> {
     Some((port.name.clone(), number, wanted))
 }
 
-fn subset(ports: &[Port], addresses: Addresses) -> Value {
-    let port = |(name, number, protocol): &Port| {
-        let mut port = json!({"port": number, "protocol": protocol});
-        if !name.is_empty() {
-            port["name"] = name.clone().into();
-        }
-        port
-    };
-    let mut subset = json!({});
-    for (field, half) in [("addresses", addresses.ready), ("notReadyAddresses", addresses.not_ready)] {
-        if !half.is_empty() {
-            subset[field] = half.into_values().collect();
-        }
-    }
-    if !ports.is_empty() {
-        subset["ports"] = ports.iter().map(port).collect();
-    }
-    subset
-}
-
 /// The endpoints as they should be, unless they are.
-fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, subsets: Value) -> Option<Intent> {
+fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, subsets: Vec<EndpointSubset>) -> Option<Intent> {
     let mut labels = service.labels.clone();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     if service.headless {
@@ -124,21 +121,51 @@ fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, subs
     }
     let Some(standing) = standing else {
         let mut object = json!({"metadata": {"name": key.name, "labels": labels}});
-        fill(&mut object, subsets);
+        fill(&mut object, &subsets);
         return Some(Intent::Create { resource: key.resource, namespace: key.namespace, object });
     };
-    let was: Value = serde_json::from_slice(&standing.document.json).unwrap_or_default();
-    let mut object = was.clone();
+    if standing.labels == labels && standing.subsets == subsets {
+        return None;
+    }
+    let mut object: Value = serde_json::from_slice(&standing.document.json).unwrap_or_default();
     object["metadata"]["labels"] = json!(labels);
-    fill(&mut object, subsets);
-    (object != was).then_some(Intent::Update { key, seen: standing.revision, object })
+    fill(&mut object, &subsets);
+    Some(Intent::Update { key, seen: standing.revision, object })
 }
 
 /// Kubernetes leaves an empty list out.
-fn fill(object: &mut Value, subsets: Value) {
-    if subsets.as_array().is_some_and(Vec::is_empty) {
+fn fill(object: &mut Value, subsets: &[EndpointSubset]) {
+    if subsets.is_empty() {
         object.as_object_mut().map(|fields| fields.remove("subsets"));
     } else {
-        object["subsets"] = subsets;
+        object["subsets"] = subsets.iter().map(subset).collect();
     }
+}
+
+fn subset(subset: &EndpointSubset) -> Value {
+    let address = |address: &EndpointAddress| {
+        let target = address.target_ref.clone().unwrap_or_default();
+        json!({
+            "ip": address.ip,
+            "nodeName": address.node_name,
+            "targetRef": {"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid},
+        })
+    };
+    let port = |EndpointPort { name, port, protocol, .. }: &EndpointPort| {
+        let mut port = json!({"port": port, "protocol": protocol});
+        if !name.is_empty() {
+            port["name"] = name.clone().into();
+        }
+        port
+    };
+    let mut shown = json!({});
+    for (field, half) in [("addresses", &subset.addresses), ("notReadyAddresses", &subset.not_ready_addresses)] {
+        if !half.is_empty() {
+            shown[field] = half.iter().map(address).collect();
+        }
+    }
+    if !subset.ports.is_empty() {
+        shown["ports"] = subset.ports.iter().map(port).collect();
+    }
+    shown
 }

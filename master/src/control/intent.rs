@@ -35,7 +35,7 @@ pub enum Intent {
         seen: Revision,
         at_once: bool,
     },
-    /// Something to tell whoever looks at the object.
+    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done.
     Tell(Tale),
 }
 
@@ -47,7 +47,9 @@ pub struct Tale {
     pub severity: &'static str,
     pub reason: &'static str,
     pub message: String,
-    /// Who says so: `scheduler`, `replication-controller`, `node-controller`.
+    /// The name of what the intent before it made belongs at the end of the message.
+    pub names_made: bool,
+    /// Who says so: `default-scheduler`, `replication-controller`, `node-controller`.
     pub source: &'static str,
 }
 
@@ -63,7 +65,7 @@ pub struct About {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Decision {
-    /// In order; the first that fails ends the round of this key.
+    /// In order. One that fails does not stop the others, but no more is made after a creation that failed.
     pub intents: Vec<Intent>,
     /// When to look again though nothing happens, by uptime.
     pub wake_at: Option<Duration>,

@@ -1,9 +1,12 @@
 //! Whose world an event changed. PURE. Only a hint: the full pass over all keys finds nothing more.
 
-use super::cluster::{Cluster, PodView, selects};
+use super::cluster::Cluster;
+use super::view::{PodView, selects};
 use crate::store::Event;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Resource};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
 
 /// What a controller is asked about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,54 +34,94 @@ impl Owner {
     }
 }
 
-/// Asked before and after the event is applied, so that what an object left is looked at as well as what it joined.
-pub fn of(cluster: &Cluster, event: &Event) -> BTreeSet<Owner> {
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Owner::Controller(key) | Owner::Service(key) => key.fmt(f),
+            Owner::Unbound => f.write_str("pods on no node"),
+            Owner::Node(name) => write!(f, "nodes/{name}"),
+            Owner::Events => f.write_str("events"),
+        }
+    }
+}
+
+/// Lets the cluster know of an event: what the object left is to be looked at as well as what it joined.
+pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet<Owner> {
     let key = &event.key;
+    let mut owners = of(cluster, key);
+    let room = |cluster: &Cluster| cluster.pods.get(key).map(|pod| pod.room().map(str::to_owned));
+    let silent = |cluster: &Cluster| cluster.nodes.get(&key.name).map(|node| node.silent());
+    let (room_before, silent_before) = (room(cluster), silent(cluster));
+    cluster.apply(event, uptime);
+    owners.extend(of(cluster, key));
+    // A pod that is where it was leaves as much room to others as before.
+    if room_before != room(cluster) {
+        owners.insert(Owner::Unbound);
+    }
+    if &*key.resource.plural == "nodes" && silent_before != silent(cluster) {
+        for (key, pod) in cluster.pods_on(&key.name) {
+            owners.extend(of_pod(cluster, key, pod));
+        }
+    }
+    owners
+}
+
+fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
     match &*key.resource.plural {
-        "pods" => cluster.pods.get(key).map(|pod| of_pod(cluster, key, pod)).unwrap_or_default(),
+        "pods" => match cluster.pods.get(key) {
+            Some(pod) => of_pod(cluster, key, pod),
+            // It may have been anybody's.
+            None if cluster.damaged.contains(key) => {
+                let all = cluster.controllers_in(&key.namespace);
+                all.map(|(controller, _)| Owner::Controller(controller.clone())).chain([Owner::Unbound]).collect()
+            }
+            None => BTreeSet::new(),
+        },
         "replicationcontrollers" => [Owner::Controller(key.clone())].into(),
         "services" => [Owner::Service(key.clone())].into(),
         // Of the same name as their service.
         "endpoints" => [Owner::Service(service_of(key))].into(),
-        "nodes" => {
-            let mut owners: BTreeSet<Owner> = [Owner::Node(key.name.clone()), Owner::Unbound].into();
-            for (key, pod) in cluster.pods_on(&key.name) {
-                owners.extend(of_pod(cluster, key, pod));
-            }
-            owners
-        }
+        "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound].into(),
         "events" => [Owner::Events].into(),
         _ => BTreeSet::new(),
     }
 }
 
 fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
-    let mut owners = BTreeSet::from([Owner::Unbound]);
-    if !pod.node.is_empty() {
-        owners.insert(Owner::Node(pod.node.clone()));
-    }
-    let here = |other: &Key| other.namespace == key.namespace;
-    for (other, controller) in cluster.controllers.iter().filter(|(other, _)| here(other)) {
-        if pod.owner.as_ref() == Some(&controller.uid) || selects(&controller.selector, &pod.labels) {
-            owners.insert(Owner::Controller(other.clone()));
+    let mut owners = BTreeSet::new();
+    owners.insert(if pod.node.is_empty() { Owner::Unbound } else { Owner::Node(pod.node.clone()) });
+    owners.extend(owner_of(key, pod));
+    for (controller, view) in cluster.controllers_in(&key.namespace) {
+        if selects(&view.selector, pod.labels()) {
+            owners.insert(Owner::Controller(controller.clone()));
         }
     }
-    for (other, _) in cluster.services.iter().filter(|(other, service)| here(other) && selects(&service.selector, &pod.labels)) {
-        owners.insert(Owner::Service(other.clone()));
+    for (service, view) in cluster.services_in(&key.namespace) {
+        if selects(&view.selector, pod.labels()) {
+            owners.insert(Owner::Service(service.clone()));
+        }
     }
     owners
 }
 
-fn service_of(endpoints: &Key) -> Key {
-    Key { resource: coracle_api::meta::Resource::core("services"), ..endpoints.clone() }
+/// The replicationController that a pod names as its own, there or not.
+fn owner_of(key: &Key, pod: &PodView) -> Option<Owner> {
+    let name = pod.owner.as_ref()?.controller.clone()?;
+    Some(Owner::Controller(Key { resource: Resource::core("replicationcontrollers"), namespace: key.namespace.clone(), name }))
 }
 
+fn service_of(endpoints: &Key) -> Key {
+    Key { resource: Resource::core("services"), ..endpoints.clone() }
+}
+
+/// Every key there is.
 pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     let mut owners = BTreeSet::from([Owner::Unbound, Owner::Events]);
     owners.extend(cluster.controllers.keys().cloned().map(Owner::Controller));
+    owners.extend(cluster.pods.iter().filter_map(|(key, pod)| owner_of(key, pod)));
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));
     owners.extend(cluster.nodes.keys().cloned().map(Owner::Node));
-    owners.extend(cluster.removed_nodes.iter().cloned().map(Owner::Node));
+    owners.extend(cluster.removed_nodes.keys().cloned().map(Owner::Node));
     owners
 }

@@ -1,37 +1,40 @@
 //! Node life: a node that is silent for too long is Unknown and its pods are not ready; the pods of a node that was seen to be
-//! deleted are deleted. And the life of events, which is one hour. PURE.
+//! deleted, and has not come back for a while, are deleted. And the life of events, which is one hour. PURE.
 //!
 //! Silence is measured by uptime, never by the clocks of two hosts. A node that comes back says so itself, with its next status.
 
 use super::Now;
-use super::cluster::{Cluster, NodeView, PodView};
+use super::cluster::{Cluster, node_key};
 use super::intent::{About, Decision, Intent, Tale};
-use coracle_api::meta::{Key, Resource, Time};
+use super::view::{NodeView, PodView};
+use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Silence after which a node counts as gone: four times the agents' beat of 10 s, as Kubernetes has it.
 pub const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// A node that was deleted may register again within this, and its pods stay: an agent that lives does so with its next beat. As long as
+/// Kubernetes waits.
+pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
 /// How long an event is kept, as Kubernetes keeps it.
 pub const EVENT_LIFE: Duration = Duration::from_secs(3600);
 /// Events kept in all; beyond that the oldest go first. About 2 MB.
 pub const EVENTS_MAX: usize = 2000;
 
 pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
-    let Some(node) = cluster.nodes.get(name) else { return orphans(cluster, name) };
-    let heard = cluster.heard(name).unwrap_or_default();
-    let silent_at = heard + SILENCE_MAX;
+    let Some(node) = cluster.nodes.get(name) else { return orphans(cluster, name, now) };
+    let silent_at = cluster.heard(name).unwrap_or_default() + SILENCE_MAX;
     if now.uptime < silent_at {
-        // Nothing is known to be wrong with a node that says that it is not ready.
-        let watched = !matches!(node.ready.as_str(), "Unknown");
-        return Decision { intents: Vec::new(), wake_at: watched.then_some(silent_at) };
+        // It speaks again: its next status says so, and that is an event.
+        return Decision { intents: Vec::new(), wake_at: (!node.silent()).then_some(silent_at) };
     }
     let mut intents = Vec::new();
-    if node.ready != "Unknown" && !node.ready.is_empty() {
+    if !node.silent() {
         intents.push(unknown(name, node, now.wall));
         let about = About { kind: "Node", namespace: String::new(), name: name.to_owned(), uid: node.uid.clone(), revision: node.revision };
         let message = format!("Node {name} status is now: NodeNotReady");
-        intents.push(Intent::Tell(Tale { about, severity: "Normal", reason: "NodeNotReady", message, source: "node-controller" }));
+        let source = "node-controller";
+        intents.push(Intent::Tell(Tale { about, severity: "Normal", reason: "NodeNotReady", message, names_made: false, source }));
     }
     intents.extend(
         cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true) && !pod.terminal()).map(|(key, pod)| not_ready(key, pod, now.wall)),
@@ -40,28 +43,35 @@ pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
 }
 
 /// The pods of a node whose deletion was seen: nobody will stop them, nobody will say that they have stopped.
-fn orphans(cluster: &Cluster, name: &str) -> Decision {
-    if !cluster.removed_nodes.contains(name) {
-        return Decision::default();
+fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
+    let Some(removed) = cluster.removed_nodes.get(name) else { return Decision::default() };
+    let due = *removed + ABSENCE_MAX;
+    if now.uptime < due {
+        return Decision { intents: Vec::new(), wake_at: Some(due) };
     }
-    Decision::of(cluster.pods_on(name).map(|(key, pod)| Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true }).collect())
+    let left = cluster.pods_on(name).filter(|(_, pod)| !pod.ending);
+    Decision::of(left.map(|(key, pod)| Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true }).collect())
 }
 
-/// All that the node said about itself is in doubt.
+/// All that the node said about itself is in doubt. One that never said anything is not ready either.
 fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
     let document: Value = serde_json::from_slice(&node.document.json).unwrap_or_default();
-    let mut status = document["status"].clone();
-    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+    let mut status = if document["status"].is_object() { document["status"].clone() } else { json!({}) };
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+    for condition in &mut conditions {
         condition["status"] = "Unknown".into();
         condition["reason"] = "NodeStatusUnknown".into();
         condition["message"] = "Kubelet stopped posting node status.".into();
         condition["lastTransitionTime"] = wall.to_string().into();
     }
-    Intent::Status {
-        key: Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() },
-        seen: node.revision,
-        status,
+    if !conditions.iter().any(|condition| condition["type"] == "Ready") {
+        conditions.push(json!({
+            "type": "Ready", "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status.",
+            "lastTransitionTime": wall.to_string(),
+        }));
     }
+    status["conditions"] = conditions.into();
+    Intent::Status { key: node_key(name), seen: node.revision, status }
 }
 
 fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
@@ -77,12 +87,13 @@ fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
 }
 
 pub fn expire_events(cluster: &Cluster, now: Now) -> Decision {
-    let mut by_age: Vec<_> = cluster.events.iter().map(|(key, (revision, came))| (*came, key, *revision)).collect();
-    by_age.sort_unstable_by_key(|(came, ..)| *came);
-    let surplus = by_age.len().saturating_sub(EVENTS_MAX);
-    let due = by_age.iter().enumerate().filter(|(nth, (came, ..))| *nth < surplus || now.uptime >= *came + EVENT_LIFE);
-    let intents: Vec<Intent> =
-        due.map(|(_, (_, key, revision))| Intent::Delete { key: (*key).clone(), seen: *revision, at_once: true }).collect();
-    let wake_at = by_age.get(intents.len()).map(|(came, ..)| *came + EVENT_LIFE);
-    Decision { intents, wake_at }
+    let surplus = cluster.events.len().saturating_sub(EVENTS_MAX);
+    let mut intents = Vec::new();
+    for (nth, (came, key, revision)) in cluster.events.by_age().enumerate() {
+        if nth >= surplus && now.uptime < came + EVENT_LIFE {
+            return Decision { intents, wake_at: Some(came + EVENT_LIFE) };
+        }
+        intents.push(Intent::Delete { key: key.clone(), seen: revision, at_once: true });
+    }
+    Decision::of(intents)
 }

@@ -1,65 +1,138 @@
 //! Replication: as many pods of a template as were asked for. PURE.
 //!
 //! Pods that match and have no controller are adopted, owned ones that match no more are released. Too few: make them from the
-//! template. Too many: delete those first that lose least.
+//! template. Too many: delete those first that lose least. What a controller leaves behind is released, or deleted with it where
+//! its deletion asked for that.
 
-use super::cluster::{Cluster, ControllerView, PodView, selects};
+use super::Now;
+use super::cluster::Cluster;
 use super::intent::{About, Decision, Intent, Tale};
+use super::view::{ControllerView, PodView, selects};
 use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::CREATION_TOKEN;
+use coracle_api::strategy::meta::{GENERATED_BASE_BYTES_MAX, generated_base};
+use coracle_api::workload::ReplicationControllerStatus;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+/// Who says so in events.
+const SOURCE: &str = "replication-controller";
 /// Pods made or deleted in one look; the rest follows when these are seen.
 const BURST_MAX: usize = 100;
+/// What follows the base of a generated name.
+const SUFFIX_BYTES: usize = 5;
+/// Pods that fail as soon as they are made are made anew at once, once; then after this, doubling.
+const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Failed pods are kept for people to look at: so many for each replica, the youngest.
+const FAILED_KEPT_EACH: usize = 5;
+/// Holds a controller that is being deleted until its pods are.
+const WITH_PODS: &str = "foregroundDeletion";
+/// Holds a controller that is being deleted until its pods are released.
+const WITHOUT_PODS: &str = "orphan";
 
-pub fn decide(cluster: &Cluster, key: &Key) -> Decision {
-    let Some(controller) = cluster.controllers.get(key).filter(|controller| !controller.deleting) else { return Decision::default() };
-    let mut intents = Vec::new();
+pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
+    let Some(controller) = cluster.controllers.get(key) else { return Decision::of(left_behind(cluster, key, "")) };
+    if controller.deleting {
+        return Decision::of(retire(cluster, key, controller));
+    }
+    let mut intents = left_behind(cluster, key, &controller.uid);
     let mut owned: Vec<(&Key, &PodView)> = Vec::new();
     for (pod_key, pod) in cluster.pods_in(&key.namespace) {
-        let matches = selects(&controller.selector, &pod.labels);
+        let matches = selects(&controller.selector, pod.labels());
         match &pod.owner {
-            Some(uid) if *uid == controller.uid && matches => owned.push((pod_key, pod)),
-            Some(uid) if *uid == controller.uid && !pod.deleting => intents.push(release(pod_key, pod, &controller.uid)),
+            Some(owner) if owner.uid == controller.uid && matches => owned.push((pod_key, pod)),
+            Some(owner) if owner.uid == controller.uid && !pod.deleting => intents.push(release(pod_key, pod)),
             None if matches && pod.active() => {
-                intents.push(adopt(pod_key, pod, key, controller));
+                intents.push(owners_changed(pod_key, pod, |owners| owners.push(reference(key, controller))));
                 owned.push((pod_key, pod));
             }
             _ => {}
         }
     }
-    let mut active: Vec<(&Key, &PodView)> = owned.into_iter().filter(|(_, pod)| pod.active()).collect();
+    let (active, over): (Vec<_>, Vec<_>) = owned.into_iter().partition(|(_, pod)| pod.active());
     let wanted = usize::try_from(controller.replicas).unwrap_or_default();
-    intents.extend(status(key, controller, &active));
+    let (status, mut wake_at) = status(key, controller, &active, now);
+    intents.extend(status);
     let there = active.len() + damaged(cluster, key);
     if there < wanted {
-        for _ in 0..(wanted - there).min(BURST_MAX) {
-            intents.push(make(key, controller));
+        match patience(&over, wanted).filter(|until| now.uptime < *until) {
+            Some(until) => wake_at = Some(wake_at.map_or(until, |at| at.min(until))),
+            None => intents.extend((0..(wanted - there).min(BURST_MAX)).flat_map(|_| make(key, controller))),
         }
     } else if active.len() > wanted {
-        let siblings = siblings_by_node(&active);
-        active.sort_by_key(|(_, pod)| cost(pod, &siblings));
-        for (pod_key, pod) in active.iter().take((active.len() - wanted).min(BURST_MAX)) {
-            intents.push(Intent::Delete { key: (*pod_key).clone(), seen: pod.revision, at_once: false });
-            intents.push(tell(key, controller, "SuccessfulDelete", format!("Deleted pod: {}", pod_key.name)));
-        }
+        intents.extend(surplus(key, controller, active, wanted));
     }
-    Decision::of(intents)
+    intents.extend(failed_long_ago(over, wanted));
+    Decision { intents, wake_at }
+}
+
+/// Pods that name a controller which is not there any more as theirs: they are free, for another to adopt.
+fn left_behind(cluster: &Cluster, key: &Key, uid: &str) -> Vec<Intent> {
+    if cluster.damaged.contains(key) {
+        return Vec::new();
+    }
+    let theirs = |pod: &PodView| pod.owner.as_ref().is_some_and(|o| o.controller.as_ref() == Some(&key.name) && o.uid != uid);
+    let pods = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.deleting && theirs(pod));
+    pods.map(|(pod_key, pod)| release(pod_key, pod)).collect()
+}
+
+/// The controller is being deleted: what its deletion asked for is done, then it is let go.
+fn retire(cluster: &Cluster, key: &Key, controller: &ControllerView) -> Vec<Intent> {
+    let holds = |finalizer: &str| controller.finalizers.iter().any(|one| one == finalizer);
+    let (with, without) = (holds(WITH_PODS), holds(WITHOUT_PODS));
+    if !with && !without {
+        return Vec::new();
+    }
+    let own = |pod: &PodView| pod.owner.as_ref().is_some_and(|owner| owner.uid == controller.uid);
+    let pods = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.deleting && own(pod));
+    let go = |(pod_key, pod): (&Key, &PodView)| match with {
+        true => Intent::Delete { key: pod_key.clone(), seen: pod.revision, at_once: false },
+        false => release(pod_key, pod),
+    };
+    let intents: Vec<Intent> = pods.map(go).take(BURST_MAX).collect();
+    if !intents.is_empty() {
+        return intents;
+    }
+    let mut object: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
+    if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
+        finalizers.retain(|one| one != WITH_PODS && one != WITHOUT_PODS);
+    }
+    vec![Intent::Update { key: key.clone(), seen: controller.revision, object }]
 }
 
 /// Pods of this controller, by their names, whose files cannot be read. They may run, so nothing is made in their place.
 fn damaged(cluster: &Cluster, key: &Key) -> usize {
-    let prefix = base(key);
-    cluster
-        .damaged
-        .iter()
-        .filter(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace && pod.name.starts_with(&prefix))
-        .count()
+    let base = generated_base(&key.name);
+    let cut = (0..=GENERATED_BASE_BYTES_MAX.min(base.len())).rev().find(|at| base.is_char_boundary(*at)).unwrap_or_default();
+    let ours = |name: &str| name.len() == cut + SUFFIX_BYTES && name.starts_with(&base[..cut]);
+    cluster.damaged.iter().filter(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace && ours(&pod.name)).count()
 }
 
-/// What the names of the pods begin with. An id of 2014 may have upper case; the names made of it must not.
-fn base(key: &Key) -> String {
-    format!("{}-", key.name.to_lowercase())
+/// Until when nothing is made, because what was made before failed: the more often, the longer.
+fn patience(over: &[(&Key, &PodView)], wanted: usize) -> Option<Duration> {
+    let failed = || over.iter().filter(|(_, pod)| pod.phase == "Failed" && !pod.deleting);
+    let rounds = u32::try_from((failed().count() / wanted.max(1)).min(FAILED_KEPT_EACH)).unwrap_or_default();
+    let doublings = rounds.checked_sub(2)?;
+    Some(failed().map(|(_, pod)| pod.came).max()? + FAILED_AGAIN_AFTER * 2u32.pow(doublings))
+}
+
+fn failed_long_ago(over: Vec<(&Key, &PodView)>, wanted: usize) -> Vec<Intent> {
+    let mut failed: Vec<_> = over.into_iter().filter(|(_, pod)| pod.phase == "Failed" && !pod.deleting).collect();
+    failed.sort_by_key(|(key, pod)| (pod.created.map(|time| time.seconds()), pod.came, *key));
+    let surplus = failed.len().saturating_sub(FAILED_KEPT_EACH * wanted.max(1)).min(BURST_MAX);
+    failed[..surplus].iter().map(|(key, pod)| Intent::Delete { key: (*key).clone(), seen: pod.revision, at_once: false }).collect()
+}
+
+fn surplus(key: &Key, controller: &ControllerView, mut active: Vec<(&Key, &PodView)>, wanted: usize) -> Vec<Intent> {
+    let siblings = siblings_by_node(&active);
+    active.sort_by_key(|(_, pod)| cost(pod, &siblings));
+    let mut intents = Vec::new();
+    for (pod_key, pod) in active.iter().take((active.len() - wanted).min(BURST_MAX)) {
+        intents.push(Intent::Delete { key: (*pod_key).clone(), seen: pod.revision, at_once: false });
+        intents.push(tell(key, controller, "SuccessfulDelete", format!("Deleted pod: {}", pod_key.name), false));
+    }
+    intents
 }
 
 fn siblings_by_node<'a>(pods: &[(&Key, &'a PodView)]) -> BTreeMap<&'a str, usize> {
@@ -70,12 +143,12 @@ fn siblings_by_node<'a>(pods: &[(&Key, &'a PodView)]) -> BTreeMap<&'a str, usize
     count
 }
 
-/// What deleting a pod costs, cheapest first, in Kubernetes' order: on no node, waiting, not ready, on the fullest node, ready for
+/// What deleting a pod costs, cheapest first, in Kubernetes' order: on no node, waiting, not ready, called cheap, on the fullest node, ready for
 /// the shortest time, restarted most often, youngest.
 fn cost(pod: &PodView, siblings: &BTreeMap<&str, usize>) -> impl Ord + use<> {
     let phase = match pod.phase.as_str() {
-        "" | "Pending" => 0,
-        "Unknown" => 1,
+        "Pending" => 0,
+        "" | "Unknown" => 1,
         _ => 2,
     };
     let crowd = siblings.get(pod.node.as_str()).copied().unwrap_or_default();
@@ -84,6 +157,7 @@ fn cost(pod: &PodView, siblings: &BTreeMap<&str, usize>) -> impl Ord + use<> {
         !pod.node.is_empty(),
         phase,
         pod.ready == Some(true),
+        pod.deletion_cost,
         std::cmp::Reverse(crowd),
         youngest_first(pod.ready_since),
         std::cmp::Reverse(pod.restarts),
@@ -91,19 +165,26 @@ fn cost(pod: &PodView, siblings: &BTreeMap<&str, usize>) -> impl Ord + use<> {
     )
 }
 
-fn make(key: &Key, controller: &ControllerView) -> Intent {
+fn make(key: &Key, controller: &ControllerView) -> [Intent; 2] {
     let document: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
     let template = &document["spec"]["template"];
     let mut metadata = json!({
-        "generateName": base(key),
+        "generateName": generated_base(&key.name),
         "labels": template["metadata"]["labels"],
         "ownerReferences": [reference(key, controller)],
     });
-    if !template["metadata"]["annotations"].is_null() {
-        metadata["annotations"] = template["metadata"]["annotations"].clone();
+    for field in ["annotations", "finalizers"] {
+        if !template["metadata"][field].is_null() {
+            metadata[field] = template["metadata"][field].clone();
+        }
+    }
+    // A token means one creation, and all of these would claim it.
+    if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        annotations.remove(CREATION_TOKEN);
     }
     let object = json!({"metadata": metadata, "spec": template["spec"]});
-    Intent::Create { resource: Resource::core("pods"), namespace: key.namespace.clone(), object }
+    let create = Intent::Create { resource: Resource::core("pods"), namespace: key.namespace.clone(), object };
+    [create, tell(key, controller, "SuccessfulCreate", "Created pod: ".to_owned(), true)]
 }
 
 fn reference(key: &Key, controller: &ControllerView) -> Value {
@@ -117,12 +198,9 @@ fn reference(key: &Key, controller: &ControllerView) -> Value {
     })
 }
 
-fn adopt(pod_key: &Key, pod: &PodView, key: &Key, controller: &ControllerView) -> Intent {
-    owners_changed(pod_key, pod, |owners| owners.push(reference(key, controller)))
-}
-
-fn release(pod_key: &Key, pod: &PodView, uid: &str) -> Intent {
-    owners_changed(pod_key, pod, |owners| owners.retain(|owner| owner["uid"] != uid))
+fn release(key: &Key, pod: &PodView) -> Intent {
+    let uid = pod.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default();
+    owners_changed(key, pod, |owners| owners.retain(|owner| owner["uid"] != uid))
 }
 
 fn owners_changed(key: &Key, pod: &PodView, change: impl FnOnce(&mut Vec<Value>)) -> Intent {
@@ -137,39 +215,67 @@ fn owners_changed(key: &Key, pod: &PodView, change: impl FnOnce(&mut Vec<Value>)
     Intent::Update { key: key.clone(), seen: pod.revision, object }
 }
 
-/// The counts, if they are not what the status says.
-fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)]) -> Option<Intent> {
-    let ready = active.iter().filter(|(_, pod)| pod.ready == Some(true)).count();
-    let labeled = active.iter().filter(|(_, pod)| selects(&controller.template_labels, &pod.labels)).count();
-    let document: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
-    let mut status = document["status"].clone();
-    if !status.is_object() {
-        status = json!({});
-    }
-    // Kubernetes leaves zeros out, but for `replicas`.
-    let counts = [("fullyLabeledReplicas", labeled), ("readyReplicas", ready), ("availableReplicas", ready)];
-    let fields = status.as_object_mut().expect("it was made an object");
-    fields.insert("replicas".to_owned(), active.len().into());
-    for (name, count) in counts {
-        if count > 0 {
-            fields.insert(name.to_owned(), count.into())
-        } else {
-            fields.remove(name)
-        };
-    }
-    if controller.generation > 0 {
-        fields.insert("observedGeneration".to_owned(), controller.generation.into());
-    }
-    (status != document["status"]).then(|| Intent::Status { key: key.clone(), seen: controller.revision, status })
+/// The counts, if they are not what the status says; and when they will be others though nothing happens.
+fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)], now: Now) -> (Option<Intent>, Option<Duration>) {
+    let count = |counts: &dyn Fn(&PodView) -> bool| i32::try_from(active.iter().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX);
+    let ready = |pod: &PodView| pod.ready == Some(true);
+    let available_at = |pod: &PodView| pod.ready_at + controller.min_ready;
+    let counts = ReplicationControllerStatus {
+        replicas: count(&|_| true),
+        fully_labeled_replicas: count(&|pod| selects(&controller.template_labels, pod.labels())),
+        ready_replicas: count(&ready),
+        available_replicas: count(&|pod| ready(pod) && (controller.min_ready.is_zero() || available_at(pod) <= now.uptime)),
+        observed_generation: controller.generation,
+        conditions: controller.status.conditions.clone(),
+    };
+    let later = active.iter().filter(|(_, pod)| ready(pod)).map(|(_, pod)| available_at(pod)).filter(|at| *at > now.uptime).min();
+    let intent = (counts != controller.status).then(|| Intent::Status {
+        key: key.clone(),
+        seen: controller.revision,
+        status: shown(controller, &counts),
+    });
+    (intent, later)
 }
 
-fn tell(key: &Key, controller: &ControllerView, reason: &'static str, message: String) -> Intent {
-    let about = About {
+/// Kubernetes leaves zeros out, but for `replicas`.
+fn shown(controller: &ControllerView, counts: &ReplicationControllerStatus) -> Value {
+    let document: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
+    let mut status = document["status"].as_object().cloned().unwrap_or_default();
+    status.insert("replicas".to_owned(), counts.replicas.into());
+    let others = [
+        ("fullyLabeledReplicas", i64::from(counts.fully_labeled_replicas)),
+        ("readyReplicas", i64::from(counts.ready_replicas)),
+        ("availableReplicas", i64::from(counts.available_replicas)),
+        ("observedGeneration", counts.observed_generation),
+    ];
+    for (name, count) in others {
+        if count > 0 {
+            status.insert(name.to_owned(), count.into())
+        } else {
+            status.remove(name)
+        };
+    }
+    status.into()
+}
+
+fn tell(key: &Key, controller: &ControllerView, reason: &'static str, message: String, names_made: bool) -> Intent {
+    let about = about(key, controller);
+    Intent::Tell(Tale { about, severity: "Normal", reason, message, names_made, source: SOURCE })
+}
+
+/// Something that a controller wanted was refused.
+pub fn complaint(cluster: &Cluster, key: &Key, why: &str) -> Option<Tale> {
+    let about = about(key, cluster.controllers.get(key)?);
+    let message = format!("Error creating: {why}");
+    Some(Tale { about, severity: "Warning", reason: "FailedCreate", message, names_made: false, source: SOURCE })
+}
+
+fn about(key: &Key, controller: &ControllerView) -> About {
+    About {
         kind: "ReplicationController",
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         uid: controller.uid.clone(),
         revision: controller.revision,
-    };
-    Intent::Tell(Tale { about, severity: "Normal", reason, message, source: "replication-controller" })
+    }
 }

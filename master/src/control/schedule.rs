@@ -3,9 +3,13 @@
 //! A node must be ready and schedulable, carry the labels that the pod selects, have its host ports free and room for what
 //! it asks. Among those the one with the fewest siblings wins (replicas spread), then the least loaded.
 
-use super::cluster::{Cluster, HostPort, NodeView, PodView};
+use super::Now;
+use super::cluster::Cluster;
 use super::intent::{About, Decision, Intent, Tale};
+use super::view::{HostPort, NodeView, PodView};
 use coracle_api::meta::Key;
+use coracle_api::node::Taint;
+use coracle_api::pod::Toleration;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -21,8 +25,13 @@ struct Room<'a> {
     siblings: BTreeMap<String, usize>,
 }
 
-pub fn decide(cluster: &Cluster) -> Decision {
-    let mut waiting: Vec<(&Key, &PodView)> = cluster.pods.iter().filter(|(_, pod)| waits(pod)).collect();
+/// Who says so in events.
+const SOURCE: &str = "default-scheduler";
+/// Pods that are named as those who hold a port; the others are counted.
+const TAKERS_NAMED_MAX: usize = 3;
+
+pub fn decide(cluster: &Cluster, now: Now) -> Decision {
+    let mut waiting: Vec<(&Key, &PodView)> = cluster.pods_on("").filter(|(_, pod)| waits(pod)).collect();
     if waiting.is_empty() {
         return Decision::default();
     }
@@ -31,7 +40,7 @@ pub fn decide(cluster: &Cluster) -> Decision {
     let mut intents = Vec::new();
     for (key, pod) in waiting {
         if pod.gated {
-            intents.extend(explain(key, pod, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates".to_owned()));
+            intents.extend(explain(key, pod, now, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates".to_owned()));
             continue;
         }
         match place(&rooms, key, pod) {
@@ -44,17 +53,18 @@ pub fn decide(cluster: &Cluster) -> Decision {
                     severity: "Normal",
                     reason: "Scheduled",
                     message,
-                    source: "scheduler",
+                    names_made: false,
+                    source: SOURCE,
                 }));
             }
-            Err(why) => intents.extend(explain(key, pod, "Unschedulable", why)),
+            Err(why) => intents.extend(explain(key, pod, now, "Unschedulable", why)),
         }
     }
     Decision::of(intents)
 }
 
 fn waits(pod: &PodView) -> bool {
-    pod.node.is_empty() && pod.active() && pod.default_scheduler
+    pod.active() && pod.default_scheduler
 }
 
 impl<'a> Room<'a> {
@@ -68,70 +78,97 @@ impl<'a> Room<'a> {
     }
 
     fn take(&mut self, key: &Key, pod: &PodView) {
-        self.cpu_milli += pod.cpu_milli;
-        self.memory_bytes += pod.memory_bytes;
+        self.cpu_milli = self.cpu_milli.saturating_add(pod.cpu_milli);
+        self.memory_bytes = self.memory_bytes.saturating_add(pod.memory_bytes);
         self.pods += 1;
         self.ports.extend(pod.host_ports.iter().map(|port| (port.clone(), format!("{}/{}", key.namespace, key.name))));
         *self.siblings.entry(mark(key, pod)).or_default() += 1;
     }
 
-    /// Why a pod has no place here, in Kubernetes' words.
-    fn refuses(&self, pod: &PodView) -> Option<String> {
+    /// Why a pod has no place here. Empty: it has.
+    fn refuses(&self, pod: &PodView) -> Vec<Refusal> {
         let node = self.node;
         if node.ready != "True" {
-            return Some("node(s) were not ready".to_owned());
+            return vec![Refusal::of("node(s) were not ready")];
         }
         if node.unschedulable {
-            return Some("node(s) were unschedulable".to_owned());
+            return vec![Refusal::of("node(s) were unschedulable")];
+        }
+        let hard = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
+        if let Some(taint) = node.taints.iter().filter(hard).find(|taint| !pod.tolerations.iter().any(|t| tolerates(t, taint))) {
+            return vec![Refusal::of(format!("node(s) had untolerated taint {{{}: {}}}", taint.key, taint.value))];
         }
         if !pod.node_selector.iter().all(|(name, value)| node.labels.get(name) == Some(value)) {
-            return Some("node(s) didn't match Pod's node affinity/selector".to_owned());
+            return vec![Refusal::of("node(s) didn't match Pod's node affinity/selector")];
         }
         for wanted in &pod.host_ports {
             if let Some((port, owner)) = self.ports.iter().find(|(port, _)| port.clashes(wanted)) {
-                let HostPort { port, protocol, .. } = port;
-                return Some(format!(
-                    "node(s) didn't have free ports for the requested pod ports (host port {port}/{protocol} is taken by pod {owner})"
-                ));
+                let why = "node(s) didn't have free ports for the requested pod ports".to_owned();
+                return vec![Refusal { why, taken: Some((format!("{}/{}", port.port, port.protocol), owner.clone())) }];
             }
         }
+        let mut short = Vec::new();
         if node.pods_max.is_some_and(|max| self.pods >= max) {
-            return Some("Too many pods".to_owned());
+            short.push(Refusal::of("Too many pods"));
         }
         if pod.cpu_milli > 0 && self.cpu_milli.saturating_add(pod.cpu_milli) > node.cpu_milli {
-            return Some("Insufficient cpu".to_owned());
+            short.push(Refusal::of("Insufficient cpu"));
         }
         if pod.memory_bytes > 0 && self.memory_bytes.saturating_add(pod.memory_bytes) > node.memory_bytes {
-            return Some("Insufficient memory".to_owned());
+            short.push(Refusal::of("Insufficient memory"));
         }
-        None
+        short
     }
 
     /// The fuller share of cpu and memory that would be asked for, in thousandths.
     fn load(&self, pod: &PodView) -> i64 {
         let share = |used: i64, of: i64| if of > 0 { used.saturating_mul(1000) / of } else { 0 };
-        share(self.cpu_milli + pod.cpu_milli, self.node.cpu_milli).max(share(self.memory_bytes + pod.memory_bytes, self.node.memory_bytes))
+        let cpu = share(self.cpu_milli.saturating_add(pod.cpu_milli), self.node.cpu_milli);
+        cpu.max(share(self.memory_bytes.saturating_add(pod.memory_bytes), self.node.memory_bytes))
     }
+}
+
+/// Why a node does not take a pod, in Kubernetes' words.
+struct Refusal {
+    why: String,
+    /// A host port, and the pod that has it.
+    taken: Option<(String, String)>,
+}
+
+impl Refusal {
+    fn of(why: impl Into<String>) -> Refusal {
+        Refusal { why: why.into(), taken: None }
+    }
+}
+
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let any_key = toleration.key.is_empty() && toleration.operator == "Exists";
+    (toleration.effect.is_empty() || toleration.effect == taint.effect)
+        && (any_key || toleration.key == taint.key)
+        && (toleration.operator == "Exists" || toleration.value == taint.value)
 }
 
 /// What replicas of one thing have in common: their controller, else namespace and labels.
 fn mark(key: &Key, pod: &PodView) -> String {
     match &pod.owner {
-        Some(uid) => uid.clone(),
-        None => format!("{} {:?}", key.namespace, pod.labels),
+        Some(owner) => owner.uid.clone(),
+        None => format!("{} {:?}", key.namespace, pod.labels()),
     }
 }
 
 fn place(rooms: &BTreeMap<&String, Room>, key: &Key, pod: &PodView) -> Result<String, String> {
-    let mut refusals: BTreeMap<String, usize> = BTreeMap::new();
+    let mut refusals: BTreeMap<String, (usize, Vec<(String, String)>)> = BTreeMap::new();
     let mut fitting = Vec::new();
     for (name, room) in rooms {
-        match room.refuses(pod) {
-            Some(why) => *refusals.entry(why).or_default() += 1,
-            None => {
-                let siblings = room.siblings.get(&mark(key, pod)).copied().unwrap_or_default();
-                fitting.push((siblings, room.load(pod), room.pods, *name));
-            }
+        let whys = room.refuses(pod);
+        if whys.is_empty() {
+            let siblings = room.siblings.get(&mark(key, pod)).copied().unwrap_or_default();
+            fitting.push((siblings, room.load(pod), room.pods, *name));
+        }
+        for Refusal { why, taken } in whys {
+            let (count, takers) = refusals.entry(why).or_default();
+            *count += 1;
+            takers.extend(taken);
         }
     }
     if let Some((.., name)) = fitting.into_iter().min() {
@@ -140,26 +177,41 @@ fn place(rooms: &BTreeMap<&String, Room>, key: &Key, pod: &PodView) -> Result<St
     if rooms.is_empty() {
         return Err("no nodes available to schedule pods".to_owned());
     }
-    let whys: Vec<String> = refusals.into_iter().map(|(why, count)| format!("{count} {why}")).collect();
+    let whys: Vec<String> = refusals.into_iter().map(|(why, (count, takers))| format!("{count} {why}{}", taken_by(&takers))).collect();
     Err(format!("0/{} nodes are available: {}.", rooms.len(), whys.join(", ")))
 }
 
+fn taken_by(takers: &[(String, String)]) -> String {
+    if takers.is_empty() {
+        return String::new();
+    }
+    let named: Vec<String> =
+        takers.iter().take(TAKERS_NAMED_MAX).map(|(port, pod)| format!("host port {port} is taken by pod {pod}")).collect();
+    let more = takers.len() - named.len();
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(" ({}{more})", named.join(", "))
+}
+
 /// Says why a pod waits, unless it says so already.
-fn explain(key: &Key, pod: &PodView, reason: &'static str, why: String) -> Vec<Intent> {
+fn explain(key: &Key, pod: &PodView, now: Now, reason: &'static str, why: String) -> Vec<Intent> {
     if pod.unscheduled.as_ref() == Some(&why) {
         return Vec::new();
     }
     let document: Value = serde_json::from_slice(&pod.document.json).unwrap_or_default();
     let mut status = document["status"].clone();
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
-    let since =
-        conditions.iter().find(|condition| condition["type"] == "PodScheduled").map(|condition| condition["lastTransitionTime"].clone());
+    // The time of a condition that did not change its status stays.
+    let stands = conditions.iter().find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
+    let since = stands.map_or_else(|| json!(now.wall.to_string()), |condition| condition["lastTransitionTime"].clone());
     conditions.retain(|condition| condition["type"] != "PodScheduled");
-    // The time of a condition that did not change its status stays; a new one begins when the pod was made.
-    let since = since.unwrap_or_else(|| document["metadata"]["creationTimestamp"].clone());
-    conditions.push(json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": why, "lastProbeTime": null, "lastTransitionTime": since}));
+    let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": why, "lastProbeTime": null, "lastTransitionTime": since});
+    if pod.generation > 0 {
+        condition["observedGeneration"] = pod.generation.into();
+    }
+    conditions.push(condition);
     status["conditions"] = conditions.into();
-    let told = Tale { about: about(key, pod), severity: "Warning", reason: "FailedScheduling", message: why, source: "scheduler" };
+    let told =
+        Tale { about: about(key, pod), severity: "Warning", reason: "FailedScheduling", message: why, names_made: false, source: SOURCE };
     vec![Intent::Status { key: key.clone(), seen: pod.revision, status }, Intent::Tell(told)]
 }
 

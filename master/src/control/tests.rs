@@ -17,11 +17,10 @@ fn key(plural: &'static str, name: &str) -> Key {
 
 fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &str) -> Event {
     let key = key(plural, name);
-    let stored = document.map(|document| Stored {
-        key: key.clone(),
-        revision: Revision(revision),
-        json: document.to_string().into(),
-        labels: Vec::new().into(),
+    let stored = document.map(|document| {
+        let labels = document["metadata"]["labels"].as_object().into_iter().flatten();
+        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect();
+        Stored { key: key.clone(), revision: Revision(revision), json: document.to_string().into(), labels }
     });
     Event { revision: Revision(revision), key, old: None, new: stored }
 }
@@ -75,7 +74,10 @@ fn controller(replicas: i64) -> (&'static str, Value) {
 }
 
 fn owned(name: &str, more: Value) -> (&'static str, Value) {
-    let (plural, mut pod) = pod(name, json!({"metadata": {"ownerReferences": [{"uid": "uid-rc", "controller": true}]}}));
+    let (plural, mut pod) = pod(
+        name,
+        json!({"metadata": {"ownerReferences": [{"kind": "ReplicationController", "name": "Web", "uid": "uid-rc", "controller": true}]}}),
+    );
     merge(&mut pod, more);
     (plural, pod)
 }
@@ -259,7 +261,7 @@ fn endpoints() {
     check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
     let mut leaving = running("a", "n1", "10.0.0.2", true);
     merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
-    check(&[service(none.clone()), leaving.clone()], &["|10.0.0.2:8080"]);
+    check(&[service(none.clone()), leaving.clone()], &[]);
     check(&[service(json!({"spec": {"publishNotReadyAddresses": true}})), leaving], &["10.0.0.2|:8080"]);
     // A name is another number in each pod; a pod without it is not served.
     let named = |name: &str, ip: &str, port: i64| {
@@ -332,6 +334,8 @@ fn pods_of_a_node_go_only_with_a_deletion_that_was_seen() {
     let (_, document) = node("n1", json!({}));
     cluster.apply(&event("nodes", 5, Some(document), "n1"), Duration::ZERO);
     cluster.apply(&event("nodes", 6, None, "n1"), Duration::ZERO);
+    let early = decide(&cluster, &owner, at(Duration::from_secs(39)));
+    assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))), "it may register again");
     let decision = decide(&cluster, &owner, at(MINUTE));
     assert!(matches!(&decision.intents[..], [Intent::Delete { key, at_once: true, .. }] if key.name == "a"), "{decision:?}");
     cluster.apply(&event("pods", 7, None, "a"), Duration::ZERO);
@@ -355,9 +359,9 @@ fn events_live_an_hour() {
 #[test]
 fn keys_cover_what_changes() {
     let objects = [node("n1", json!({})), controller(1), service(json!({})), owned("a", json!({"spec": {"nodeName": "n1"}}))];
-    let cluster = cluster(&objects);
-    let keys = super::keys::of(&cluster, &event("pods", 9, None, "a"));
+    let mut cluster = cluster(&objects);
     let mut expected = all_keys(&cluster);
+    let keys = super::keys::apply(&mut cluster, &event("pods", 9, None, "a"), Duration::ZERO);
     expected.remove(&Owner::Events);
     assert_eq!(keys, expected);
 }

@@ -1,0 +1,273 @@
+//! What the controllers read of each object: narrow, so that a cluster of thousands stays small. PURE.
+
+use crate::store::Stored;
+use coracle_api::meta::{Revision, Time};
+use coracle_api::node::{Node, Taint};
+use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
+use coracle_api::quantity::Quantity;
+use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
+use coracle_api::workload::{ReplicationController, ReplicationControllerStatus};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub type Labels = BTreeMap<String, String>;
+
+/// The label of endpoints that a controller made, as Kubernetes has it.
+pub const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
+/// Says of a pod how dear its deletion is to its owner.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+#[derive(Clone, Debug)]
+pub struct PodView {
+    pub revision: Revision,
+    pub uid: String,
+    pub generation: i64,
+    pub created: Option<Time>,
+    /// Empty: on no node yet.
+    pub node: String,
+    pub node_selector: Labels,
+    pub tolerations: Vec<Toleration>,
+    pub default_scheduler: bool,
+    pub gated: bool,
+    pub owner: Option<OwnerView>,
+    pub deleting: bool,
+    /// Its grace is over; only finalizers hold it.
+    pub ending: bool,
+    pub deletion_cost: i32,
+    pub phase: String,
+    /// None: nobody has said, or what was said is lost.
+    pub ready: Option<bool>,
+    pub ready_since: Option<Time>,
+    pub restarts: i64,
+    pub ip: String,
+    /// Name, number, protocol.
+    pub ports: Vec<(String, i32, String)>,
+    pub host_ports: Vec<HostPort>,
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    /// Why it is on no node, as its condition says.
+    pub unscheduled: Option<String>,
+    /// When it was first seen, by uptime.
+    pub came: Duration,
+    /// When it was first seen to be ready, by uptime, as long as it is.
+    pub ready_at: Duration,
+    pub document: Stored,
+}
+
+/// The one owner that acts on a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerView {
+    pub uid: String,
+    /// Its name, if it is a replicationController.
+    pub controller: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostPort {
+    pub port: i32,
+    pub protocol: String,
+    /// Empty: every address.
+    pub ip: String,
+}
+
+impl HostPort {
+    pub fn clashes(&self, other: &HostPort) -> bool {
+        let every = |ip: &str| ip.is_empty() || ip == "0.0.0.0";
+        self.port == other.port && self.protocol == other.protocol && (self.ip == other.ip || every(&self.ip) || every(&other.ip))
+    }
+}
+
+impl PodView {
+    pub fn terminal(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Counts as a replica.
+    pub fn active(&self) -> bool {
+        !self.terminal() && !self.deleting
+    }
+
+    pub fn labels(&self) -> &[(Box<str>, Box<str>)] {
+        &self.document.labels
+    }
+
+    /// What its node must have free for it. None: it takes no room.
+    pub fn room(&self) -> Option<&str> {
+        (!self.terminal()).then_some(self.node.as_str())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct NodeView {
+    pub revision: Revision,
+    pub uid: String,
+    pub labels: Labels,
+    pub unschedulable: bool,
+    pub taints: Vec<Taint>,
+    /// The Ready condition's status: True, False, Unknown, or empty when nobody has said.
+    pub ready: String,
+    pub cpu_milli: i64,
+    pub memory_bytes: i64,
+    /// None: no bound is known.
+    pub pods_max: Option<i64>,
+    pub document: Stored,
+}
+
+impl NodeView {
+    /// Its silence has been noticed.
+    pub fn silent(&self) -> bool {
+        self.ready == "Unknown"
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct ControllerView {
+    pub revision: Revision,
+    pub uid: String,
+    pub generation: i64,
+    pub replicas: i64,
+    pub min_ready: Duration,
+    pub selector: Labels,
+    pub template_labels: Labels,
+    pub status: ReplicationControllerStatus,
+    pub deleting: bool,
+    pub finalizers: Vec<String>,
+    pub document: Stored,
+}
+
+#[derive(Clone, Debug)]
+pub struct ServiceView {
+    pub selector: Labels,
+    pub publish_not_ready: bool,
+    pub labels: Labels,
+    pub external: bool,
+    pub headless: bool,
+    pub ports: Vec<ServicePort>,
+}
+
+#[derive(Clone, Debug)]
+pub struct EndpointsView {
+    pub revision: Revision,
+    pub labels: Labels,
+    pub subsets: Vec<EndpointSubset>,
+    pub document: Stored,
+}
+
+impl EndpointsView {
+    /// Made by the endpoints controller.
+    pub fn managed(&self) -> bool {
+        self.labels.get(MANAGED_BY.0).is_some_and(|by| by == MANAGED_BY.1)
+    }
+}
+
+/// Whether an object with these labels is meant by a selector; an empty selector means nothing.
+pub fn selects(selector: &Labels, labels: &[(Box<str>, Box<str>)]) -> bool {
+    let has = |(name, value): (&String, &String)| labels.iter().any(|(n, v)| **n == **name && **v == **value);
+    !selector.is_empty() && selector.iter().all(has)
+}
+
+pub fn protocol(written: &str) -> String {
+    if written.is_empty() { "TCP".to_owned() } else { written.to_owned() }
+}
+
+/// `was`: the pod as it was seen before, if it is the same one.
+pub fn pod(stored: &Stored, document: &Value, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
+    let pod = Pod::read(document).ok()?;
+    let was = was.filter(|was| was.uid == pod.metadata.uid);
+    let ready = pod.status.condition("Ready");
+    let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
+    let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
+    let name_of_controller = |kind: &str, name: &str| (kind == "ReplicationController").then(|| name.to_owned());
+    let owner = pod.metadata.controller();
+    Some(PodView {
+        revision: stored.revision,
+        generation: pod.metadata.generation,
+        created: pod.metadata.creation_timestamp,
+        owner: owner.map(|owner| OwnerView { uid: owner.uid.clone(), controller: name_of_controller(&owner.kind, &owner.name) }),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+        ending: pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
+        deletion_cost: pod.metadata.annotations.get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default(),
+        came: was.map_or(uptime, |was| was.came),
+        ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
+        uid: pod.metadata.uid,
+        node_selector: pod.spec.node_selector,
+        tolerations: pod.spec.tolerations,
+        default_scheduler: matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler"),
+        gated: !pod.spec.scheduling_gates.is_empty(),
+        ready: ready.map(|condition| condition.status == "True"),
+        ready_since: ready.and_then(|condition| condition.last_transition_time),
+        restarts: pod.status.container_statuses.iter().map(|status| i64::from(status.restart_count)).sum(),
+        unscheduled: scheduled.map(|condition| condition.message.clone()),
+        phase: pod.status.phase,
+        ip: pod.status.pod_ip,
+        host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),
+        ports: ports.map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol))).collect(),
+        cpu_milli: requested(&pod.spec.containers, "cpu", |amount| amount.milli()),
+        memory_bytes: requested(&pod.spec.containers, "memory", |amount| amount.value()),
+        node: pod.spec.node_name,
+        document: stored.clone(),
+    })
+}
+
+fn host_port(port: &ContainerPort) -> HostPort {
+    HostPort { port: port.host_port, protocol: protocol(&port.protocol), ip: port.host_ip.clone() }
+}
+
+/// The sum of what the containers ask for; a limit without a request is one.
+fn requested(containers: &[Container], name: &str, amount: impl Fn(Quantity) -> i64) -> i64 {
+    let of = |resources: &ResourceList| resources.get(name).copied().map(&amount);
+    let asked = containers.iter().filter_map(|c| of(&c.resources.requests).or_else(|| of(&c.resources.limits)));
+    asked.fold(0, |sum: i64, one| sum.saturating_add(one.max(0)))
+}
+
+pub fn node(stored: &Stored, document: &Value) -> Option<NodeView> {
+    let node = Node::read(document).ok()?;
+    let allocatable = if node.status.allocatable.is_empty() { &node.status.capacity } else { &node.status.allocatable };
+    Some(NodeView {
+        revision: stored.revision,
+        ready: node.status.condition("Ready").map(|condition| condition.status.clone()).unwrap_or_default(),
+        cpu_milli: allocatable.get("cpu").map_or(i64::MAX, |amount| amount.milli()),
+        memory_bytes: allocatable.get("memory").map_or(i64::MAX, |amount| amount.value()),
+        pods_max: allocatable.get("pods").map(|amount| amount.value()),
+        uid: node.metadata.uid,
+        labels: node.metadata.labels,
+        unschedulable: node.spec.unschedulable,
+        taints: node.spec.taints,
+        document: stored.clone(),
+    })
+}
+
+pub fn controller(stored: &Stored, document: &Value) -> Option<ControllerView> {
+    let controller = ReplicationController::read(document).ok()?;
+    Some(ControllerView {
+        revision: stored.revision,
+        uid: controller.metadata.uid,
+        generation: controller.metadata.generation,
+        replicas: i64::from(controller.spec.replicas.unwrap_or(1)),
+        min_ready: Duration::from_secs(controller.spec.min_ready_seconds.try_into().unwrap_or_default()),
+        selector: controller.spec.selector,
+        template_labels: controller.spec.template.map(|template| template.metadata.labels).unwrap_or_default(),
+        status: controller.status,
+        deleting: controller.metadata.deletion_timestamp.is_some(),
+        finalizers: controller.metadata.finalizers,
+        document: stored.clone(),
+    })
+}
+
+pub fn service(document: &Value) -> Option<ServiceView> {
+    let service = Service::read(document).ok()?;
+    Some(ServiceView {
+        external: service.spec.kind == "ExternalName",
+        headless: service.spec.headless(),
+        selector: service.spec.selector,
+        publish_not_ready: service.spec.publish_not_ready_addresses,
+        labels: service.metadata.labels,
+        ports: service.spec.ports,
+    })
+}
+
+pub fn endpoints(stored: &Stored, document: &Value) -> Option<EndpointsView> {
+    let Endpoints { metadata, subsets } = Endpoints::read(document).ok()?;
+    Some(EndpointsView { revision: stored.revision, labels: metadata.labels, subsets, document: stored.clone() })
+}
