@@ -188,7 +188,7 @@ fn spawn_sources(
     let (network_in, network) = watch::channel(None);
     let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
     let (rules_in, rules) = watch::channel(None);
-    spawn_local(net::run(rules));
+    spawn_local(net::run(rules, shown.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
     spawn_local(put_together(files, pods, network, rules_in, desired_in, config.pod_cidr.clone()));
     let Some(target) = config.master.clone() else {

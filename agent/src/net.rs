@@ -8,15 +8,17 @@
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::runtime::docker::BRIDGE;
 use crate::services::Rules;
+use crate::sync::Shown;
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
@@ -29,37 +31,54 @@ const ROUTE_PROTOCOL: &str = "196";
 struct Net {
     applied: Option<Rules>,
     routed: bool,
+    hairpinned: BTreeSet<String>,
     /// What could not be done, said once.
     said: Option<String>,
 }
 
 /// Never ends. None: nothing is known yet, so nothing is done.
-pub async fn run(mut wanted: watch::Receiver<Option<Rules>>) {
+pub async fn run(mut wanted: watch::Receiver<Option<Rules>>, mut shown: watch::Receiver<Arc<Shown>>) {
     let mut net = Net::default();
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let rules = wanted.borrow_and_update().clone();
-        if let Some(rules) = rules {
-            let recheck = Instant::now() >= check_at;
-            if recheck {
-                check_at = Instant::now() + RECHECK;
-            }
-            net.settle(rules, recheck).await;
+        let pods = pods(&shown.borrow_and_update());
+        let recheck = Instant::now() >= check_at;
+        if recheck {
+            check_at = Instant::now() + RECHECK;
         }
+        let known = rules.is_some();
+        let mut result = match rules {
+            Some(rules) => net.settle(rules, recheck).await,
+            None => Ok(()),
+        };
         // Without services there is nothing to look after.
         let idle = net.applied.as_ref().is_none_or(|rules| rules.addresses.is_empty());
-        if idle {
-            if wanted.changed().await.is_err() {
-                return;
-            }
-        } else if let Ok(Err(_)) = tokio::time::timeout_at(check_at, wanted.changed()).await {
+        if !idle && (recheck || net.hairpinned != pods) {
+            result = result.and(hairpin().await);
+            net.hairpinned = pods;
+        }
+        if known {
+            net.say(result);
+        }
+        let alive = tokio::select! {
+            changed = wanted.changed() => changed.is_ok(),
+            changed = shown.changed(), if !idle => changed.is_ok(),
+            () = sleep_until(check_at), if !idle => true,
+        };
+        if !alive {
             return;
         }
     }
 }
 
+/// The sandboxes on the bridge, by the engine's id: a new one has a new port there.
+fn pods(shown: &Shown) -> BTreeSet<String> {
+    shown.world.containers.iter().filter(|seen| seen.ip.is_some() && seen.runs()).map(|seen| seen.id.clone()).collect()
+}
+
 impl Net {
-    async fn settle(&mut self, rules: Rules, recheck: bool) {
+    async fn settle(&mut self, rules: Rules, recheck: bool) -> Result<(), String> {
         if recheck && run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err() {
             self.applied = None;
         }
@@ -81,6 +100,10 @@ impl Net {
             }
             self.applied = Some(rules);
         }
+        result
+    }
+
+    fn say(&mut self, result: Result<(), String>) {
         match result {
             Ok(()) if self.said.take().is_some() => log::info!("service addresses work again"),
             Ok(()) => {}
@@ -97,6 +120,21 @@ impl Net {
 /// A host whose master never had a service keeps a kernel without our table.
 async fn no_table() -> bool {
     run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err()
+}
+
+/// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a frame back
+/// through the port it came from.
+async fn hairpin() -> Result<(), String> {
+    let Ok(ports) = std::fs::read_dir(format!("/sys/class/net/{BRIDGE}/brif")) else { return Ok(()) };
+    for port in ports.filter_map(Result::ok) {
+        let (name, switch) = (port.file_name(), port.path().join("hairpin_mode"));
+        let is_on = std::fs::read_to_string(&switch).is_ok_and(|mode| mode.trim() == "1");
+        // Where /sys is read-only, netlink does the same.
+        if !is_on && std::fs::write(&switch, "1").is_err() {
+            run_tool("bridge", &["link", "set", "dev", &name.to_string_lossy(), "hairpin", "on"], None).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Adds what is missing and takes away what is ours and not wanted any more.
