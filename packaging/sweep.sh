@@ -7,7 +7,7 @@ sweep() {
     if command -v docker >/dev/null 2>&1 && timeout 10 docker version >/dev/null 2>&1; then
         ids=$(docker ps -aq --filter label=dev.coracle.source)
         [ -z "$ids" ] || docker rm -f -v $ids >/dev/null
-        ids=$(docker volume ls -q --filter label=dev.coracle.source)
+        ids=$(docker volume ls -q --filter label=dev.coracle.kind)
         [ -z "$ids" ] || docker volume rm -f $ids >/dev/null
         ids=$(docker network ls -q --filter label=dev.coracle.network)
         [ -z "$ids" ] || docker network rm $ids >/dev/null
