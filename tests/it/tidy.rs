@@ -20,6 +20,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/notify.rs", "tells systemd"),
+    ("master/src/making.rs", "the kernel's random device"),
     ("master/src/store/disk.rs", "the files of the store"),
     ("agent/src/lib.rs", "opens what run() joins"),
     ("agent/src/main.rs", "arguments, signals, exit code"),

@@ -20,16 +20,20 @@ pub fn version() -> Value {
         "buildDate": "",
         "goVersion": "",
         "compiler": "rustc",
-        "platform": format!("{}/{}", std::env::consts::OS, architecture()),
+        "platform": platform(),
     })
 }
 
 /// As Go names it, which is what clients know.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
+fn platform() -> &'static str {
+    if cfg!(target_arch = "x86_64") {
+        "linux/amd64"
+    } else if cfg!(target_arch = "aarch64") {
+        "linux/arm64"
+    } else if cfg!(target_arch = "arm") {
+        "linux/arm"
+    } else {
+        "linux/unknown"
     }
 }
 

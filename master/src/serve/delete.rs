@@ -1,7 +1,7 @@
 //! Delete: at once, or marked to go when its grace is over or its finalizers are gone.
 
 use super::dependents::{self, Fate};
-use super::{RACES_MAX, Serve, body, document, write};
+use super::{RACES_MAX, Serve, body, document, namespace, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Preconditions, Standing};
@@ -12,6 +12,7 @@ use coracle_api::strategy::Deleting;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
+use std::sync::PoisonError;
 
 /// What a client says of a deletion, in a body or in the query.
 struct Options {
@@ -23,11 +24,15 @@ struct Options {
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     write::for_real(call)?;
     let options = options(call, request)?;
+    let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let object = write::parsed(&old)?;
         let standing = Standing { key: &old.key, revision: old.revision, object: &object };
         let deleting = Deleting { grace_s: options.grace_s, now: crate::making::wall_clock() };
+        if namespace::is_one(call.kind) {
+            namespace::may_go(serve, &object)?;
+        }
         let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
         let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
         let gone = matches!(write, Write::Delete { .. });

@@ -27,7 +27,7 @@ use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 /// A write that lost a race, and whose client named no revision, is decided anew so often.
 const RACES_MAX: usize = 16;
@@ -43,11 +43,13 @@ pub struct Serve {
     heard: Heard,
     maker: Arc<Maker>,
     watches: watch::Watches,
+    /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
+    places: RwLock<()>,
 }
 
 impl Serve {
     pub fn new(store: Store, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
-        Serve { store, kinds, heard, maker, watches: watch::Watches::default() }
+        Serve { store, kinds, heard, maker, watches: watch::Watches::default(), places: RwLock::new(()) }
     }
 
     /// Makes a namespace unless it is there.

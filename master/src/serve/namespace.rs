@@ -1,17 +1,20 @@
 //! Where an object may be made: in v1 the namespace must be there, through v1beta1 it is made on first use, as in 2014.
+//! And when a namespace may go: empty, and none of the cluster's own.
 
 use super::Serve;
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare;
 use crate::store::Refused;
-use coracle_api::kinds::Kind;
+use coracle_api::kinds::{Kind, Verb};
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
+use coracle_api::strategy::namespace::{Held, refuse_delete};
 use serde_json::{Value, json};
 
 const NAMESPACES: Resource = Resource::core("namespaces");
+const EVENTS: Resource = Resource::core("events");
 
 /// Before a create in the call's namespace.
 pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
@@ -45,4 +48,33 @@ pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
         Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
         Err(refused) => Err(Status::internal_error(format!("make namespace {name:?}: {refused:?}")).into()),
     }
+}
+
+/// Before a deletion of a namespace. Nothing may be made in it until that is done: the caller holds `Serve::places`.
+pub fn may_go(serve: &Serve, namespace: &Value) -> Result<(), Fault> {
+    let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
+    // Events fade by themselves.
+    let kinds = serve.kinds.iter().filter(|kind| kind.namespaced && kind.offers(Verb::List) && kind.resource != EVENTS);
+    let count = |kind: &Kind| {
+        let held = serve.store.list(&kind.resource, Some(name));
+        held.items.len() + held.damaged.len()
+    };
+    let remaining: Vec<(&str, usize)> = kinds.map(|kind| (kind.resource.plural.as_ref(), count(kind))).collect();
+    match refuse_delete(namespace, &remaining) {
+        None => Ok(()),
+        Some(Held::Protected(why)) => {
+            let mut status = Status::forbidden(&NAMESPACES, name, "");
+            status.message = why;
+            Err(status.into())
+        }
+        Some(Held::NotEmpty(why)) => {
+            let mut status = Status::conflict(&NAMESPACES, name, "");
+            status.message = why;
+            Err(status.into())
+        }
+    }
+}
+
+pub fn is_one(kind: &Kind) -> bool {
+    kind.resource == NAMESPACES
 }

@@ -10,6 +10,7 @@ use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
+use std::sync::PoisonError;
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     for_real(call)?;
@@ -17,8 +18,10 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
     name_old(serve, call, sent.object_mut());
+    let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call)?;
     let stored = make(serve, call, sent.object())?;
+    drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
     Ok(answer)
@@ -32,6 +35,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let (status, stored) = match replace(serve, call, Part::Main, &sent) {
         Ok(stored) => (StatusCode::OK, stored),
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
+            let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call)?;
             (StatusCode::CREATED, make(serve, call, sent.object())?)
         }
