@@ -184,3 +184,98 @@ fn fit(mut problems: Vec<Problem>, more: Vec<Problem>) -> Result<(), Unfit> {
     }
     if problems.is_empty() { Ok(()) } else { Err(Unfit::Invalid(problems)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_api::kinds::Kinds;
+    use coracle_api::meta::{Resource, Time};
+    use serde_json::json;
+
+    fn making<T>(run: impl FnOnce(&mut Making<'_>) -> T) -> T {
+        run(&mut Making {
+            now: Time::from_seconds(1_600_000_000).unwrap(),
+            uid: "u1".into(),
+            suffix: &mut || "abcde".into(),
+            service_address: &mut || Some([10, 96, 0, 9].into()),
+            node_port: &mut || Some(30001),
+        })
+    }
+
+    fn kind(plural: &'static str) -> Kind {
+        Kinds::builtin().by_resource(&Resource::core(plural)).expect("a row").clone()
+    }
+
+    fn made(plural: &'static str, object: Value) -> Value {
+        match making(|making| create(&kind(plural), "ns", object, Rules::default(), making)) {
+            Ok(Write::Create { object, .. }) => object,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn changed(object: &Value, part: Part, new: Value) -> Result<Write, Unfit> {
+        let key = Key { resource: Resource::core("pods"), namespace: "ns".into(), name: "p".into() };
+        let old = Standing { key: &key, revision: Revision(7), object };
+        making(|making| update(&kind("pods"), old, part, new, Rules::default(), making))
+    }
+
+    #[test]
+    fn a_create_has_its_key_claims_and_place() {
+        let object = json!({"kind": "Wrong", "metadata": {"generateName": "s-", "annotations": {"coracle.dev/creation-token": "t"}}, "spec": {"ports": [{"port": 80}]}});
+        let write = making(|making| create(&kind("services"), "ns", object, Rules::default(), making));
+        let Ok(Write::Create { key, object, claims, durable: _ }) = write else { panic!("{write:?}") };
+        assert_eq!((key.namespace.as_str(), key.name.as_str(), &object["kind"]), ("ns", "s-abcde", &json!("Service")));
+        assert_eq!((&object["metadata"]["uid"], &object["spec"]["clusterIP"]), (&json!("u1"), &json!("10.96.0.9")));
+        let shown: Vec<_> = claims.iter().map(|c| (c.claim.space.as_ref(), c.claim.value.as_str(), c.after_death.as_secs())).collect();
+        assert_eq!(shown, [("clusterIP", "10.96.0.9", 0), ("creationToken/services/ns", "t", 3600)]);
+    }
+
+    #[test]
+    fn an_update_is_meant_for_what_it_names() {
+        let pod = made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+        let with = |field: &str, value: &str| {
+            let mut new = pod.clone();
+            new["metadata"][field] = value.into();
+            changed(&pod, Part::Main, new)
+        };
+        assert!(matches!(with("resourceVersion", "7"), Ok(Write::Update { seen: Revision(7), .. })));
+        assert!(matches!(with("resourceVersion", "0"), Ok(Write::Update { .. })));
+        assert_eq!(with("resourceVersion", "6").unwrap_err(), Unfit::Stale);
+        assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
+        assert!(
+            matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid(problems)) if !problems.is_empty())
+        );
+    }
+
+    #[test]
+    fn a_status_changes_nothing_else() {
+        let pod = made("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+        let new = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "elsewhere"}, "status": {"phase": "Running"}});
+        let Ok(Write::Update { object, .. }) = changed(&pod, Part::Status, new) else { panic!("an update") };
+        assert_eq!((&object["spec"], &object["status"]["phase"]), (&pod["spec"], &json!("Running")));
+    }
+
+    #[test]
+    fn deletions() {
+        let key = Key { resource: Resource::core("endpoints"), namespace: "ns".into(), name: "e".into() };
+        let now = Time::from_seconds(1_600_000_000).unwrap();
+        let mut object = made("endpoints", json!({"metadata": {"name": "e"}}));
+        let ask = |object: &Value, preconditions: Preconditions| {
+            let old = Standing { key: &key, revision: Revision(7), object };
+            delete(&kind("endpoints"), old, &preconditions, Deleting { grace_s: None, now })
+        };
+        assert!(matches!(ask(&object, Preconditions::default()), Ok(Write::Delete { seen: Revision(7), .. })));
+        let other = Preconditions { uid: Some("u2".into()), resource_version: None };
+        assert!(matches!(ask(&object, other), Err(Unfit::OtherUid { .. })));
+        let other = Preconditions { uid: Some("u1".into()), resource_version: Some("6".into()) };
+        assert!(matches!(ask(&object, other), Err(Unfit::OtherRevision { .. })));
+        // A finalizer holds it; the update that takes the last one deletes it.
+        object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        let Ok(Write::Update { object: marked, .. }) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
+        let mut released = marked.clone();
+        released["metadata"]["finalizers"] = json!([]);
+        let old = Standing { key: &key, revision: Revision(8), object: &marked };
+        let write = making(|making| update(&kind("endpoints"), old, Part::Main, released, Rules::default(), making));
+        assert!(matches!(write, Ok(Write::Delete { seen: Revision(8), .. })), "{write:?}");
+    }
+}
