@@ -121,7 +121,9 @@ impl Fake {
         let mut inner = self.inner.borrow_mut();
         inner.advance();
         let value = change(&mut inner);
-        inner.remember();
+        if inner.event {
+            inner.remember();
+        }
         value
     }
 
