@@ -8,7 +8,7 @@ use coracle_api::pod::Container;
 use serde_json::{Map, Value, json};
 
 use crate::desired::Wanted;
-use crate::naming::{PodName, SANDBOX, Tag};
+use crate::naming::{LABEL_POD_UID, PodName, SANDBOX, Tag};
 use crate::plan::memory::UNKNOWN_CODE;
 use crate::plan::seen::{self, Run};
 use crate::plan::{Now, Waiting, Waits, World};
@@ -110,8 +110,8 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> Vec<Run<'a>> {
     let mut runs: Vec<Run> = world
         .containers
         .iter()
+        .filter(|seen| seen.labels.get(LABEL_POD_UID) == Some(&wanted.name.uid))
         .filter_map(|seen| Some(Run { tag: Tag::read(&seen.name, &seen.labels)?, seen }))
-        .filter(|run| run.tag.pod.uid == wanted.name.uid)
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
     runs

@@ -87,6 +87,8 @@ pub struct Inner {
     pub wrongs: Vec<String>,
 }
 
+/// A late listing shows one of the first moments after the one before it.
+const PAST_KEPT: usize = 3;
 /// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds.
 const STARTS_A_MINUTE_MAX: usize = 9;
 const PULLS_A_MINUTE_MAX: usize = 12;
@@ -239,7 +241,7 @@ impl Inner {
     }
 
     fn remember(&mut self) {
-        if self.faults.late_listing > 0 {
+        if self.faults.late_listing > 0 && self.past.len() < PAST_KEPT {
             self.past.push(self.listing());
         }
     }

@@ -146,7 +146,7 @@ impl Story {
         }
         self.settled = self.random.percent(50);
         self.publish();
-        self.pass(SETTLE, Duration::from_millis(1000)).await;
+        self.pass(SETTLE, Duration::from_millis(2000)).await;
     }
 
     async fn step(&mut self) {
