@@ -295,3 +295,98 @@ fn hostname(wanted: &Wanted) -> String {
     let short: String = name.chars().take(HOSTNAME_LENGTH_MAX).collect();
     short.trim_end_matches(['-', '.', '_']).to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Source;
+    use crate::plan::Node;
+    use serde_json::{Value, json};
+
+    /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1` writes it.
+    fn check(name: &str, spec: Value) {
+        let document = json!({"metadata": {"namespace": "default", "name": name, "uid": "4711"}, "spec": spec});
+        let wanted = Wanted::new(Source::File, document).unwrap();
+        assert_eq!(wanted.refused, None);
+        let node = Node { data_dir: "/data".into(), pause_image: "sha256:pause".into(), ..Node::default() };
+        let world = World { node, ..World::default() };
+        let service =
+            json!({"metadata": {"namespace": "default", "name": "db"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]}});
+        let services = [Service::read(&service).unwrap()];
+        let image = Image { id: "sha256:1".into(), stop_signal: Some("SIGQUIT".into()), ..Image::default() };
+        let mut configs = vec![sandbox_config(&world, &wanted, 0, 0, wanted.sandbox_hash.clone())];
+        for (container, hash) in wanted.pod.spec.containers.iter().zip(&wanted.container_hashes) {
+            let place = Place { attempt: 2, sandbox: 0, step: 1, hash: hash.clone() };
+            configs.push(member_config(&world, &services, &wanted, container, &image, place).unwrap());
+        }
+        let text = serde_json::to_string_pretty(&configs).unwrap() + "\n";
+        let file = format!("{}/../tests/data/golden/container-{name}.json", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("COR_GOLDEN").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        assert_eq!(text, std::fs::read_to_string(&file).unwrap(), "{file}");
+    }
+
+    #[test]
+    fn configurations_are_as_recorded() {
+        check("plain", json!({"containers": [{"name": "c", "image": "busybox"}]}));
+        check(
+            "full",
+            json!({
+                "hostname": "web-1", "terminationGracePeriodSeconds": 7, "restartPolicy": "OnFailure",
+                "hostAliases": [{"ip": "10.0.0.9", "hostnames": ["db.local", "db"]}],
+                "securityContext": {"runAsUser": 1000, "runAsGroup": 2000, "supplementalGroups": [3000]},
+                "volumes": [{"name": "data"}, {"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "8Mi"}},
+                    {"name": "host", "hostPath": {"path": "/srv"}}],
+                "containers": [{
+                    "name": "web", "image": "nginx:1", "command": ["/bin/sh", "-c"], "args": ["exec $(BIN) $$(BIN) $(NOPE)"],
+                    "workingDir": "/www", "env": [{"name": "BIN", "value": "nginx"}, {"name": "DB_SERVICE_HOST", "value": "mine"},
+                        {"name": "URL", "value": "tcp://$(DB_SERVICE_HOST):$(DB_SERVICE_PORT)"}],
+                    "ports": [{"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
+                        {"containerPort": 9}],
+                    "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "1m"}},
+                    "volumeMounts": [{"name": "data", "mountPath": "/d"}, {"name": "tmp", "mountPath": "/t"},
+                        {"name": "host", "mountPath": "/h", "readOnly": true}],
+                    "securityContext": {"privileged": true, "capabilities": {"add": ["NET_ADMIN"], "drop": ["MKNOD"]}, "readOnlyRootFilesystem": true,
+                        "allowPrivilegeEscalation": false},
+                    "lifecycle": {"preStop": {"httpGet": {"path": "bye", "port": 80}}},
+                    "terminationMessagePolicy": "FallbackToLogsOnError", "tty": true, "stdin": true
+                }]
+            }),
+        );
+        check(
+            "host-network",
+            json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}],
+                "volumeMounts": [], "terminationMessagePath": "/tmp/why"}]}),
+        );
+    }
+
+    #[test]
+    fn variables_expand_as_in_kubernetes() {
+        let environment = [("A".to_owned(), "1".to_owned())];
+        for (text, wanted) in
+            [("$(A)", "1"), ("$$(A)", "$(A)"), ("$(B)", "$(B)"), ("$A $", "$A $"), ("$(A", "$(A"), ("$$$(A)", "$1"), ("x$(A)y$(A)", "x1y1")]
+        {
+            assert_eq!(expand(text, &environment), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn nobody_runs_as_root_who_must_not() {
+        let check = |context: Value, image_user: &str, fits: bool| {
+            let document = json!({"metadata": {"namespace": "d", "name": "n", "uid": "u"},
+                "spec": {"containers": [{"name": "c", "image": "i", "securityContext": context}]}});
+            let wanted = Wanted::new(Source::File, document).unwrap();
+            let image = Image { user: image_user.into(), ..Image::default() };
+            let result = check_user(&wanted, &wanted.pod.spec.containers[0], &image);
+            assert_eq!(result.is_ok(), fits, "{context} {image_user} {result:?}");
+        };
+        check(json!({}), "", true);
+        check(json!({"runAsNonRoot": true}), "", false);
+        check(json!({"runAsNonRoot": true}), "0:0", false);
+        check(json!({"runAsNonRoot": true}), "1000", true);
+        check(json!({"runAsNonRoot": true}), "app", false);
+        check(json!({"runAsNonRoot": true, "runAsUser": 0}), "1000", false);
+        check(json!({"runAsNonRoot": true, "runAsUser": 5}), "", true);
+    }
+}

@@ -303,6 +303,33 @@ mod tests {
         check(json!({"containers": [{"somethingNew": {"deep": "x"}}]}), &["spec.containers[0].somethingNew.deep"]);
     }
 
+    /// Every field that the types of the API know has a row, and every row is about a field that they know.
+    #[test]
+    fn the_table_is_whole() {
+        use coracle_schema::types::{Container, Element};
+        let types = coracle_api::types::builtin();
+        let mut paths: Vec<String> = Vec::new();
+        let mut rowless: Vec<String> = Vec::new();
+        let mut todo = vec![("PodSpec".to_owned(), String::new())];
+        while let Some((name, prefix)) = todo.pop() {
+            for field in types.get(&name).unwrap().fields.iter() {
+                let path = if prefix.is_empty() { field.name.to_string() } else { format!("{prefix}.{}", field.name) };
+                let exact = TABLE.iter().any(|(row, _)| *row == path);
+                paths.push(path.clone());
+                let inner = if field.container == Container::List { format!("{path}[]") } else { path.clone() };
+                paths.push(inner.clone());
+                match &field.element {
+                    Element::Named(of) if !exact || has_rows_below(&path) => todo.push((of.to_string(), inner)),
+                    _ if nearest(&path).is_none() => rowless.push(path),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(rowless, Vec::<String>::new());
+        let unknown: Vec<&str> = TABLE.iter().map(|(row, _)| *row).filter(|row| !paths.iter().any(|path| path == row)).collect();
+        assert_eq!(unknown, Vec::<&str>::new());
+    }
+
     #[test]
     fn rows_are_sorted_and_said_once() {
         let paths: Vec<&str> = TABLE.iter().map(|(path, _)| *path).collect();

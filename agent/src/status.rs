@@ -30,11 +30,12 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let phase = match ended {
         // The sandbox goes last; only then is it over.
         Some(end) if sandbox.is_none() => end.phase(),
+        Some(_) if containers.iter().all(|one| one.start_error) => "Pending",
         Some(_) => "Running",
         None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
         None => "Running",
     };
-    let facts = Facts { up: sandbox.is_some(), phase, ended, containers: &containers };
+    let facts = Facts { up: sandbox.is_some(), ended, containers: &containers };
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
@@ -50,7 +51,7 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     set("hostIP", json!(world.node.address));
     set("hostIPs", json!([{"ip": world.node.address}]));
     let ip = match sandbox {
-        Some(_) if spec.host_network => Some(world.node.address.clone()),
+        _ if spec.host_network => Some(world.node.address.clone()),
         Some(run) => run.seen.ip.clone(),
         None => None,
     };
@@ -95,13 +96,16 @@ struct One {
     ready: bool,
     /// Nothing of it ever ran.
     never_ran: bool,
+    /// The engine refused its newest start.
+    start_error: bool,
+    /// The pod ended before it was made.
+    unmade: bool,
     /// How its newest start ended.
     exit_code: Option<i32>,
 }
 
 struct Facts<'a> {
     up: bool,
-    phase: &'static str,
     ended: Option<End>,
     containers: &'a [One],
 }
@@ -140,7 +144,7 @@ fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], containe
     let waiting = waits.containers.get(&container.name);
     let mut before = previous.map_or(Value::Null, terminated);
     let mut exit_code = None;
-    let mut runs_now = false;
+    let (mut runs_now, mut unmade) = (false, false);
     let state = match (newest, lost) {
         (_, Some(lost)) => {
             exit_code = lost.exit_code;
@@ -177,6 +181,7 @@ fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], containe
             }
         },
         (None, None) if pod_is_over => {
+            unmade = true;
             exit_code = Some(UNKNOWN_CODE);
             json!({"terminated": unknown("The container could not be located when the pod was terminated")})
         }
@@ -198,7 +203,8 @@ fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], containe
         add_resources(&mut value, wanted, container);
     }
     add_mounts(&mut value, container);
-    One { name: container.name.clone(), value, ready, never_ran, exit_code }
+    let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
+    One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
 fn wait(waiting: &Waiting) -> Value {
@@ -307,12 +313,12 @@ fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now)
         list.push(condition);
     };
     add("PodReadyToStartContainers", facts.up, None, None);
-    add("Initialized", true, (facts.phase == "Succeeded").then_some("PodCompleted"), None);
+    add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
     for kind in ["Ready", "ContainersReady"] {
         match facts.ended {
-            Some(end) => add(kind, false, Some(end.reason()), None),
-            None if unready.is_empty() && !facts.containers.is_empty() => add(kind, true, None, None),
-            None => {
+            Some(end) if !facts.containers.iter().any(|one| one.unmade) => add(kind, false, Some(end.reason()), None),
+            _ if unready.is_empty() && !facts.containers.is_empty() => add(kind, true, None, None),
+            _ => {
                 let message = format!("containers with unready status: [{}]", unready.join(" "));
                 add(kind, false, Some("ContainersNotReady"), Some(message));
             }
