@@ -91,9 +91,11 @@ pub fn wall_clock() -> Time {
 }
 
 /// The kernel's random device, kept open: it must still answer when no descriptor is free.
+type Fill = Box<dyn Fn(&mut [u8]) + Send + Sync>;
+
 enum Entropy {
     Device(File),
-    Simulated(Box<dyn Fn(&mut [u8]) + Send + Sync>),
+    Simulated(Fill),
 }
 
 impl Entropy {

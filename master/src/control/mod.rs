@@ -21,7 +21,7 @@ pub use act::Gate;
 pub use cluster::Cluster;
 pub use intent::{Decision, Intent};
 pub use keys::Owner;
-pub use step::{Rest, Step, Wakes};
+pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;
 use coracle_api::meta::{Key, Time};

@@ -295,7 +295,7 @@ fn endpoints_of_a_lost_status_stay() {
     // Without the pod it goes, without the service all of it goes, and a person's endpoints stay.
     let decision = decide(&cluster(&[service(json!({})), standing.clone()]), &Owner::Service(key("services", "web")), at(MINUTE));
     assert_eq!(endpoints_of(&decision), Some(vec![]));
-    let decision = decide(&cluster(&[standing.clone()]), &Owner::Service(key("services", "web")), at(MINUTE));
+    let decision = decide(&cluster(std::slice::from_ref(&standing)), &Owner::Service(key("services", "web")), at(MINUTE));
     assert!(matches!(decision.intents[..], [Intent::Delete { at_once: true, .. }]), "{decision:?}");
     let by_hand = ("endpoints", json!({"metadata": {"name": "web"}, "subsets": standing.1["subsets"]}));
     assert_eq!(decide(&cluster(&[by_hand]), &Owner::Service(key("services", "web")), at(MINUTE)), Decision::default());
