@@ -22,6 +22,8 @@ pub struct Cluster {
     pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them, and when that was, by uptime.
     pub removed_nodes: BTreeMap<String, Duration>,
+    /// When the last deletions of replicationControllers were seen, by uptime.
+    gone_controllers: BTreeMap<Key, Duration>,
     /// When each node last gave a sign of life, by uptime.
     heard: BTreeMap<String, Duration>,
     /// What was last complained about, so that it is said once.
@@ -59,6 +61,8 @@ impl Events {
     }
 }
 
+/// Whoever deletes a controller settles at once what becomes of its pods, deletes them perhaps. What is left after this was forgotten.
+pub const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(30);
 /// Complaints that are remembered; more keys than this fail only when everything does.
 const COMPLAINTS_MAX: usize = 1000;
 
@@ -71,7 +75,13 @@ impl Cluster {
         let document: Value = new.and_then(|stored| serde_json::from_slice(&stored.json).ok()).unwrap_or_default();
         let read = match &*key.resource.plural {
             "pods" => self.apply_pod(key, new, &document, uptime),
-            "replicationcontrollers" => put(&mut self.controllers, key, new, |stored| view::controller(stored, &document)),
+            "replicationcontrollers" => {
+                if new.is_none() {
+                    self.gone_controllers.retain(|_, at| uptime < *at + LEFT_BEHIND_AFTER);
+                    self.gone_controllers.insert(key.clone(), uptime);
+                }
+                put(&mut self.controllers, key, new, |stored| view::controller(stored, &document))
+            }
             "services" => put(&mut self.services, key, new, |_| view::service(&document)),
             "endpoints" => put(&mut self.endpoints, key, new, |stored| view::endpoints(stored, &document)),
             "nodes" => self.apply_node(key, new, &document, uptime, was_damaged),
@@ -150,6 +160,11 @@ impl Cluster {
         let Some(view) = self.nodes.get(node) else { return false };
         self.heard.insert(node.to_owned(), uptime);
         view.silent()
+    }
+
+    /// From when on pods that a controller of this name left behind are free.
+    pub fn released_at(&self, controller: &Key) -> Duration {
+        self.gone_controllers.get(controller).map_or(Duration::ZERO, |at| *at + LEFT_BEHIND_AFTER)
     }
 
     pub fn heard(&self, node: &str) -> Option<Duration> {

@@ -32,11 +32,11 @@ const WITH_PODS: &str = "foregroundDeletion";
 const WITHOUT_PODS: &str = "orphan";
 
 pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
-    let Some(controller) = cluster.controllers.get(key) else { return Decision::of(left_behind(cluster, key, "")) };
+    let Some(controller) = cluster.controllers.get(key) else { return left_behind(cluster, key, "", now) };
     if controller.deleting {
         return Decision::of(retire(cluster, key, controller));
     }
-    let mut intents = left_behind(cluster, key, &controller.uid);
+    let Decision { mut intents, wake_at: left_at } = left_behind(cluster, key, &controller.uid, now);
     let mut owned: Vec<(&Key, &PodView)> = Vec::new();
     for (pod_key, pod) in cluster.pods_in(&key.namespace) {
         let matches = selects(&controller.selector, pod.labels());
@@ -52,8 +52,9 @@ pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
     }
     let (active, over): (Vec<_>, Vec<_>) = owned.into_iter().partition(|(_, pod)| pod.active());
     let wanted = usize::try_from(controller.replicas).unwrap_or_default();
-    let (status, mut wake_at) = status(key, controller, &active, now);
+    let (status, available_at) = status(key, controller, &active, now);
     intents.extend(status);
+    let mut wake_at = [left_at, available_at].into_iter().flatten().min();
     let there = active.len() + damaged(cluster, key);
     if there < wanted {
         match patience(&over, wanted).filter(|until| now.uptime < *until) {
@@ -68,13 +69,18 @@ pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
 }
 
 /// Pods that name a controller which is not there any more as theirs: they are free, for another to adopt.
-fn left_behind(cluster: &Cluster, key: &Key, uid: &str) -> Vec<Intent> {
+fn left_behind(cluster: &Cluster, key: &Key, uid: &str, now: Now) -> Decision {
     if cluster.damaged.contains(key) {
-        return Vec::new();
+        return Decision::default();
     }
     let theirs = |pod: &PodView| pod.owner.as_ref().is_some_and(|o| o.controller.as_ref() == Some(&key.name) && o.uid != uid);
     let pods = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.deleting && theirs(pod));
-    pods.map(|(pod_key, pod)| release(pod_key, pod)).collect()
+    let intents: Vec<Intent> = pods.map(|(pod_key, pod)| release(pod_key, pod)).collect();
+    let due = cluster.released_at(key);
+    match intents.is_empty() || due <= now.uptime {
+        true => Decision::of(intents),
+        false => Decision { intents: Vec::new(), wake_at: Some(due) },
+    }
 }
 
 /// The controller is being deleted: what its deletion asked for is done, then it is let go.

@@ -291,14 +291,26 @@ impl Bed {
         self.store().write(write).expect("nobody else writes meanwhile");
     }
 
-    /// The node's object alone; its agent registers again if it lives. If it does not, its pods go.
+    /// A node that is not there stays away, and its pods go.
+    pub fn silence(&mut self, node: &str) {
+        self.tell(&format!("silence {node}"));
+        self.speaking.remove(node);
+        if !self.store().get(&key("nodes", node)).is_ok_and(|stored| stored.is_none()) {
+            return;
+        }
+        for (key, _) in self.objects("pods").into_iter().filter(|(_, pod)| pod["spec"]["nodeName"] == *node) {
+            self.bare.remove(&key.name);
+        }
+    }
+
+    /// The node's object alone. Its agent may register again at once; else its pods go after a while.
     pub fn delete_node(&mut self, node: &str) {
         self.delete("nodes", node, None);
-        if !self.speaking.contains(node) {
-            let on = |pod: &Value| pod["spec"]["nodeName"] == *node;
-            for (key, _) in self.objects("pods").into_iter().filter(|(_, pod)| on(pod)) {
-                self.bare.remove(&key.name);
-            }
+        if self.speaking.contains(node) && self.random.below(2) == 0 {
+            return self.beat(node);
+        }
+        for (key, _) in self.objects("pods").into_iter().filter(|(_, pod)| pod["spec"]["nodeName"] == *node) {
+            self.bare.remove(&key.name);
         }
     }
 

@@ -149,6 +149,7 @@ fn endpoints(bed: &Bed, healed: bool) {
         let mut found = BTreeSet::new();
         for subset in object["subsets"].as_array().into_iter().flatten() {
             for address in subset["addresses"].as_array().into_iter().flatten() {
+                assert!(known(text(address, "nodeName")) != Some("Unknown"), "{service_key} serves from a silent node: {address}");
                 found.extend(subset["ports"][0]["port"].as_u64().map(|port| (text(address, "ip").to_owned(), port)));
             }
         }
