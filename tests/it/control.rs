@@ -49,6 +49,23 @@ fn random_histories_settle() {
     });
 }
 
+/// More wakes than the queue holds: what was left out is read from the store.
+#[test]
+fn a_full_queue_loses_nothing() {
+    let mut bed = Bed::new(1, false);
+    bed.speaking.insert("n1".to_owned());
+    bed.agents();
+    bed.step();
+    for _ in 0..30_000 {
+        bed.controllers().wakes().hear(&bed::key("nodes", "n1"));
+    }
+    make_controller(&mut bed);
+    make_service(&mut bed);
+    bed.settle();
+    checks::all_is_well(&bed, true);
+    assert!(!bed.objects("services").is_empty() && !bed.objects("replicationcontrollers").is_empty());
+}
+
 fn history(seed: u64, told: bool) {
     let mut bed = Bed::new(seed, told);
     for _ in 0..10 + bed.random.below(OPERATIONS_MAX - 10) {

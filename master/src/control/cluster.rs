@@ -216,6 +216,7 @@ impl Cluster {
                 self.events.put(&key, Some((revision, came)));
             }
         }
+        self.gone_controllers = old.gone_controllers;
         self.complaints = old.complaints;
     }
 

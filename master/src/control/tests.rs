@@ -365,3 +365,107 @@ fn keys_cover_what_changes() {
     expected.remove(&Owner::Events);
     assert_eq!(keys, expected);
 }
+
+#[test]
+fn pods_that_fail_are_made_anew_ever_later() {
+    let failed = |name: &'static str, s: i64| {
+        let at = Time::from_seconds(1_800_000_000 + s).expect("a time").to_string();
+        owned(name, json!({"metadata": {"creationTimestamp": at}, "status": {"phase": "Failed"}}))
+    };
+    // How many have failed; when another is made, since the last one; which go.
+    let check = |count: usize, after_s: u64, gone: &[&str]| {
+        let names = ["a", "b", "c", "d", "e", "f", "g"];
+        let mut objects = vec![controller(1)];
+        objects.extend(names.iter().take(count).zip(0..).map(|(name, s)| failed(name, s)));
+        let cluster = cluster(&objects);
+        let owner = Owner::Controller(key("replicationcontrollers", "Web"));
+        let made = |decision: &Decision| decision.intents.iter().any(|intent| matches!(intent, Intent::Create { .. }));
+        if after_s > 0 {
+            let early = decide(&cluster, &owner, at(Duration::from_secs(after_s - 1)));
+            assert_eq!((made(&early), early.wake_at), (false, Some(Duration::from_secs(after_s))), "{count}");
+        }
+        let due = decide(&cluster, &owner, at(Duration::from_secs(after_s)));
+        assert!(made(&due), "{count}");
+        let deleted = |intent: &Intent| if let Intent::Delete { key, .. } = intent { Some(key.name.clone()) } else { None };
+        assert_eq!(due.intents.iter().filter_map(deleted).collect::<Vec<_>>(), gone, "{count}");
+    };
+    check(0, 0, &[]);
+    check(1, 0, &[]);
+    check(2, 10, &[]);
+    check(3, 20, &[]);
+    check(5, 80, &[]);
+    check(7, 80, &["a", "b"]);
+}
+
+#[test]
+fn a_controller_that_is_being_deleted_settles_its_pods() {
+    let leaving = |finalizer: &str| {
+        let mut leaving = controller(2);
+        merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": [finalizer]}}));
+        leaving
+    };
+    let gone = json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}});
+    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(replicated(objects), expected, "{objects:?}");
+    check(&[leaving("foregroundDeletion"), owned("a", json!({})), owned("b", gone.clone())], &["-a"]);
+    check(&[leaving("foregroundDeletion"), owned("b", gone)], &[">Web"]);
+    check(&[leaving("orphan"), owned("a", json!({}))], &[">a"]);
+    check(&[leaving("orphan")], &[">Web"]);
+    check(&[leaving("example.org/mine"), owned("a", json!({}))], &[]);
+}
+
+#[test]
+fn pods_without_their_controller_are_free_after_a_while() {
+    let mut cluster = cluster(&[controller(1), owned("a", json!({}))]);
+    cluster.apply(&event("replicationcontrollers", 9, None, "Web"), MINUTE);
+    let owner = Owner::Controller(key("replicationcontrollers", "Web"));
+    let early = decide(&cluster, &owner, at(MINUTE));
+    assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(90))), "whoever deletes it settles its pods");
+    let late = decide(&cluster, &owner, at(Duration::from_secs(90)));
+    assert!(matches!(&late.intents[..], [Intent::Update { object, .. }] if object["metadata"]["ownerReferences"].is_null()), "{late:?}");
+    cluster.damaged.insert(key("replicationcontrollers", "Web"));
+    assert_eq!(decide(&cluster, &owner, at(MINUTE * 2)), Decision::default(), "a damaged controller is there");
+}
+
+#[test]
+fn taints_and_many_takers() {
+    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(scheduled(objects), expected, "{objects:?}");
+    let tainted = node("n1", json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
+    check(&[tainted.clone(), pod("a", json!({}))], &["a: 0/1 nodes are available: 1 node(s) had untolerated taint {k: v}."]);
+    for toleration in [
+        json!({"operator": "Exists"}),
+        json!({"key": "k", "value": "v"}),
+        json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}),
+    ] {
+        check(&[tainted.clone(), pod("a", json!({"spec": {"tolerations": [toleration]}}))], &["a -> n1"]);
+    }
+    let mut objects = vec![pod("z", host_port(80))];
+    for (node_name, pod_name) in [("n1", "a"), ("n2", "b"), ("n3", "c"), ("n4", "d")] {
+        objects.push(node(node_name, json!({})));
+        let mut on = host_port(80);
+        merge(&mut on, json!({"spec": {"nodeName": node_name}}));
+        objects.push(pod(pod_name, on));
+    }
+    let taken = |pod: &str| format!("host port 80/TCP is taken by pod default/{pod}");
+    let why = format!(
+        "z: 0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports ({}, {}, {} and 1 more).",
+        taken("a"),
+        taken("b"),
+        taken("c")
+    );
+    check(&objects, &[&why]);
+}
+
+#[test]
+fn available_is_ready_for_long_enough() {
+    let mut patient = controller(1);
+    merge(&mut patient.1, json!({"spec": {"minReadySeconds": 30}}));
+    let ready = owned("a", json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
+    let cluster = cluster(&[patient, ready]);
+    let available = |s: u64| {
+        let decision = decide(&cluster, &Owner::Controller(key("replicationcontrollers", "Web")), at(Duration::from_secs(s)));
+        let Some(Intent::Status { status, .. }) = decision.intents.first() else { panic!("{decision:?}") };
+        (status["readyReplicas"].clone(), status["availableReplicas"].clone(), decision.wake_at)
+    };
+    assert_eq!(available(29), (json!(1), Value::Null, Some(Duration::from_secs(30))));
+    assert_eq!(available(30), (json!(1), json!(1), None));
+}
