@@ -55,7 +55,7 @@ TEXT
 }
 
 boot() {
-    docker run -d --name "$machine" --hostname box --cgroupns=private --cap-add SYS_ADMIN,NET_ADMIN,SYS_PTRACE,MKNOD \
+    docker run -d --name "$machine" --hostname box --cgroupns=private --cap-add SYS_ADMIN --cap-add NET_ADMIN --cap-add SYS_PTRACE --cap-add MKNOD \
         --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined \
         --tmpfs /run --tmpfs /tmp --stop-signal SIGRTMIN+3 -v /var/lib/docker "$image" /start >/dev/null
 }
