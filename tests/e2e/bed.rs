@@ -229,6 +229,11 @@ impl<'a> Bed<'a> {
                 return found;
             }
             assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} for: {what}");
+            // A program that ended by itself will bring nothing more.
+            for (name, child) in [("master", &self.master), ("agent", &self.agent)] {
+                let gone = child.as_ref().is_some_and(|child| !Path::new(&format!("/proc/{}/exe", child.id())).exists());
+                assert!(!gone, "coracle-{name} ended while waiting for: {what}");
+            }
             std::thread::sleep(LOOK_AGAIN);
         }
     }
@@ -246,7 +251,7 @@ impl<'a> Bed<'a> {
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let url = format!("http://{MASTER}{path}");
         let mut command = Command::new("curl");
-        command.args(["-sS", "-m", "10", "-X", method, "-w", "\n%{http_code}", "--data-binary", body, &url]);
+        command.args(["-sS", "-m", "10", "-H", "Content-Type: application/json", "-X", method, "-w", "\n%{http_code}", "--data-binary", body, &url]);
         let text = run(&mut command).unwrap_or_else(|e| panic!("{method} {path}: {e}"));
         let (body, code) = text.rsplit_once('\n').expect("curl prints the code last");
         (code.parse().expect("a status code"), serde_json::from_str(body).unwrap_or(Value::Null))
@@ -345,11 +350,11 @@ impl<'a> Bed<'a> {
     }
 }
 
-/// The release binaries, as a user runs them.
+/// The release binaries, as a user runs them; CORACLE_BINARIES names another folder of them.
 fn program(name: &str) -> Command {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, PathBuf::from);
-    let path = target.join("release").join(name);
+    let release = std::env::var_os("CARGO_TARGET_DIR").map_or(target, PathBuf::from).join("release");
+    let path = std::env::var_os("CORACLE_BINARIES").map_or(release, PathBuf::from).join(name);
     assert!(path.exists(), "{} is missing; run `make e2e`", path.display());
     Command::new(path)
 }
