@@ -162,7 +162,9 @@ impl<'a> Bed<'a> {
 
     /// `flags` after the usual ones.
     pub fn start_agent_with(&mut self, flags: &[&str]) {
-        let mut command = program("coracle-agent");
+        // With a /sys of its own, where the bridges are those of the namespace.
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", NAMESPACE]).arg(program("coracle-agent").get_program());
         command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
         command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]).args(flags);
         self.agent = Some(self.launch(&mut command, "agent"));
