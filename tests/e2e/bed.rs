@@ -253,7 +253,20 @@ impl<'a> Bed<'a> {
     pub fn send(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         let url = format!("http://{MASTER}{path}");
         let mut command = Command::new("curl");
-        command.args(["-sS", "-m", "10", "-H", "Content-Type: application/json", "-X", method, "-w", "\n%{http_code}", "--data-binary", body, &url]);
+        command.args([
+            "-sS",
+            "-m",
+            "10",
+            "-H",
+            "Content-Type: application/json",
+            "-X",
+            method,
+            "-w",
+            "\n%{http_code}",
+            "--data-binary",
+            body,
+            &url,
+        ]);
         let text = run(&mut command).unwrap_or_else(|e| panic!("{method} {path}: {e}"));
         let (body, code) = text.rsplit_once('\n').expect("curl prints the code last");
         (code.parse().expect("a status code"), serde_json::from_str(body).unwrap_or(Value::Null))
