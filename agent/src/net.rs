@@ -93,10 +93,9 @@ impl Net {
         if result.is_ok() {
             let same = self.applied.as_ref().is_some_and(|applied| applied.addresses == rules.addresses);
             if !same || !self.routed || recheck {
-                match route(&rules.addresses).await {
-                    Ok(()) => self.routed = true,
-                    Err(text) => result = Err(text),
-                }
+                let routed = route(&rules.addresses).await;
+                self.routed = routed == Ok(true);
+                result = routed.map(|_| ());
             }
             self.applied = Some(rules);
         }
@@ -137,20 +136,20 @@ async fn hairpin() -> Result<(), String> {
     Ok(())
 }
 
-/// Adds what is missing and takes away what is ours and not wanted any more.
-async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<(), String> {
-    // Without the bridge there are no pods here yet; the next check finds it.
+/// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.
+async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<bool, String> {
+    // Without the bridge there are no pods here yet; the first of them brings us here again.
     let shown = match run_tool("ip", &["-4", "route", "show", "dev", BRIDGE, "proto", ROUTE_PROTOCOL], None).await {
         Ok(shown) => shown,
-        Err(text) if text.contains("Cannot find device") => return Ok(()),
+        Err(text) if text.contains("Cannot find device") => return Ok(false),
         Err(text) => return Err(text),
     };
     let present = shown.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
     let batch = route_batch(addresses, &present);
     if batch.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
-    run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await.map(|_| ())
+    run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await.map(|_| true)
 }
 
 fn route_batch(wanted: &BTreeSet<Ipv4Addr>, present: &BTreeSet<Ipv4Addr>) -> String {

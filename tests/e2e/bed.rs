@@ -360,6 +360,7 @@ impl<'a> Bed<'a> {
         if !ids.is_empty() {
             self.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat());
         }
+        let _ = self.engine.docker(&["network", "rm", "coracle"]);
         let _ = run(Command::new("nft").args(["delete", "table", "ip", "coracle"]));
         let _ = fs::remove_dir_all(&self.folder);
     }
