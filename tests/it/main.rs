@@ -1,5 +1,8 @@
 //! In process: API transcripts, flows, simulation, tidy.
 
+// Helpers of tests are tests too.
+#![allow(clippy::unwrap_used)]
+
 mod api_v1;
 mod api_v1beta1;
 mod control;

@@ -4,6 +4,7 @@
 //!
 //! A failure prints its seed; `COR_SEED=N cargo test -p coracle-tests --test it simulation` replays it alone.
 
+mod by_hand;
 mod checks;
 mod history;
 

@@ -88,9 +88,9 @@ pub fn run(seed: u64, rules: Rules) -> Vec<String> {
 }
 
 impl Story {
-    fn new(seed: u64, rules: Rules) -> Story {
+    pub fn new(seed: u64, rules: Rules) -> Story {
         let mut random = Random(seed.wrapping_mul(0x1234_5678_9abc_def1) ^ 0x5eed);
-        let fake = Rc::new(Fake::new(random.next()));
+        let fake = Rc::new(Fake::new(random.draw()));
         Story {
             fake,
             random,
@@ -395,7 +395,25 @@ impl Story {
         });
     }
 
-    fn boot(&mut self) {
+    /// A pod of one container that runs.
+    pub fn add_steady(&mut self) {
+        let document = json!({
+            "metadata": {"namespace": "default", "name": "pod0", "uid": "u0"},
+            "spec": {"restartPolicy": "Always", "containers": [{"name": "c0", "image": "steady:1", "imagePullPolicy": "IfNotPresent"}]},
+        });
+        let (uid, source) = ("u0".to_owned(), Source::File);
+        self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused: false });
+    }
+
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    pub fn die(&mut self) {
+        self.agent = None;
+    }
+
+    pub fn boot(&mut self) {
         let (shown, seen) = watch::channel(Arc::new(Shown::default()));
         self.shown = seen;
         let fake = self.fake.clone();

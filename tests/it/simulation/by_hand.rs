@@ -1,0 +1,53 @@
+//! Small stories with one right answer.
+
+use std::time::Duration;
+
+use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
+use coracle_agent::plan::Rules;
+
+use super::history::Story;
+
+/// Kills (or removes) the only container of a pod that runs, waits, and counts.
+async fn restart_count(remove: bool) -> (u64, u64) {
+    let mut story = Story::new(1, Rules::default());
+    story.add_steady();
+    story.boot();
+    story.pass(Duration::from_secs(5), Duration::from_millis(100)).await;
+    let id = story.fake.with(|engine| {
+        let mut members = engine.containers.values().filter(|held| held.seen.labels[LABEL_CONTAINER] != SANDBOX);
+        members.next().map(|held| held.seen.id.clone()).unwrap()
+    });
+    story.fake.with(|engine| if remove { drop(engine.containers.remove(&id)) } else { engine.kill(&id, 137) });
+    story.wake();
+    story.pass(Duration::from_secs(5), Duration::from_millis(100)).await;
+    let status = story.shown.borrow().statuses["u0"].clone();
+    let count = status["containerStatuses"][0]["restartCount"].as_u64().unwrap();
+    let runs = u64::from(status["containerStatuses"][0]["ready"].as_bool().unwrap());
+    (count, runs)
+}
+
+#[test]
+fn a_container_killed_by_hand_is_back_and_counted_once() {
+    for remove in [false, true] {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        assert_eq!(runtime.block_on(restart_count(remove)), (1, 1), "removed: {remove}");
+    }
+}
+
+/// A new agent finds everything as it should be, and does nothing.
+#[test]
+fn a_new_agent_adopts_what_runs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut story = Story::new(2, Rules::default());
+        story.add_steady();
+        story.boot();
+        story.pass(Duration::from_secs(5), Duration::from_millis(100)).await;
+        let before = story.fake.with(|engine| engine.changes_total);
+        assert!(before > 0);
+        story.die();
+        story.boot();
+        story.pass(Duration::from_secs(300), Duration::from_millis(1000)).await;
+        assert_eq!(story.fake.with(|engine| engine.changes_total), before);
+    });
+}
