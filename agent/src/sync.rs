@@ -144,6 +144,8 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
         // They were busy when the plan was made, so it left them alone: now they are looked at.
         if finished.is_empty() {
             tokio::select! {
+                // No chance in it: a seed of the simulation replays its history.
+                biased;
                 done = lanes.next(), if !lanes.is_empty() => retire(done, &mut busy),
                 () = ends.wake.notified() => {}
                 Ok(()) = ends.desired.changed() => {}

@@ -21,7 +21,12 @@ const THREADS: u64 = 2;
 fn every_history_settles() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match number("COR_SEED") {
-        Some(seed) => seed..seed + 1,
+        Some(seed) => {
+            // Alone, it tells what the agent does.
+            log::set_logger(&Teller).unwrap();
+            log::set_max_level(log::LevelFilter::Debug);
+            seed..seed + 1
+        }
         None => 0..number("COR_HISTORIES").unwrap_or(HISTORIES),
     };
     let failed = first_failure(seeds, Rules::default(), THREADS);
@@ -53,6 +58,23 @@ fn every_rule_is_missed() {
         halves.into_iter().flat_map(|half| half.join().unwrap()).collect()
     });
     assert_eq!(unmissed, []);
+}
+
+/// The agent's log, with the time of the history.
+struct Teller;
+
+impl log::Log for Teller {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        metadata.target().starts_with("coracle_agent") || metadata.target().starts_with("it::")
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            eprintln!("{:8.3} {}", history::seconds(), record.args());
+        }
+    }
+
+    fn flush(&self) {}
 }
 
 /// The lowest seed that goes wrong, as far as the threads got.

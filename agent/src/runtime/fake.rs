@@ -42,7 +42,7 @@ pub struct Faults {
     pub lost_before: u64,
     /// The call is done, and the caller is told that nobody knows.
     pub lost_after: u64,
-    /// A listing shows a moment since the last one instead of now.
+    /// A listing is a while on its way, or shows an earlier moment: one after the last acknowledged call.
     pub late_listing: u64,
     /// Nothing answers.
     pub down: bool,
@@ -82,6 +82,9 @@ pub struct Inner {
     /// Pods that nobody may touch from that moment on.
     pub protected: BTreeMap<String, Instant>,
     pub changes_total: u64,
+    /// Containers that a late listing showed as half made and that had already run: starting one runs it again, and only an engine
+    /// with a conditional start could prevent it.
+    pub begun_again: BTreeSet<(String, String)>,
     /// Something happened that an engine tells by an event.
     pub event: bool,
     pub wrongs: Vec<String>,
@@ -91,7 +94,7 @@ pub struct Inner {
 const PAST_KEPT: usize = 3;
 /// Of one container and one wish, in one minute; of pulls of one image; of all changes in ten seconds.
 const STARTS_A_MINUTE_MAX: usize = 9;
-const PULLS_A_MINUTE_MAX: usize = 12;
+const PULLS_A_MINUTE_MAX: usize = 30;
 const CHANGES_IN_TEN_SECONDS_MAX: usize = 150;
 
 impl Fake {
@@ -112,6 +115,7 @@ impl Fake {
                 changes: Vec::new(),
                 protected: BTreeMap::new(),
                 changes_total: 0,
+                begun_again: BTreeSet::new(),
                 event: false,
                 wrongs: Vec::new(),
             }),
@@ -152,7 +156,12 @@ impl Fake {
         inner.remember();
         inner.event = true;
         let chance = inner.faults.lost_after;
-        if inner.random.percent(chance) { Err(Failure::Unavailable("the answer was lost".to_owned())) } else { Ok(value) }
+        if inner.random.percent(chance) {
+            return Err(Failure::Unavailable("the answer was lost".to_owned()));
+        }
+        // What was acknowledged stands in every later listing.
+        inner.past.clear();
+        Ok(value)
     }
 
     /// Notes that a call changes this pod; two at once are wrong.
@@ -322,6 +331,10 @@ impl Inner {
             self.wrongs.push(format!("{} starts while {} runs", held.seen.name, twin.seen.name));
         }
         self.count_start(&held.seen.labels);
+        if matches!(held.seen.state, State::Exited { .. }) {
+            let label = |label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
+            self.begun_again.insert((label(LABEL_POD_UID), label(LABEL_CONTAINER)));
+        }
         let started_ms = self.wall_ms();
         let lifetime = Duration::from_millis(500 + self.random.below(3000));
         let ends = match held.config.image.as_str() {
@@ -351,20 +364,26 @@ fn end(held: &mut Held, exit_code: i32, finished_ms: i64) {
 
 impl Runtime for Fake {
     async fn list(&self) -> Result<Vec<Seen>, Failure> {
+        let early = self.with(|engine| {
+            let chance = engine.faults.late_listing;
+            engine.random.percent(chance).then(|| (engine.listing(), engine.random.below(1500)))
+        });
         self.enter(false).await?;
+        if let Some((shown, late_ms)) = early {
+            // Taken at once, and a while on its way.
+            sleep(Duration::from_millis(late_ms)).await;
+            return Ok(shown);
+        }
         let mut inner = self.inner.borrow_mut();
-        let now = inner.listing();
         let past = std::mem::take(&mut inner.past);
         let late = inner.faults.late_listing;
-        let shown = if !past.is_empty() && inner.random.percent(late) {
-            let at = usize::try_from(inner.random.below(past.len() as u64)).unwrap_or(0);
-            // What is after that moment may be shown next time.
-            inner.past = past[at..].to_vec();
-            past[at].clone()
-        } else {
-            now
-        };
-        Ok(shown)
+        if past.is_empty() || !inner.random.percent(late) {
+            return Ok(inner.listing());
+        }
+        let at = usize::try_from(inner.random.below(past.len() as u64)).unwrap_or(0);
+        // What is after that moment may be shown next time.
+        inner.past = past[at..].to_vec();
+        Ok(past[at].clone())
     }
 
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {

@@ -76,10 +76,20 @@ pub struct Story {
     pub settled: bool,
 }
 
+thread_local! {
+    static BEGAN: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) };
+}
+
+/// Since this thread's history began.
+pub fn seconds() -> f64 {
+    BEGAN.get().map_or(0.0, |began| began.elapsed().as_secs_f64())
+}
+
 /// What went wrong; empty if all is well.
 pub fn run(seed: u64, rules: Rules) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
+        BEGAN.set(Some(Instant::now()));
         let mut story = Story::new(seed, rules);
         story.live().await;
         let wrongs = checks::all(&mut story).await;
@@ -174,6 +184,7 @@ impl Story {
     }
 
     fn say(&mut self, text: String) {
+        log::info!("      {text}");
         self.log.push(text);
     }
 
