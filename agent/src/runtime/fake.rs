@@ -278,9 +278,10 @@ impl Inner {
         }
     }
 
-    /// Of one container of a pod, over all of its wishes: how often each was started.
-    pub fn starts_of(&self, uid: &str, container: &str) -> Vec<usize> {
-        self.starts.iter().filter(|((u, c, _), _)| u == uid && c == container).map(|(_, starts)| starts.len()).collect()
+    /// How often one container was started for one wish.
+    pub fn starts_of(&self, uid: &str, container: &str, hash: &str) -> usize {
+        let place = (uid.to_owned(), container.to_owned(), hash.to_owned());
+        self.starts.get(&place).map_or(0, Vec::len)
     }
 
     fn touch(&mut self, id: &str, what: &str) {

@@ -119,9 +119,9 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
             Fate::Loops if mine.is_empty() => wrongs.push(format!("{name} was never started")),
             _ => {}
         }
-        let starts = story.fake.with(|engine| engine.starts_of(&pod.uid, &container.name));
+        let starts = story.fake.with(|engine| engine.starts_of(&pod.uid, &container.name, &hash));
         let again = story.fake.with(|engine| engine.begun_again.contains(&(pod.uid.clone(), container.name.clone())));
-        if fate == Fate::Ends && !pod.touched && !again && starts.iter().any(|count| *count > 1) {
+        if fate == Fate::Ends && !pod.touched && !again && starts > 1 {
             wrongs.push(format!("{name} was started again although its policy is {policy}"));
         }
     }
