@@ -108,7 +108,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, Some(&container), true, "Failed", format!("Error: {text}"));
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
-                return Ok(());
+                // Without its sandbox nothing of the pod can start; without one of its containers the others can.
+                return if is_sandbox { Err(failure) } else { Ok(()) };
             }
             Err(failure) => return Err(failure),
         };
@@ -133,7 +134,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 self.happen(pod, Some(container), true, "Failed", format!("Error: {text}"));
                 log::warn!("{}/{}: container {container} could not be started: {text}", pod.namespace, pod.name);
             }
-            return if matches!(failure, Failure::Refused(_)) { Ok(()) } else { Err(failure) };
+            // As above: the containers of a sandbox that did not start are not even tried.
+            return if matches!(failure, Failure::Refused(_)) && container != SANDBOX { Ok(()) } else { Err(failure) };
         }
         if container != SANDBOX {
             self.happen(pod, Some(container), false, "Started", "Container started".to_owned());
