@@ -15,6 +15,8 @@ pub mod ports;
 pub mod sandbox;
 pub mod seen;
 pub mod stops;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

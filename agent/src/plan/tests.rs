@@ -1,0 +1,234 @@
+//! Small worlds, and what the plan makes of them.
+
+use serde_json::{Value, json};
+
+use super::memory::{Pull, PullState};
+use super::*;
+use crate::container::{Place, member_config, sandbox_config};
+use crate::desired::Source;
+use crate::runtime::State;
+
+const RUNS: State = State::Running { started_ms: 0 };
+
+fn died(exit_code: i32) -> State {
+    State::Exited { exit_code, out_of_memory: false, started_ms: 0, finished_ms: 1000 }
+}
+
+fn pod(spec: Value) -> Wanted {
+    Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec})).unwrap()
+}
+
+fn one(policy: &str) -> Wanted {
+    pod(json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}]}))
+}
+
+/// A world in which a pod has a sandbox and one start of each container.
+fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)]) -> World {
+    let mut world = World::default();
+    let image = Image { id: "sha256:1".into(), ..Image::default() };
+    world.images.insert("i:1".to_owned(), Some(image.clone()));
+    let mut add = |config: ContainerConfig, state: State| {
+        world.containers.push(Seen {
+            id: config.name.clone(),
+            name: config.name,
+            labels: config.labels,
+            image: config.image,
+            image_id: String::new(),
+            created_ms: 0,
+            state,
+            ip: None,
+            message: None,
+        });
+    };
+    if let Some(state) = sandbox {
+        add(sandbox_config(&World::default(), wanted, 0, 0, wanted.sandbox_hash.clone()), state);
+    }
+    for (attempt, step, state) in members {
+        let hash = format!("{}.{}", wanted.container_hashes[0], wanted.sandbox_hash);
+        let place = Place { attempt: *attempt, sandbox: 0, step: *step, hash };
+        add(member_config(&World::default(), &[], wanted, &wanted.pod.spec.containers[0], &image, place).unwrap(), state.clone());
+    }
+    world
+}
+
+/// What is done at that moment, in short.
+fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
+    let mut desired = Desired::default();
+    desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), wanted.clone())));
+    let mut memory = std::mem::take(&mut world.memory);
+    memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
+    world.memory = memory;
+    let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 1000 + mono_ms, mono_ms }, rules: Rules::default() };
+    let round = plan(case);
+    let mut found: Vec<String> = round.pods.values().flatten().map(|action| short(&action.what)).collect();
+    found.extend(round.pulls.iter().map(|pull| format!("pull {} for {}", pull.image, pull.container)));
+    for waits in round.waits.values() {
+        found.extend(waits.pod.iter().chain(waits.containers.values()).map(|waiting| format!("waits: {}", waiting.reason)));
+    }
+    assert_eq!(found, expected);
+}
+
+fn short(what: &What) -> String {
+    match what {
+        What::MakeVolumes { .. } => "make volumes".to_owned(),
+        What::Start(start) => format!("start {} {} step {}", start.container, start.attempt, start.step),
+        What::Begin(begin) => format!("begin {}", begin.container),
+        What::Stop(stops) => format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" ")),
+        What::Kill { container, .. } => format!("kill {container}"),
+        What::Remove { container, .. } => format!("remove {container}"),
+        What::RemoveVolumes => "remove volumes".to_owned(),
+    }
+}
+
+#[test]
+fn from_nothing_to_running() {
+    let wanted = one("Always");
+    check(&[wanted.clone()], world(&wanted, None, &[]), 0, &["start POD 0 step 0", "start c 0 step 0"]);
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[]), 0, &["start c 0 step 0"]);
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), 0, &[]);
+    let made = State::Created { refused: None };
+    check(&[wanted.clone()], world(&wanted, Some(made.clone()), &[]), 0, &["begin POD", "start c 0 step 0"]);
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, made)]), 0, &["begin c"]);
+}
+
+#[test]
+fn restarts_by_policy_and_back_off() {
+    for (policy, code, restarts) in [
+        ("Always", 0, true),
+        ("Always", 1, true),
+        ("OnFailure", 0, false),
+        ("OnFailure", 1, true),
+        ("Never", 0, false),
+        ("Never", 1, false),
+    ] {
+        let wanted = one(policy);
+        let expected: &[&str] = if restarts { &["start c 1 step 1"] } else { &["stop POD"] };
+        check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, died(code))]), 0, expected);
+    }
+    let wanted = one("Always");
+    let crashed = || world(&wanted, Some(RUNS), &[(1, 1, died(1))]);
+    check(&[wanted.clone()], crashed(), 9_999, &["waits: CrashLoopBackOff"]);
+    check(&[wanted.clone()], crashed(), 10_000, &["start c 2 step 2"]);
+    // Refused by the engine: a start that failed.
+    let refused = State::Created { refused: Some("no such file".to_owned()) };
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(1, 1, refused)]), 0, &["waits: CrashLoopBackOff"]);
+    // Ten minutes of running fine: as if it had never failed.
+    let mut fine =
+        world(&wanted, Some(RUNS), &[(7, 6, State::Exited { exit_code: 1, out_of_memory: false, started_ms: 0, finished_ms: 600_000 })]);
+    fine.memory = Memory::default();
+    check(&[wanted.clone()], fine, 0, &["start c 8 step 1"]);
+}
+
+#[test]
+fn edits_replace_what_changed() {
+    let before = one("Always");
+    let container = pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "args": ["x"]}]}));
+    check(&[container.clone()], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(&[container], world(&before, Some(RUNS), &[(0, 3, died(143))]), 0, &["start c 1 step 0"]);
+    let shared = pod(json!({"restartPolicy": "Always", "hostNetwork": true, "containers": [{"name": "c", "image": "i:1"}]}));
+    check(&[shared.clone()], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(&[shared.clone()], world(&before, Some(RUNS), &[(0, 0, died(143))]), 0, &["stop POD"]);
+    check(&[shared], world(&before, Some(died(0)), &[(0, 0, died(143))]), 0, &["start POD 1 step 0", "remove POD", "start c 1 step 0"]);
+    let renamed = pod(json!({"restartPolicy": "Always", "containers": [{"name": "new", "image": "i:1"}]}));
+    check(&[renamed], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c", "start new 0 step 0"]);
+    let grace =
+        pod(json!({"restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 3, "containers": [{"name": "c", "image": "i:1"}]}));
+    check(&[grace], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &[]);
+}
+
+#[test]
+fn what_nobody_wants_goes_in_order() {
+    let gone = one("Always");
+    let with_volumes = |mut world: World| {
+        world.volumes.insert("u".to_owned());
+        world
+    };
+    check(&[], with_volumes(world(&gone, Some(RUNS), &[(0, 0, RUNS)])), 0, &["stop c"]);
+    check(&[], with_volumes(world(&gone, Some(RUNS), &[(0, 0, died(0))])), 0, &["stop POD"]);
+    check(&[], with_volumes(world(&gone, Some(died(0)), &[(0, 0, died(0))])), 0, &["remove c", "remove volumes", "remove POD"]);
+    check(&[], with_volumes(World::default()), 0, &["remove volumes"]);
+    let mut deleted = gone.clone();
+    deleted.pod.metadata.deletion_timestamp = coracle_api::meta::Time::from_seconds(1);
+    check(&[deleted.clone()], world(&gone, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(&[deleted], world(&gone, Some(died(0)), &[(0, 0, died(0))]), 0, &[]);
+}
+
+#[test]
+fn stops_end_with_their_grace() {
+    let gone = one("Always");
+    let stopping = |since_ms: i64| {
+        let mut world = world(&gone, Some(RUNS), &[(0, 0, RUNS)]);
+        let stopping = memory::Stopping { since_ms, signalled_ms: Some(since_ms), killed_ms: None };
+        world.memory.stops.insert("k8s_c_p_d_u_0".to_owned(), stopping);
+        world
+    };
+    check(&[], stopping(0), 29_999, &[]);
+    check(&[], stopping(0), 30_000, &["kill c"]);
+}
+
+#[test]
+fn images_by_policy() {
+    let with =
+        |policy: &str| pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "imagePullPolicy": policy}]}));
+    let absent = |wanted: &Wanted| {
+        let mut world = world(wanted, Some(RUNS), &[]);
+        world.images.insert("i:1".to_owned(), None);
+        world
+    };
+    let pulled = |mut world: World, state: PullState, failures: u32| {
+        let pull = Pull { image: "i:1".to_owned(), attempt: 0, failures, state };
+        world.memory.pulls.insert(("u".to_owned(), "c".to_owned()), pull);
+        world
+    };
+    let failed = || PullState::Failed { at_ms: 0, text: "no route".to_owned() };
+    let never = with("Never");
+    check(&[never.clone()], absent(&never), 0, &["waits: ErrImageNeverPull"]);
+    let present = with("IfNotPresent");
+    check(&[present.clone()], absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
+    check(&[present.clone()], pulled(absent(&present), PullState::InFlight, 0), 0, &["waits: ContainerCreating"]);
+    check(&[present.clone()], pulled(absent(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
+    check(&[present.clone()], pulled(absent(&present), failed(), 1), 9_000, &["waits: ImagePullBackOff"]);
+    check(&[present.clone()], pulled(absent(&present), failed(), 1), 10_000, &["pull i:1 for c", "waits: ImagePullBackOff"]);
+    let always = with("Always");
+    check(&[always.clone()], world(&always, Some(RUNS), &[]), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
+    check(&[always.clone()], pulled(world(&always, Some(RUNS), &[]), PullState::Done, 0), 0, &["start c 0 step 0"]);
+    check(&[always.clone()], pulled(world(&always, Some(RUNS), &[]), failed(), 1), 0, &["start c 0 step 0"]);
+}
+
+#[test]
+fn of_two_with_one_port_the_later_waits() {
+    let with_port = |uid: &str| {
+        let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+        Wanted::new(Source::File, json!({"metadata": {"namespace": "d", "name": uid, "uid": uid}, "spec": spec})).unwrap()
+    };
+    let (first, second) = (with_port("a"), with_port("b"));
+    let both = [first.clone(), second.clone()];
+    check(&both, world(&first, None, &[]), 0, &["start POD 0 step 0", "start c 0 step 0", "waits: HostPortTaken"]);
+    // Who has it keeps it.
+    check(&both, world(&second, Some(RUNS), &[(0, 0, RUNS)]), 0, &["waits: HostPortTaken"]);
+}
+
+#[test]
+fn refused_fields_are_told_and_nothing_starts() {
+    let refused = pod(json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));
+    check(&[refused.clone()], world(&refused, None, &[]), 0, &["waits: UnsupportedField"]);
+}
+
+#[test]
+fn clocks_that_jump_change_no_back_off() {
+    // Dead before this agent started, says the wall clock, an hour in the future or a year ago.
+    let wanted = one("Always");
+    for (finished_ms, due_ms) in [(3_600_000, 10_000), (1000, 10_000), (-9_000_000, 0)] {
+        let crashed = || {
+            world(
+                &wanted,
+                Some(RUNS),
+                &[(1, 1, State::Exited { exit_code: 1, out_of_memory: false, started_ms: finished_ms, finished_ms })],
+            )
+        };
+        check(&[wanted.clone()], crashed(), due_ms, &["start c 2 step 2"]);
+        if due_ms > 0 {
+            check(&[wanted.clone()], crashed(), due_ms - 1, &["waits: CrashLoopBackOff"]);
+        }
+    }
+}
