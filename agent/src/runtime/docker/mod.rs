@@ -320,6 +320,10 @@ impl Runtime for Docker {
 /// The engine's own words where it has some; a broken connection is the engine's absence.
 fn failure(what: &str, error: Error) -> Failure {
     match error {
+        Error::DockerResponseServerError { status_code, message } if message.is_empty() => {
+            let message = format!("{what}: status {status_code}, without a word");
+            failure(what, Error::DockerResponseServerError { status_code, message })
+        }
         Error::DockerResponseServerError { status_code, message } => match status_code {
             404 => Failure::NotFound(message),
             409 => Failure::Conflict(message),
