@@ -35,10 +35,14 @@ pub fn bring_up(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_
         Some(run) if run.seen.runs() => "what its containers share has changed",
         _ => "its sandbox is gone",
     };
+    let wants = host_ports(&wanted.pod.spec);
     if let Sandbox::Waits = end_others(case, part, runs, None, &ip, reason, String::new()) {
+        // Its ports stay its own while the old ones end: a pod that waited for one must not slip in between.
+        if ports.clash(&wanted.name, &wants).is_none() {
+            ports.take(&wanted.name, &wants);
+        }
         return Sandbox::Waits;
     }
-    let wants = host_ports(&wanted.pod.spec);
     if let Some(clash) = ports.clash(&wanted.name, &wants)
         && case.rules.hold(Rule::PortsAreTaken)
     {
