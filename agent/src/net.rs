@@ -22,7 +22,7 @@ use crate::sync::Shown;
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
-/// Is the table still there? Somebody may have flushed the rule set, or made the bridge anew.
+/// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
 const RECHECK: Duration = Duration::from_secs(60);
 /// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
 const ROUTE_PROTOCOL: &str = "196";
@@ -30,6 +30,8 @@ const ROUTE_PROTOCOL: &str = "196";
 #[derive(Default)]
 struct Net {
     applied: Option<Rules>,
+    /// What the kernel showed of it then: whatever differs later was somebody else.
+    listed: Option<String>,
     routed: bool,
     hairpinned: BTreeSet<String>,
     /// What could not be done, said once.
@@ -79,7 +81,7 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 
 impl Net {
     async fn settle(&mut self, rules: Rules, recheck: bool) -> Result<(), String> {
-        if recheck && run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err() {
+        if recheck && self.listed != list_table().await {
             self.applied = None;
         }
         let nothing = rules.addresses.is_empty() && self.applied.is_none();
@@ -87,6 +89,7 @@ impl Net {
         if self.applied.as_ref().is_none_or(|applied| applied.script != rules.script) && !(nothing && no_table().await) {
             result = run_tool("nft", &["-f", "-"], Some(&rules.script)).await.map(|_| ());
             if result.is_ok() {
+                self.listed = list_table().await;
                 log::info!("service rules: {} addresses", rules.addresses.len());
             }
         }
@@ -118,7 +121,11 @@ impl Net {
 
 /// A host whose master never had a service keeps a kernel without our table.
 async fn no_table() -> bool {
-    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.is_err()
+    list_table().await.is_none()
+}
+
+async fn list_table() -> Option<String> {
+    run_tool("nft", &["list", "table", "ip", "coracle"], None).await.ok()
 }
 
 /// A pod that is its own service's endpoint: the kernel rewrites the address on the bridge itself, and would not send a frame back
