@@ -20,6 +20,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use super::{Source, SourceState, Wanted, manifest};
+use crate::naming::fit_uid;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
 const RESCAN: Duration = Duration::from_secs(60);
@@ -219,7 +220,7 @@ impl Directory {
         if let Some(uid) = document["metadata"]["uid"].as_str()
             && self.gone.len() < GONE_MAX
         {
-            self.gone.insert(uid.to_owned());
+            self.gone.insert(fit_uid(uid));
         }
     }
 
@@ -236,7 +237,7 @@ impl Directory {
                 None => complete = false,
             }
         }
-        self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.document["metadata"]["uid"] == uid.as_str()));
+        self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.name.uid == *uid));
         SourceState { pods, complete, gone: self.gone.clone() }
     }
 }
@@ -408,6 +409,17 @@ mod tests {
         assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
         fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
         assert_eq!(names(&directory.read()), (vec![], false, 1));
+    }
+
+    #[test]
+    fn a_removal_is_heard_whatever_the_uid_looks_like() {
+        let bed = Bed::new("uid");
+        let mut directory = bed.open();
+        bed.put("bad.yaml", "x: [");
+        bed.put("web.yaml", &format!("{GOOD}uuid: my own/uid\n"));
+        let uid = directory.read().pods[0].name.uid.clone();
+        fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
+        assert_eq!(directory.read().gone, BTreeSet::from([uid]));
     }
 
     #[test]
