@@ -12,7 +12,7 @@ use crate::naming::{PodName, SANDBOX};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
 use crate::plan::{Action, PullWanted, Start, Stop, Waiting, What, stops};
 use crate::runtime::{Check, Failure, Outcome, Runtime};
-use crate::sync::{Clock, Happening};
+use crate::sync::{Clock, Happening, Subject};
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -285,8 +285,9 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     fn happen(&self, pod: &PodName, container: Option<&str>, warning: bool, reason: &str, message: String) {
         let happening = Happening {
+            subject: Subject::Pod(pod.source),
             namespace: pod.namespace.clone(),
-            pod: pod.name.clone(),
+            name: pod.name.clone(),
             uid: pod.uid.clone(),
             field_path: container.filter(|name| *name != SANDBOX).map(|name| format!("spec.containers{{{name}}}")),
             warning,

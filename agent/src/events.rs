@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, watch};
 
 use crate::desired::Source;
 use crate::hash::hash_text;
-use crate::sync::{Happening, Shown};
+use crate::report::{manifest_hash, mirror_name};
+use crate::sync::{Happening, Shown, Subject};
 
 /// Different events that are remembered for their counts, oldest out first.
 const KNOWN_MAX: usize = 512;
@@ -54,9 +55,8 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             }
             None => (event_name(&happening, now), 1, now),
         };
-        let mirrored = shown.borrow().desired.pods.get(&happening.uid).is_some_and(|wanted| wanted.name.source == Source::File);
-        let pod = if mirrored { format!("{}-{node_name}", happening.pod) } else { happening.pod.clone() };
-        let event = event(&happening, &pod, node_name, &name, count, first, now);
+        let involved = involved(&happening, &shown.borrow(), node_name);
+        let event = event(&happening, involved, node_name, &name, count, first, now);
         let path = format!("/api/v1/namespaces/{}/events", happening.namespace);
         let sent = if count == 1 {
             client.call(Method::POST, &path, Some(event.to_string().into())).await
@@ -79,7 +79,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
                 known.remove(&same);
                 order.retain(|other| *other != same);
             }
-            Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.pod, reply.status),
+            Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.name, reply.status),
             Err(error) if !silent => {
                 silent = true;
                 log::warn!("events are lost while the master does not take them: {error}");
@@ -107,17 +107,29 @@ fn take_share(shares: &mut Shares, uid: &str, now_s: i64) -> bool {
 /// Unlike any other: the pod's name, and a number from what happened when.
 fn event_name(happening: &Happening, now: Time) -> String {
     let text = format!("{happening:?}{}", now.0.as_nanosecond());
-    let pod: String = happening.pod.chars().take(200).collect();
-    format!("{pod}.{}", &hash_text(&text)[..16])
+    let name: String = happening.name.chars().take(200).collect();
+    format!("{name}.{}", &hash_text(&text)[..16])
 }
 
-fn event(happening: &Happening, pod: &str, node_name: &str, name: &str, count: u64, first: Time, last: Time) -> Value {
-    let mut involved = json!({
-        "kind": "Pod", "apiVersion": "v1", "namespace": happening.namespace, "name": pod, "uid": happening.uid,
-    });
+/// The object as the API has it. Of a file's pod that is its mirror, whose uid clients take from its annotation.
+fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
+    let Happening { subject, namespace, name, uid, .. } = happening;
+    let (kind, name, uid) = match subject {
+        Subject::Pod(Source::File) => {
+            let hash = shown.desired.pods.get(uid).map(|wanted| manifest_hash(&wanted.document));
+            ("Pod", mirror_name(name, node_name), hash.unwrap_or_else(|| uid.clone()))
+        }
+        Subject::Pod(Source::Master) => ("Pod", name.clone(), uid.clone()),
+        Subject::Service => ("Service", name.clone(), uid.clone()),
+    };
+    let mut involved = json!({ "kind": kind, "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid });
     if let Some(path) = &happening.field_path {
         involved["fieldPath"] = path.as_str().into();
     }
+    involved
+}
+
+fn event(happening: &Happening, involved: Value, node_name: &str, name: &str, count: u64, first: Time, last: Time) -> Value {
     let cut = (0..=MESSAGE_BYTES_MAX.min(happening.message.len())).rev().find(|at| happening.message.is_char_boundary(*at)).unwrap_or(0);
     json!({
         "kind": "Event", "apiVersion": "v1",
@@ -145,6 +157,35 @@ pub fn now() -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Wanted;
+
+    #[test]
+    fn events_are_about_what_the_api_shows() {
+        let document = json!({"metadata": {"namespace": "d", "name": "web", "uid": "u"}, "spec": {"containers": []}});
+        let hash = manifest_hash(&document);
+        let mut shown = Shown::default();
+        let desired = Arc::make_mut(&mut shown.desired);
+        desired.pods.insert("u".to_owned(), Wanted::new(Source::File, document).unwrap());
+        let check = |subject: Subject, shown: &Shown, expected: (&str, &str, &str)| {
+            let happening = Happening {
+                subject,
+                namespace: "d".to_owned(),
+                name: "web".to_owned(),
+                uid: "u".to_owned(),
+                field_path: None,
+                warning: false,
+                reason: "Killing".to_owned(),
+                message: String::new(),
+            };
+            let found = involved(&happening, shown, "n1");
+            assert_eq!(found, json!({"kind": expected.0, "apiVersion": "v1", "namespace": "d", "name": expected.1, "uid": expected.2}));
+        };
+        check(Subject::Pod(Source::File), &shown, ("Pod", "web-n1", &hash));
+        // Its file is gone, and it is still being stopped.
+        check(Subject::Pod(Source::File), &Shown::default(), ("Pod", "web-n1", "u"));
+        check(Subject::Pod(Source::Master), &shown, ("Pod", "web", "u"));
+        check(Subject::Service, &shown, ("Service", "web", "u"));
+    }
 
     #[test]
     fn a_flood_of_one_pod_is_cut_and_refilled() {

@@ -115,7 +115,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
 
-    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), happenings);
+    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), (happenings_in.clone(), happenings));
     let ends = Ends {
         desired,
         verdicts,
@@ -180,7 +180,7 @@ fn spawn_sources(
     docker: &Docker,
     address: &str,
     shown: watch::Receiver<Arc<Shown>>,
-    happenings: mpsc::Receiver<sync::Happening>,
+    (happenings_in, happenings): (mpsc::Sender<sync::Happening>, mpsc::Receiver<sync::Happening>),
 ) -> watch::Receiver<Arc<Desired>> {
     let (files_in, files) = watch::channel(None);
     spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
@@ -190,7 +190,7 @@ fn spawn_sources(
     let (rules_in, rules) = watch::channel(None);
     spawn_local(net::run(rules, shown.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    spawn_local(put_together(files, pods, network, rules_in, desired_in, config.pod_cidr.clone()));
+    spawn_local(put_together(files, pods, network, rules_in, desired_in, config.pod_cidr.clone(), happenings_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);
@@ -227,6 +227,7 @@ async fn put_together(
     rules: watch::Sender<Option<services::Rules>>,
     desired: watch::Sender<Arc<Desired>>,
     pod_cidr: String,
+    happenings: mpsc::Sender<sync::Happening>,
 ) {
     let mut said = BTreeSet::new();
     loop {
@@ -239,7 +240,7 @@ async fn put_together(
         let known = network.borrow_and_update().clone();
         if let Some((services, endpoints)) = known {
             let wanted = services::rules(&services, &endpoints, &pod_cidr);
-            unbalanced.extend(wanted.refused.iter().map(|text| format!("services: {text}")));
+            unbalanced.extend(wanted.refused.iter().cloned());
             rules.send_if_modified(|was| {
                 let differs = was.as_ref() != Some(&wanted);
                 if differs {
@@ -249,7 +250,11 @@ async fn put_together(
             });
             (merged.services, merged.endpoints) = (services, endpoints);
         }
-        let dropped: BTreeSet<String> = dropped.into_iter().chain(unbalanced).collect();
+        for refused in unbalanced.iter().filter(|refused| !said.contains(&refused.to_string())) {
+            // A queue that is full loses events, never more.
+            let _ = happenings.try_send(sync::Happening::unsupported(refused));
+        }
+        let dropped: BTreeSet<String> = dropped.into_iter().chain(unbalanced.iter().map(ToString::to_string)).collect();
         for text in dropped.difference(&said) {
             log::warn!("{text}");
         }

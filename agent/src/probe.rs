@@ -17,7 +17,7 @@ use crate::naming::Tag;
 use crate::plan::checks::check_of;
 use crate::plan::{Verdict, Verdicts};
 use crate::runtime::{Check, Failure, Outcome, Runtime};
-use crate::sync::{Happening, Shown};
+use crate::sync::{Happening, Shown, Subject};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -98,8 +98,9 @@ fn wanted(shown: &Shown) -> Wanted {
             let Some(check) = check_of(&probe.action, container) else { continue };
             let Some(check) = at(check, address.as_deref()) else { continue };
             let about = Happening {
+                subject: Subject::Pod(tag.pod.source),
                 namespace: tag.pod.namespace.clone(),
-                pod: tag.pod.name.clone(),
+                name: tag.pod.name.clone(),
                 uid: tag.pod.uid.clone(),
                 field_path: Some(format!("spec.containers{{{}}}", tag.container)),
                 warning: true,
@@ -205,11 +206,13 @@ fn apply(was: Option<&Verdict>, kind: Kind, result: Result<(), String>) -> Verdi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Source;
 
     fn check(successes: u32, failures: u32, results: &str, expected: &str) {
         let about = Happening {
+            subject: Subject::Pod(Source::Master),
             namespace: String::new(),
-            pod: String::new(),
+            name: String::new(),
             uid: String::new(),
             field_path: None,
             warning: true,

@@ -327,12 +327,12 @@ fn equal(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-fn mirror_name(name: &str, node_name: &str) -> String {
+pub fn mirror_name(name: &str, node_name: &str) -> String {
     format!("{name}-{node_name}")
 }
 
 /// A file that was only touched asks for the same.
-fn manifest_hash(document: &Value) -> String {
+pub fn manifest_hash(document: &Value) -> String {
     let mut document = document.clone();
     document["metadata"]["creationTimestamp"] = Value::Null;
     hash_text(&document.to_string())

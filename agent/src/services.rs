@@ -1,7 +1,7 @@
 //! Services: the nft script that balances them, and the variables that containers get. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 
 use coracle_api::service::{Endpoints, Service, ServicePort};
@@ -15,8 +15,24 @@ pub struct Rules {
     pub script: String,
     /// Service addresses, for routes.
     pub addresses: BTreeSet<Ipv4Addr>,
-    /// By name, what is asked for and not done.
-    pub refused: Vec<String>,
+    /// What is asked for and not done.
+    pub refused: Vec<Refused>,
+}
+
+/// A service that does not get all it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Which field, and which value of it.
+    pub what: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service {}/{}: {} is not supported by this version of the agent", self.namespace, self.name, self.what)
+    }
 }
 
 /// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
@@ -89,24 +105,22 @@ fn key(service: &Service) -> (&str, &str) {
     (&service.metadata.namespace, &service.metadata.name)
 }
 
-fn balanced_ports<'a>(service: &'a Service, refused: &mut Vec<String>) -> Vec<&'a ServicePort> {
+fn balanced_ports<'a>(service: &'a Service, refused: &mut Vec<Refused>) -> Vec<&'a ServicePort> {
     let (namespace, name) = key(service);
+    let refuse = |what: String| Refused { namespace: namespace.to_owned(), name: name.to_owned(), uid: service.metadata.uid.clone(), what };
     if service.spec.session_affinity == "ClientIP" {
-        refused.push(format!("service {namespace}/{name}: spec.sessionAffinity ClientIP is not supported by this version of the agent"));
+        refused.push(refuse("spec.sessionAffinity ClientIP".to_owned()));
         return Vec::new();
     }
     if !service.spec.external_ips.is_empty() {
-        refused.push(format!("service {namespace}/{name}: spec.externalIPs is not supported by this version of the agent"));
+        refused.push(refuse("spec.externalIPs".to_owned()));
     }
     let mut ports = Vec::new();
     for (index, port) in service.spec.ports.iter().enumerate() {
         if port.protocol.is_empty() || port.protocol == "TCP" {
             ports.push(port);
         } else {
-            refused.push(format!(
-                "service {namespace}/{name}: spec.ports[{index}].protocol {} is not supported by this version of the agent",
-                port.protocol
-            ));
+            refused.push(refuse(format!("spec.ports[{index}].protocol {}", port.protocol)));
         }
     }
     ports
@@ -201,8 +215,8 @@ mod tests {
         assert_eq!(rules.script, std::fs::read_to_string(file).unwrap());
         assert_eq!(rules.addresses.len(), 4);
         assert_eq!(rules.refused.len(), 2, "{:?}", rules.refused);
-        assert!(rules.refused[0].contains("default/dns: spec.ports[0].protocol UDP"), "{:?}", rules.refused);
-        assert!(rules.refused[1].contains("default/sticky: spec.sessionAffinity"), "{:?}", rules.refused);
+        assert!(rules.refused[0].to_string().contains("default/dns: spec.ports[0].protocol UDP"), "{:?}", rules.refused);
+        assert!(rules.refused[1].to_string().contains("default/sticky: spec.sessionAffinity"), "{:?}", rules.refused);
     }
 
     #[test]

@@ -15,10 +15,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::act::Hands;
-use crate::desired::Desired;
+use crate::desired::{Desired, Source};
 use crate::lanes::Lanes;
 use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, Waits, World};
 use crate::runtime::{Failure, Runtime, State};
+use crate::services::Refused;
 use crate::status;
 
 /// Without any event the engine is listed this often: events can get lost.
@@ -61,14 +62,39 @@ pub struct Shown {
 /// One line of an Event of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
+    pub subject: Subject,
     pub namespace: String,
-    pub pod: String,
+    pub name: String,
     pub uid: String,
     /// `spec.containers{c}`; None for what concerns the pod.
     pub field_path: Option<String>,
     pub warning: bool,
     pub reason: String,
     pub message: String,
+}
+
+impl Happening {
+    /// A service that does not get all it asks for.
+    pub fn unsupported(refused: &Refused) -> Happening {
+        Happening {
+            subject: Subject::Service,
+            namespace: refused.namespace.clone(),
+            name: refused.name.clone(),
+            uid: refused.uid.clone(),
+            field_path: None,
+            warning: true,
+            reason: "UnsupportedField".to_owned(),
+            message: format!("{} is not supported by this version of the agent", refused.what),
+        }
+    }
+}
+
+/// What an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The API calls a file's pod by the name of its mirror.
+    Pod(Source),
+    Service,
 }
 
 /// Both clocks of the loop.

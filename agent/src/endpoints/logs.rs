@@ -1,6 +1,7 @@
 //! `/containerLogs/{namespace}/{pod}/{container}?follow=&tailLines=&timestamps=&previous=&sinceSeconds=&sinceTime=&limitBytes=`
 
 use coracle_api::meta::Time;
+use coracle_api::status::{Reason, Status};
 use coracle_http::{Answer, Body, HeaderMap, STREAM_ITEMS_MAX, StatusCode, Stream};
 use tokio::sync::mpsc;
 
@@ -26,12 +27,12 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
     };
     let query = match parse(query, now()) {
         Ok(query) => query,
-        Err(problem) => return Answer::text(StatusCode::BAD_REQUEST, format!("{problem}\n")),
+        Err(problem) => return refuse(Status::bad_request(problem)),
     };
     let found = find(&view.shown.borrow(), &view.node_name, namespace, pod, container, query.previous);
     let id = match found {
         Ok(id) => id,
-        Err((code, text)) => return Answer::text(code, format!("{text}\n")),
+        Err(status) => return refuse(status),
     };
     let (out, events) = mpsc::channel(STREAM_ITEMS_MAX);
     let docker = view.docker.clone();
@@ -47,26 +48,21 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
 }
 
 /// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
-fn find(
-    shown: &Shown,
-    node_name: &str,
-    namespace: &str,
-    pod: &str,
-    container: &str,
-    previous: bool,
-) -> Result<String, (StatusCode, String)> {
+fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &str, previous: bool) -> Result<String, Status> {
     // The API calls a file's pod by its mirror's name.
     let called =
         |source: Source, name: &str| name == pod || source == Source::File && pod.strip_suffix(node_name) == Some(&format!("{name}-"));
     let mut runs: Vec<(u32, &Seen)> = Vec::new();
-    let mut known = false;
+    let mut waiting = None;
     for wanted in
         shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name))
     {
-        known = true;
+        let waits = shown.waits.get(&wanted.name.uid);
+        let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.as_str());
+        waiting = Some(reason.unwrap_or("ContainerCreating"));
         let mut containers = wanted.pod.spec.containers.iter();
         if !containers.any(|spec| spec.name == container) {
-            return Err((StatusCode::NOT_FOUND, format!("container \"{container}\" not found in pod \"{pod}\"")));
+            return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }
         for seen in &shown.world.containers {
             if let Some(tag) = Tag::read(&seen.name, &seen.labels)
@@ -78,9 +74,9 @@ fn find(
             }
         }
     }
-    if !known {
-        return Err((StatusCode::NOT_FOUND, format!("pod \"{pod}\" does not exist")));
-    }
+    let Some(waiting) = waiting else {
+        return Err(not_found(format!("pod \"{pod}\" does not exist")));
+    };
     runs.sort_by_key(|(attempt, _)| std::cmp::Reverse(*attempt));
     let mut newest = runs.into_iter().map(|(_, seen)| seen);
     // A container that waits for its next start has its last death as previous.
@@ -89,10 +85,20 @@ fn find(
         let text = if previous {
             format!("previous terminated container \"{container}\" in pod \"{pod}\" not found")
         } else {
-            format!("container \"{container}\" in pod \"{pod}\" is waiting to start")
+            format!("container \"{container}\" in pod \"{pod}\" is waiting to start: {waiting}")
         };
-        (StatusCode::BAD_REQUEST, text)
+        Status::bad_request(text)
     })
+}
+
+fn not_found(message: String) -> Status {
+    Status { code: Reason::NotFound.code(), reason: Some(Reason::NotFound), message, details: None }
+}
+
+/// As a Status and not, as the kubelet does, as bare text: the master passes it on as it is, and clients show its message.
+fn refuse(status: Status) -> Answer {
+    let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    Answer::json(code, status.to_v1().to_string())
 }
 
 fn parse(query: &str, now: Time) -> Result<Query, String> {
