@@ -55,8 +55,8 @@ if [ "\$1" = purge ]; then
     deb-systemd-helper purge coracle-$name.service >/dev/null || true
 $([ "$name" != agent ] || echo "    sweep || true")
     rm -rf /var/lib/coracle/$name /run/coracle/$name
+$([ "$name" != agent ] || echo "    rm -rf /etc/coracle/manifests; rm -f /run/coracle/engine-*.lock")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
-$([ "$name" != agent ] || echo "    rmdir --ignore-fail-on-non-empty /etc/coracle/manifests 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
 fi
 TEXT
@@ -89,7 +89,7 @@ package() {
         echo
         echo "  * See CHANGELOG.md of the project."
         echo
-        echo " -- The coracle authors <coracle@localhost>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+        echo " -- The coracle authors <maintainers@coracle.dev>  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
     } | gzip -9n >"$doc/changelog.gz"
     echo "/etc/coracle/$name.conf" >"$control/conffiles"
     maintainer_scripts "$name" "$control"
@@ -97,7 +97,7 @@ package() {
 Package: coracle-$name
 Version: $version
 Architecture: $arch
-Maintainer: The coracle authors <coracle@localhost>
+Maintainer: The coracle authors <maintainers@coracle.dev>
 Section: admin
 Priority: optional
 Installed-Size: $(du -ks --exclude=DEBIAN "$root" | cut -f1)
@@ -116,10 +116,10 @@ TEXT
 
 # The symbols that Rust's standard library asks of glibc are those of Debian 12 when it is built there.
 libc="libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')), libgcc-s1"
-package master "$libc, init-system-helpers" "" \
+package master "$libc, init-system-helpers (>= 1.54~)" "" \
     "Kubernetes API, scheduler and controllers for small hosts" \
     "The master of Coracle keeps pods, replication controllers, services and nodes as JSON files on this host, serves them through the Kubernetes API (v1 and the v1beta1 of 2014) and places pods on the hosts that run coracle-agent."
-package agent "$libc, init-system-helpers, docker.io | docker-ce" "nftables, iproute2" \
+package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce" "nftables, iproute2" \
     "runs Kubernetes pods on this host's Docker" \
     "The agent of Coracle runs pods on this host's Docker: from manifest files dropped in /etc/coracle/manifests and from a coracle-master. It restarts, probes and reports them, and balances services with nftables."
 
