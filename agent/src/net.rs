@@ -156,7 +156,12 @@ async fn route(addresses: &BTreeSet<Ipv4Addr>) -> Result<bool, String> {
     if batch.is_empty() {
         return Ok(true);
     }
-    run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await.map(|_| true)
+    match run_tool("ip", &["-4", "-force", "-batch", "-"], Some(&batch)).await {
+        Ok(_) => Ok(true),
+        // The engine has made the bridge this moment and not yet brought it up.
+        Err(text) if text.contains("nexthop is not up") => Ok(false),
+        Err(text) => Err(text),
+    }
 }
 
 fn route_batch(wanted: &BTreeSet<Ipv4Addr>, present: &BTreeSet<Ipv4Addr>) -> String {
