@@ -139,6 +139,10 @@ fn recreate(bed: &Bed, pod: &str) -> Result<[Value; 2], String> {
         let mut body = seen[0]["Config"].clone();
         body["HostConfig"] = seen[0]["HostConfig"].clone();
         body["Labels"] = json!({});
+        // A member has its sandbox's, and the engine takes no other.
+        if seen[0]["HostConfig"]["NetworkMode"].as_str().is_some_and(|mode| mode.starts_with("container:")) {
+            body["Hostname"] = "".into();
+        }
         Ok::<Value, String>(body)
     };
     Ok([body("POD")?, body("c")?])

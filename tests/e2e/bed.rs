@@ -382,6 +382,14 @@ fn kill(child: &mut Option<Child>, signal: &str) {
     }
 }
 
+/// A test that failed half-way leaves no program behind.
+impl Drop for Bed<'_> {
+    fn drop(&mut self) {
+        kill(&mut self.agent, "KILL");
+        kill(&mut self.master, "KILL");
+    }
+}
+
 /// Whether a file of that name lies anywhere below.
 pub fn find(folder: &Path, name: &str) -> bool {
     let Ok(entries) = fs::read_dir(folder) else { return false };

@@ -2,7 +2,7 @@
 //! that dies at any step, people who edit, delete and kill, and a wall clock that jumps. After each history the faults end,
 //! and what is there must be what is wanted: one live instance of each container and no leftovers.
 //!
-//! A failure prints its seed; `COR_SEED=N cargo test -p coracle-tests --test it simulation` replays it alone.
+//! A failure prints its seed; `CORACLE_SEED=N cargo test -p coracle-tests --test it simulation` replays it alone.
 
 mod by_hand;
 mod checks;
@@ -10,7 +10,7 @@ mod history;
 
 use coracle_agent::plan::{Rule, Rules};
 
-/// In CI; `COR_HISTORIES` asks for another number.
+/// In CI; `CORACLE_HISTORIES` asks for another number.
 const HISTORIES: u64 = 20_000;
 /// Each rule that is switched off must be missed within that many.
 const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 4_000;
@@ -20,18 +20,18 @@ const THREADS: u64 = 2;
 #[test]
 fn every_history_settles() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
-    let seeds = match number("COR_SEED") {
+    let seeds = match number("CORACLE_SEED") {
         Some(seed) => {
             // Alone, it tells what the agent does.
             log::set_logger(&Teller).unwrap();
             log::set_max_level(log::LevelFilter::Debug);
             seed..seed + 1
         }
-        None => 0..number("COR_HISTORIES").unwrap_or(HISTORIES),
+        None => 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES),
     };
     let failed = first_failure(seeds, Rules::default(), THREADS);
     if let Some((seed, wrongs)) = failed {
-        panic!("COR_SEED={seed}\n{}", wrongs.join("\n"));
+        panic!("CORACLE_SEED={seed}\n{}", wrongs.join("\n"));
     }
 }
 
@@ -46,7 +46,7 @@ fn every_rule_is_missed() {
                     let missed = |rule: &Rule| {
                         let rules = Rules { switched_off: Some(*rule) };
                         let found = first_failure(0..HISTORIES_WITHOUT_A_RULE_MAX, rules, 1);
-                        if std::env::var_os("COR_SEED").is_some() {
+                        if std::env::var_os("CORACLE_SEED").is_some() {
                             eprintln!("{rule:?}: {found:?}");
                         }
                         found.is_none()
