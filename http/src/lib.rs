@@ -113,10 +113,20 @@ impl Answer {
 
     /// What a carrier says when it does not ask the handler.
     pub fn refuse(code: StatusCode, reason: &str, message: &str) -> Answer {
-        let status = serde_json::json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        Answer::refuse_in("v1", code, reason, message)
+    }
+
+    /// A refusal in the version of the API that was asked.
+    pub(crate) fn refuse_in(version: &str, code: StatusCode, reason: &str, message: &str) -> Answer {
+        let mut status = serde_json::json!({
+            "kind": "Status", "apiVersion": version, "status": "Failure",
             "message": message, "reason": reason, "code": code.as_u16(),
         });
+        // The metadata of its time.
+        match version {
+            "v1beta1" => status["creationTimestamp"] = serde_json::Value::Null,
+            _ => status["metadata"] = serde_json::json!({}),
+        }
         let mut answer = Answer::json(code, status.to_string());
         if code == StatusCode::TOO_MANY_REQUESTS {
             answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));

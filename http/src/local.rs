@@ -190,6 +190,7 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
 
 fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
     let announced = request.body_length().unwrap_or(0);
+    let path = request.url().to_owned();
     let answer = match read(&mut request) {
         Ok(call) => catch_unwind(AssertUnwindSafe(|| (plane.handler)(call))).map_err(|_| Refusal::Failed),
         Err(refusal) => Err(refusal),
@@ -199,9 +200,9 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         Err(refusal) => {
             plane.journal.refused(&refusal, &"the local socket");
             if refusal == Refusal::TooLarge && announced > REFUSED_BYTES_MAX {
-                return abandon(request, refusal.answer());
+                return abandon(request, refusal.answer(&path));
             }
-            refusal.answer()
+            refusal.answer(&path)
         }
     };
     if let Body::Whole(bytes) = body {
@@ -248,7 +249,7 @@ fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
 }
 
 fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
-    let Answer { status, headers, body } = refusal.answer();
+    let Answer { status, headers, body } = refusal.answer(request.url());
     match body {
         Body::Whole(bytes) => whole(request, status, &headers, bytes),
         Body::Stream(_) | Body::Forward(_) => Ok(()),

@@ -24,7 +24,8 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn answer(&self) -> Answer {
+    /// `path`: what was asked for, as it says in which version.
+    pub(crate) fn answer(&self, path: &str) -> Answer {
         let (code, reason) = match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
             Refusal::Foreign(..) => (StatusCode::FORBIDDEN, "Forbidden"),
@@ -35,7 +36,7 @@ impl Refusal {
             Refusal::Unreachable(_) => (StatusCode::BAD_GATEWAY, "ServiceUnavailable"),
             Refusal::Silent(_) => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
         };
-        Answer::refuse(code, reason, &self.to_string())
+        Answer::refuse_in(version(path), code, reason, &self.to_string())
     }
 
     /// What the log counts by: free of what a client chose.
@@ -48,6 +49,14 @@ impl Refusal {
             Refusal::Unreachable(_) => "unreachable",
             Refusal::Silent(_) => "silent",
         }
+    }
+}
+
+/// The version of the API that a path belongs to.
+pub(crate) fn version(path: &str) -> &'static str {
+    match path.strip_prefix("/api/v1beta1") {
+        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => "v1beta1",
+        _ => "v1",
     }
 }
 
@@ -124,9 +133,23 @@ mod tests {
     }
 
     #[test]
+    fn the_version_of_a_path() {
+        for (path, expected) in [
+            ("/api/v1beta1/pods?labels=a", "v1beta1"),
+            ("/api/v1beta1", "v1beta1"),
+            ("/api/v1beta1?x", "v1beta1"),
+            ("/api/v1beta10/pods", "v1"),
+            ("/api/v1/pods", "v1"),
+            ("/", "v1"),
+        ] {
+            assert_eq!(version(path), expected, "{path}");
+        }
+    }
+
+    #[test]
     fn a_refusal_is_a_status_document() {
         let refusal = Refusal::Foreign("host", "a\"b\n".into());
-        let answer = refusal.answer();
+        let answer = refusal.answer("/api/v1/pods");
         let crate::Body::Whole(text) = answer.body else { panic!("a refusal is whole") };
         let status: serde_json::Value = serde_json::from_slice(&text).unwrap();
         assert_eq!(status["code"], 403);

@@ -7,6 +7,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy;
+use coracle_api::v1beta1;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -51,11 +52,26 @@ impl Fault {
         Status::internal_error(format!("the file of {key} is damaged, see /healthz?verbose: {why}")).into()
     }
 
+    /// The create was done before: `first` came of it.
+    pub fn token_used(call: &Call, first: &Key) -> Fault {
+        let location = Some(location(call.version, call.kind, first));
+        Fault { status: Status::token_used(&first.resource, &first.name), location }
+    }
+
+    /// Problems of a v1 document, told with the field paths of the version that was spoken.
+    pub fn invalid(call: &Call, kind: &Kind, name: &str, problems: Vec<Problem>) -> Fault {
+        let problems = match call.version {
+            Version::V1 => problems,
+            Version::V1beta1 => v1beta1::told(&kind.kind, problems),
+        };
+        Status::invalid(kind, name, &problems).into()
+    }
+
     /// A document that `prepare` would not let through.
     pub fn unfit(call: &Call, name: &str, unfit: Unfit) -> Fault {
         let resource = &call.kind.resource;
         match unfit {
-            Unfit::Invalid(problems) => Status::invalid(call.kind, name, &problems),
+            Unfit::Invalid(problems) => return Fault::invalid(call, call.kind, name, problems),
             Unfit::Stale => Status::stale(resource, name),
             Unfit::OtherUid { given, stands } => {
                 let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stands}");
@@ -79,14 +95,13 @@ impl Fault {
             Refused::Missing => Status::not_found(resource, name),
             Refused::Stale { .. } => Status::stale(resource, name),
             Refused::Claimed { claim, owner } if claim.space.starts_with("creationToken/") => {
-                let location = Some(location(call.version, call.kind, &owner));
-                return Fault { status: Status::token_used(resource, &owner.name), location };
+                return Fault::token_used(call, &owner);
             }
             Refused::Claimed { claim, owner } => {
                 let problem = object.and_then(|object| strategy::service::taken(object, &claim));
                 let other =
                     || Problem::invalid(&Path::new("metadata"), claim.value.as_str(), format!("{} is taken by {owner}", claim.space));
-                Status::invalid(call.kind, name, &[problem.unwrap_or_else(other)])
+                return Fault::invalid(call, call.kind, name, vec![problem.unwrap_or_else(other)]);
             }
             Refused::Damaged { why } if object.is_some() => {
                 let mut status = Status::already_exists(resource, name);

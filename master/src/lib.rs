@@ -74,7 +74,10 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let control = Control::start(store.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
     let serve = Serve::new(store.clone(), kinds, maker, Box::new(control.hearing()));
     for name in FIRST_NAMESPACES {
-        serve.ensure_namespace(name)?;
+        // A damaged one or a full disk is no reason to serve nothing: the next start tries again.
+        if let Err(why) = serve.ensure_namespace(name) {
+            log::error!("{why}");
+        }
     }
     let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let socket = config.admin_socket.display();

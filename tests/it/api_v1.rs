@@ -34,6 +34,27 @@ fn watches() {
     check("v1-watches");
 }
 
+/// What should be files and is none, and a namespace that nobody can read: the master starts, and serves all else.
+#[test]
+fn a_master_starts_over_anything() {
+    let bed = Bed::over(|data| {
+        let folder = data.join("objects/core/namespaces/_cluster");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("kube-system.json"), "{").expect("a file");
+        let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.json")).status().expect("mkfifo runs");
+        assert!(made.success());
+        std::os::unix::fs::symlink("/etc/passwd", folder.join("link.json")).expect("a link");
+    });
+    let get = |path: &str| ask(bed.local(), "GET", path, &[], "");
+    for name in ["kube-system", "pipe", "link"] {
+        assert_eq!(get(&format!("/api/v1/namespaces/{name}")).code, 500, "{name}");
+    }
+    assert_eq!(get("/api/v1/namespaces/default").code, 200);
+    let health = get("/healthz?verbose");
+    let text = String::from_utf8_lossy(&health.body).into_owned();
+    assert!(health.code == 200 && text.contains("no regular file") && text.contains("kube-system.json"), "{text}");
+}
+
 /// Replay of what stands, then what is written while the watcher is still reading: each object once, in order.
 #[test]
 fn a_watch_over_5000_objects_loses_none() {

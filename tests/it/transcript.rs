@@ -33,6 +33,11 @@ pub struct Bed {
 
 impl Bed {
     pub fn new() -> Bed {
+        Bed::over(|_| {})
+    }
+
+    /// A master that finds something in its data directory.
+    pub fn over(found: impl FnOnce(&std::path::Path)) -> Bed {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Where there is memory for it: no test here is about the disk.
@@ -46,6 +51,7 @@ impl Bed {
             admin_socket: folder.join("run/api.sock"),
             ..Config::default()
         };
+        found(&config.data_dir);
         let master = Some(coracle_master::start(&config).expect("a master starts"));
         Bed { folder, master }
     }

@@ -1,7 +1,7 @@
 //! The rules of metadata that all kinds share.
 
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, text, texts, yes};
-use super::{Deleting, Deletion, Making, Rules, creation_token_problem, full, names};
+use super::{CREATION_TOKEN, Deleting, Deletion, Making, Rules, creation_token_problem, full, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -45,10 +45,20 @@ pub fn update(new: &mut Value, old: &Value, changed: bool) {
     }
     remove(meta, "selfLink");
     remove(meta, "managedFields");
+    if let Some(token) = creation_token(was)
+        && creation_token(meta).is_none()
+    {
+        // It belongs to the creation, as the uid does: who replaces the object need not know it.
+        map_at(meta, "annotations").insert(CREATION_TOKEN.into(), token.into());
+    }
     if changed && let Some(generation) = was["generation"].as_i64() {
         meta["generation"] = (generation + 1).into();
     }
     tidy(new);
+}
+
+fn creation_token(meta: &Value) -> Option<&str> {
+    meta["annotations"][CREATION_TOKEN].as_str()
 }
 
 /// An update of status only: everything else as it was.
@@ -168,6 +178,10 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
         if meta[fixed] != was[fixed] && !(is_empty(&meta[fixed]) && is_empty(&was[fixed])) {
             problems.push(Problem::invalid(&path.field(fixed), meta[fixed].clone(), "field is immutable"));
         }
+    }
+    if let Some(token) = creation_token(meta).filter(|token| creation_token(was) != Some(token)) {
+        let path = path.field("annotations").key(CREATION_TOKEN);
+        problems.push(Problem::invalid(&path, token, "field is immutable: it names the creation of the object"));
     }
     if has(was, "deletionTimestamp") {
         let held: HashSet<&str> = list(was, "finalizers").iter().filter_map(Value::as_str).collect();

@@ -78,7 +78,7 @@ mod tests {
         }
         match check(Access::LoopbackOnly, &target.parse().unwrap(), &headers) {
             Ok(()) => 200,
-            Err(refusal) => refusal.answer().status.as_u16(),
+            Err(refusal) => refusal.answer("/").status.as_u16(),
         }
     }
 

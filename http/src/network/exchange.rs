@@ -21,13 +21,14 @@ const UNCOUNTED_BYTES: usize = 32 * 1024;
 
 pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let bare = request.method() == Method::HEAD;
+    let path = request.uri().path().to_owned();
     let answered = match admitted(&client, request).await {
         Ok(answer) => response(&client, answer, bare).await,
         Err(refusal) => Err(refusal),
     };
     Ok(answered.unwrap_or_else(|refusal| {
         client.plane.journal.refused(&refusal, &client.address);
-        whole(&client, refusal.answer(), None, bare)
+        whole(&client, refusal.answer(&path), None, bare)
     }))
 }
 

@@ -30,7 +30,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let problems = (bindings.strategy.validate)(sent.object(), serve.rules(call));
     if !problems.is_empty() {
-        return Err(Status::invalid(bindings, &name, &problems).into());
+        return Err(Fault::invalid(call, bindings, &name, problems));
     }
     let call = of(call, pods, &name);
     for _ in 0..RACES_MAX {

@@ -9,7 +9,7 @@ use coracle_http::{HeaderMap, Request, header};
 use coracle_schema::Path;
 use serde_json::Value;
 
-/// Unknown fields that one answer warns of; the rest is counted.
+/// Unknown and double fields that one answer tells of; the rest is counted.
 const WARNINGS_MAX: usize = 32;
 
 /// The object that a create or an update sends.
@@ -49,9 +49,9 @@ impl Document {
     }
 }
 
-/// What the schema of the kind does not know is refused, warned of or dropped, as asked.
+/// What the schema of the kind does not know, or stands there twice, is refused, warned of or dropped, as asked.
 pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
-    let document = json(call, request)?;
+    let (document, twice) = json(call, request)?;
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(call, &document)?;
@@ -66,10 +66,14 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
             (Sent::V1beta1(decoded), unknown)
         }
     };
+    let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
+    let unknown: Vec<String> = twice.chain(unknown).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
             let kind = &call.kind.kind;
-            let message = format!("{kind} in version \"v1\" cannot be handled as a {kind}: strict decoding error: {}", unknown.join(", "));
+            let version = if call.version == Version::V1 { "v1" } else { "v1beta1" };
+            let unknown = shortened(unknown).join(", ");
+            let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
         }
         FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: shortened(unknown) }),
@@ -77,15 +81,15 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
     }
 }
 
-/// Any JSON object in a body.
-pub fn json(call: &Call, request: &Request) -> Result<Value, Fault> {
+/// Any JSON object in a body, and its fields that stand there twice.
+pub fn json(call: &Call, request: &Request) -> Result<(Value, Vec<Path>), Fault> {
     readable(call, &request.headers)?;
     if request.body.iter().all(u8::is_ascii_whitespace) {
         return Err(Fault::bad_request("the body is empty: expected a JSON object"));
     }
-    let document: Value =
-        serde_json::from_slice(&request.body).map_err(|error| Fault::bad_request(format!("the body is not JSON: {error}")))?;
-    if document.is_object() { Ok(document) } else { Err(Fault::bad_request("the body is not a JSON object")) }
+    let (document, twice) =
+        coracle_schema::read(&request.body).map_err(|error| Fault::bad_request(format!("the body is not JSON: {error}")))?;
+    if document.is_object() { Ok((document, twice)) } else { Err(Fault::bad_request("the body is not a JSON object")) }
 }
 
 /// JSON, by name or without one. `curl -d` of 2014 said that it sent a form; it sent JSON.
@@ -148,7 +152,7 @@ fn shortened(mut unknown: Vec<String>) -> Vec<String> {
     if unknown.len() > WARNINGS_MAX {
         let more = unknown.len() - WARNINGS_MAX;
         unknown.truncate(WARNINGS_MAX);
-        unknown.push(format!("and {more} more unknown fields"));
+        unknown.push(format!("and {more} more fields"));
     }
     unknown
 }

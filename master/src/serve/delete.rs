@@ -61,7 +61,11 @@ fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
     let mut options = Options { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan };
     let mut policy = call.options.propagation.clone();
     if !request.body.iter().all(u8::is_ascii_whitespace) {
-        let sent = body::json(call, request)?;
+        let (sent, twice) = body::json(call, request)?;
+        // A word said twice could be the wrong one, and what is deleted stays so.
+        if let Some(field) = twice.first() {
+            return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
+        }
         if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
             return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
         }

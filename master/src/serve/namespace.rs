@@ -43,10 +43,10 @@ pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
     let kind: &Kind = serve.kinds.by_resource(&NAMESPACES).ok_or_else(|| Status::internal_error("no namespaces are served"))?;
     let object = json!({"metadata": {"name": name}});
     let write = serve.maker.making(|making| prepare::create(kind, "", object, Rules { old_names: true, service_cidr: None }, making));
-    let write = write.map_err(|unfit| Fault::bad_request(format!("namespace {name:?} cannot be made: {unfit:?}")))?;
+    let write = write.map_err(|unfit| Fault::bad_request(format!("namespace {name:?} cannot be made: {unfit}")))?;
     match serve.store.write(write) {
         Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
-        Err(refused) => Err(Status::internal_error(format!("make namespace {name:?}: {refused:?}")).into()),
+        Err(refused) => Err(Status::internal_error(format!("make namespace {name:?}: {refused}")).into()),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::prepare::{self, Part, Standing};
 use crate::store::{Refused, Stored, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
+use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 use std::sync::PoisonError;
@@ -18,6 +19,10 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
     name_old(serve, call, sent.object_mut());
+    if call.version == Version::V1beta1 {
+        // A document that is refused must not leave a namespace behind.
+        fit(serve, call, sent.object())?;
+    }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call)?;
     let stored = make(serve, call, sent.object())?;
@@ -65,10 +70,16 @@ fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
-        let write = serve.maker.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
-        let write = write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))?;
+        let write = fit(serve, call, object)?;
         let (key, written) = (key_of(&write), object_of(&write));
-        match serve.store.write(write) {
+        let outcome = serve.store.write(write);
+        // Where both its name and its token are taken, the token tells more.
+        if matches!(outcome, Err(Refused::Exists { .. }))
+            && let Some(first) = written.as_ref().and_then(|object| first_with_token(serve, call, object))
+        {
+            return Err(Fault::token_used(call, &first));
+        }
+        match outcome {
             Ok(stored) => return Ok(stored),
             Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
@@ -78,6 +89,18 @@ fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
         }
     }
     Err(last.unwrap_or_else(|| Status::internal_error("nothing was written")).into())
+}
+
+/// The object that came of the first create with this one's token.
+fn first_with_token(serve: &Serve, call: &Call, object: &Value) -> Option<Key> {
+    let token = strategy::creation_token(&call.kind.resource.plural, object)?;
+    serve.store.claimed(&token.space).into_iter().find(|(value, _)| *value == token.value).map(|(_, owner)| owner)
+}
+
+/// What a create would write.
+fn fit(serve: &Serve, call: &Call, object: &Value) -> Result<Write, Fault> {
+    let write = serve.maker.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
+    write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))
 }
 
 fn key_of(write: &Write) -> Key {

@@ -1,6 +1,7 @@
 //! The disk below the store, as few calls as it needs, so that tests can fail and cut each of them.
 
 use super::OpenError;
+use nix::fcntl::OFlag;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, OpenOptionsExt};
@@ -76,8 +77,14 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let file = File::open(self.at(path))?;
-        let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        // What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        let length = usize::try_from(metadata.len()).unwrap_or(usize::MAX);
         if length > bytes_max {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
