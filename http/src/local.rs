@@ -189,8 +189,7 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
 }
 
 fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
-    let announced = request.body_length().unwrap_or(0);
-    let path = request.url().to_owned();
+    let (announced, path) = (request.body_length().unwrap_or(0), request.url().to_owned());
     let answer = match read(&mut request) {
         Ok(call) => catch_unwind(AssertUnwindSafe(|| (plane.handler)(call))).map_err(|_| Refusal::Failed),
         Err(refusal) => Err(refusal),

@@ -11,7 +11,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
 use coracle_api::types;
-use coracle_schema::{Problem, Types, check, default};
+use coracle_schema::{Problem, Types, check, decode, default};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -147,6 +147,11 @@ pub fn delete(kind: &Kind, old: Standing<'_>, preconditions: &Preconditions, del
 pub fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
     let claims = claims(kind, &object);
     Write::Update { key: old.key.clone(), seen: old.revision, durable: (kind.strategy.durable)(&object), object, claims }
+}
+
+/// What of a document has another type than its kind has there.
+pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
+    decode(&TYPES, &kind.type_name, &mut object).message()
 }
 
 /// What an object owns alone, a loaded one too.

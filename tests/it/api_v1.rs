@@ -41,12 +41,14 @@ fn a_master_starts_over_anything() {
         let folder = data.join("objects/core/namespaces/_cluster");
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join("kube-system.json"), "{").expect("a file");
+        let typed = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "typed"}, "status": {"phase": 5}}"#;
+        std::fs::write(folder.join("typed.json"), typed).expect("a file");
         let made = std::process::Command::new("mkfifo").arg(folder.join("pipe.json")).status().expect("mkfifo runs");
         assert!(made.success());
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link.json")).expect("a link");
     });
     let get = |path: &str| ask(bed.local(), "GET", path, &[], "");
-    for name in ["kube-system", "pipe", "link"] {
+    for name in ["kube-system", "pipe", "link", "typed"] {
         assert_eq!(get(&format!("/api/v1/namespaces/{name}")).code, 500, "{name}");
     }
     assert_eq!(get("/api/v1/namespaces/default").code, 200);

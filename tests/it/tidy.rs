@@ -42,6 +42,7 @@ const PURE: &[&str] = &[
     "master/src/call.rs",
     "master/src/prepare.rs",
     "master/src/render/",
+    "master/src/store/judge.rs",
     "master/src/store/state.rs",
     "agent/src/naming.rs",
     "agent/src/fields.rs",

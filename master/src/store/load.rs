@@ -7,7 +7,8 @@
 
 use super::disk::{Disk, What};
 use super::files::{self, FORMAT, Files, HEAD, HEAD_BYTES_MAX, Head, OBJECTS, QUARANTINE, RESERVE, TMP, failed};
-use super::state::{Entry, OBJECT_BYTES_MAX, State};
+use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::state::{Entry, State};
 use super::{Damage, OpenError, Rules, Stored, document, names, quarantine, volatile};
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
@@ -16,8 +17,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Indentation makes a file longer than its compact form; a longer one is none of ours.
-const FILE_BYTES_MAX: usize = 8 * OBJECT_BYTES_MAX;
 /// The highest revision that every JSON reader holds exactly. A file that says a higher one was edited by hand.
 const REVISION_MAX: u64 = 1 << 53;
 /// Where HEAD.json is lost, volatile writes may have used this many revisions beyond those that the files show.
@@ -58,8 +57,11 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     pass.next = pass.base.unwrap_or_default();
     // Whether fresh revisions can be given is only known once they are reserved; until then they are as good as given.
     pass.walk()?;
-    pass.recall_incidents()?;
     let edited = head.as_ref().is_none_or(|head| head.clean && head.files != pass.files_sum());
+    if edited || !pass.files_clean {
+        pass.set_malformed_aside();
+    }
+    pass.recall_incidents()?;
     if edited {
         pass.restamp_all();
     } else if let Some(kept) = kept {
@@ -76,12 +78,6 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     }
     let state = State::new(std::mem::take(&mut pass.objects), std::mem::take(&mut pass.damaged), last);
     Ok(Loaded { state, files, notes: pass.notes, foreign: pass.foreign, degraded: pass.degraded })
-}
-
-/// Why a file is no object of its key: a word for the folder, a sentence for people.
-struct Wrong {
-    word: &'static str,
-    why: String,
 }
 
 struct Pass<'a> {
@@ -238,6 +234,16 @@ impl<'a> Pass<'a> {
         self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims });
     }
 
+    /// Somebody may have edited the files: wrong types would be trouble to everybody who reads the object.
+    fn set_malformed_aside(&mut self) {
+        let fault = |key: &Key, entry: &Entry| (self.rules.fault)(key, serde_json::from_slice(&entry.stored.json).ok()?);
+        let faults: Vec<(Key, String)> = self.objects.iter().filter_map(|(key, entry)| Some((key.clone(), fault(key, entry)?))).collect();
+        for (key, why) in faults {
+            self.objects.remove(&key);
+            self.put_aside(&names::path(&key), Some(key), Wrong { word: "malformed", why });
+        }
+    }
+
     fn fresh(&mut self) -> Revision {
         self.next += 1;
         Revision(self.next)
@@ -356,7 +362,10 @@ impl<'a> Pass<'a> {
         }
         let file = format!("{QUARANTINE}/{incident}/{path}");
         let why = match self.disk.read(&file, FILE_BYTES_MAX) {
-            Ok(bytes) => judge(&bytes, &key, (&kind.api_version, &kind.kind)).err().map(|wrong| wrong.why),
+            Ok(bytes) => match judge(&bytes, &key, (&kind.api_version, &kind.kind)) {
+                Ok(document) => (self.rules.fault)(&key, document),
+                Err(wrong) => Some(wrong.why),
+            },
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Some(too_large()),
             Err(error) => Some(format!("it cannot be read: {error}")),
         };
@@ -373,20 +382,4 @@ pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
         Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(document::crc32(names::path(&entry.stored.key).as_bytes()))),
         None => sum,
     })
-}
-
-fn too_large() -> String {
-    format!("it is larger than {FILE_BYTES_MAX} bytes")
-}
-
-/// Whether a file's content is the object that its place says.
-fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
-    if bytes.iter().all(|byte| *byte == 0) {
-        let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
-        return Err(Wrong { word: "empty", why: why.to_owned() });
-    }
-    let document: Value =
-        serde_json::from_slice(bytes).map_err(|error| Wrong { word: "not-json", why: format!("it is not JSON: {error}") })?;
-    document::belongs(&document, key, kind).map_err(|why| Wrong { word: "misplaced", why })?;
-    Ok(document)
 }

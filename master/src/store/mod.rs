@@ -8,7 +8,7 @@
 //! watchers never wait for a disk.
 //!
 //! ```text
-//! state PURE (what is so) · history PURE (the last events) · names, document PURE (paths, JSON)
+//! state PURE (what is so) · history PURE (the last events) · names, document, judge PURE (paths, JSON, whether it fits)
 //! files (one JSON file an object, made durable) · load (the directory at start) · quarantine (what is no object of ours)
 //! volatile (over a restart) · follow (who is told) · disk (the system calls)
 //! ```
@@ -18,6 +18,7 @@ mod document;
 mod files;
 mod follow;
 mod history;
+mod judge;
 mod load;
 mod names;
 mod quarantine;

@@ -152,6 +152,8 @@ pub struct Rules<'a> {
     pub kinds: Vec<KindRow>,
     /// The claims of an object as it is loaded.
     pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,
+    /// What of an object that people may have edited has the wrong type.
+    pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
 }

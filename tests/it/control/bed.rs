@@ -126,6 +126,7 @@ impl Bed {
         let rules = store::Rules {
             kinds: kinds.iter().map(row).collect(),
             claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
+            fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
             durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
         };
         let store = Store::open(&self.dir, None, &rules).expect("the store always opens").store;

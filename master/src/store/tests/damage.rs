@@ -23,7 +23,8 @@ fn damage_is_set_aside_and_remembered_until_somebody_acts() {
     let whole = serde_json::to_string(&pod("web", "a", None)).expect("JSON");
     let other = serde_json::to_string(&pod("other", "a", None)).expect("JSON");
     let service = whole.replace("Pod", "Service");
-    let table: [(&str, &[u8], &str); 8] = [
+    let malformed = whole.replace(r#"{"is":"a"}"#, r#""text""#);
+    let table: [(&str, &[u8], &str); 9] = [
         ("empty", b"", "it is empty"),
         ("empty", &[0; 512], "it holds nothing but zeros"),
         ("not-json", &whole.as_bytes()[..40], "it is not JSON: EOF while parsing"),
@@ -31,6 +32,7 @@ fn damage_is_set_aside_and_remembered_until_somebody_acts() {
         ("misplaced", b"[]", "apiVersion is null, but the file's place says \"v1\""),
         ("misplaced", other.as_bytes(), "metadata.name is \"other\", but the file's place says \"web\""),
         ("misplaced", service.as_bytes(), "kind is \"Service\", but the file's place says \"Pod\""),
+        ("malformed", malformed.as_bytes(), "spec must be no text"),
         ("too-large", &vec![b' '; 13 << 20], "it is larger than 12582912 bytes"),
     ];
     for (word, text, why) in table {

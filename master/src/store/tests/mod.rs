@@ -61,6 +61,7 @@ pub fn rules() -> Rules<'static> {
         kinds: vec![row("pods", "Pod"), row("services", "Service"), row("namespaces", "Namespace"), row("events", "Event")],
         claims: &claims_of,
         durable: &durable_of,
+        fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),
     }
 }
 

@@ -1,0 +1,31 @@
+//! PURE. Whether the content of a file is the object that the file's place says, as far as the store can tell.
+
+use super::document;
+use super::state::OBJECT_BYTES_MAX;
+use coracle_api::meta::Key;
+use serde_json::Value;
+
+/// Indentation makes a file longer than its compact form; a longer one is none of ours.
+pub const FILE_BYTES_MAX: usize = 8 * OBJECT_BYTES_MAX;
+
+/// Why a file is no object of its key: a word for the folder, a sentence for people.
+pub struct Wrong {
+    pub word: &'static str,
+    pub why: String,
+}
+
+pub fn too_large() -> String {
+    format!("it is larger than {FILE_BYTES_MAX} bytes")
+}
+
+/// Whether a file's content is the object that its place says.
+pub fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
+    if bytes.iter().all(|byte| *byte == 0) {
+        let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
+        return Err(Wrong { word: "empty", why: why.to_owned() });
+    }
+    let document: Value =
+        serde_json::from_slice(bytes).map_err(|error| Wrong { word: "not-json", why: format!("it is not JSON: {error}") })?;
+    document::belongs(&document, key, kind).map_err(|why| Wrong { word: "misplaced", why })?;
+    Ok(document)
+}
