@@ -52,9 +52,16 @@ fn a_master_starts_over_anything() {
         assert_eq!(get(&format!("/api/v1/namespaces/{name}")).code, 500, "{name}");
     }
     assert_eq!(get("/api/v1/namespaces/default").code, 200);
+    let delete = |path: &str, body: &str| ask(bed.local(), "DELETE", path, &[], body).code;
     let health = get("/healthz?verbose");
     let text = String::from_utf8_lossy(&health.body).into_owned();
     assert!(health.code == 200 && text.contains("no regular file") && text.contains("kube-system.json"), "{text}");
+    // A plain DELETE gives it up; one that means a certain object does not.
+    assert_eq!(delete("/api/v1/namespaces/kube-system", ""), 403);
+    assert_eq!(delete("/api/v1/namespaces/typed", r#"{"preconditions": {"uid": "u"}}"#), 500);
+    assert_eq!(delete("/api/v1/namespaces/typed", ""), 200);
+    assert_eq!(get("/api/v1/namespaces/typed").code, 404);
+    assert_eq!(ask(bed.local(), "POST", "/api/v1/namespaces", &[], r#"{"metadata": {"name": "typed"}}"#).code, 201);
 }
 
 /// Replay of what stands, then what is written while the watcher is still reading: each object once, in order.

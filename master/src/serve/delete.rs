@@ -7,11 +7,12 @@ use crate::fault::Fault;
 use crate::prepare::{self, Preconditions, Standing};
 use crate::render;
 use crate::store::{Refused, Write};
+use coracle_api::meta::Revision;
 use coracle_api::status::Status;
 use coracle_api::strategy::Deleting;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 /// What a client says of a deletion, in a body or in the query.
@@ -25,6 +26,9 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     write::for_real(call)?;
     let options = options(call, request)?;
     let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
+    if serve.store.get(&super::key(call)).is_err() && options.preconditions == Preconditions::default() {
+        return give_up(serve, call);
+    }
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let object = write::parsed(&old)?;
@@ -48,6 +52,22 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         }
     }
     Err(Fault::stale(call))
+}
+
+/// A damaged object, of which nobody can say more than its name: a plain DELETE settles it, as `/healthz?verbose` advises. One with
+/// preconditions meant a certain object, and nobody can say whether this is the one.
+fn give_up(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
+    let (key, unknown) = (super::key(call), json!({"metadata": {"name": call.name}}));
+    if namespace::is_one(call.kind) {
+        namespace::may_go(serve, &unknown)?;
+    }
+    match serve.store.write(Write::Delete { key: key.clone(), seen: Revision(0) }) {
+        Ok(_) => {
+            log::warn!("{key} was damaged; a DELETE has given it up");
+            Ok(answer(call, &unknown))
+        }
+        Err(refused) => Err(Fault::refused(call, &key, None, refused)),
+    }
 }
 
 fn answer(call: &Call, object: &Value) -> Answer {
