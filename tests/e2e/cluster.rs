@@ -190,7 +190,7 @@ fn guestbook_of_2014(bed: &mut Bed) {
         ("frontend-controller", "replicationControllers"),
         ("frontend-service", "services"),
     ] {
-        let path = format!("{}/data/v1beta1/guestbook/{file}.json", env!("CARGO_MANIFEST_DIR"));
+        let path = format!("{}/data/v1beta1/examples/guestbook/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
         bed.post(&format!("/api/v1beta1/{resource}"), &text);
     }
