@@ -187,7 +187,7 @@ fn place_v1(kinds: &Kinds, mut segments: Vec<String>) -> Result<Place<'_>, Misdi
         segments.remove(0);
     }
     let kind = kinds.by_path("", "v1", &segments[0]).ok_or(Misdirected::Nowhere)?;
-    if inside && !kind.namespaced {
+    if inside && (!kind.namespaced || namespace.as_ref().is_some_and(String::is_empty)) {
         return Err(Misdirected::Nowhere);
     }
     let place = rest(kind, namespace, segments)?;
@@ -399,6 +399,7 @@ mod tests {
             ("GET", "/api/v1/nodes/n", "V1 Get /nodes/n"),
             ("GET", "/api/v1/namespaces/a/nodes/n", "Nowhere"),
             ("GET", "/api/v1/pods/b", "Nowhere"),
+            ("GET", "/api/v1/namespaces//pods", "Nowhere"),
             ("GET", "/api/v1/minions", "Nowhere"),
             ("GET", "/api/v1/namespaces/a/pods//status", "Nowhere"),
             ("GET", "/api/v1/namespaces/a/pods/b/c/d", "Nowhere"),

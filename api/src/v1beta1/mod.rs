@@ -112,13 +112,22 @@ fn row(kind: &str) -> Option<&'static Row> {
 pub fn decode(kind: &str, body: &Value) -> Result<Decoded, DecodeError> {
     let row = row(kind).ok_or(DecodeError::WrongKind { given: kind.to_owned(), wanted: "v1beta1 object" })?;
     let Value::Object(from) = body else { return Err(DecodeError::NotAnObject) };
-    if let Some(given) = get_text(from, &["kind"]).filter(|given| *given != row.v1beta1 && *given != row.v1) {
-        return Err(DecodeError::WrongKind { given: given.to_owned(), wanted: row.v1beta1 });
+    if let Some(given) = said(from, "kind").filter(|given| *given != row.v1beta1 && *given != row.v1) {
+        return Err(DecodeError::WrongKind { given, wanted: row.v1beta1 });
     }
-    if let Some(given) = get_text(from, &["apiVersion"]).filter(|given| !["v1beta1", "v1beta2"].contains(given)) {
-        return Err(DecodeError::WrongVersion { given: given.to_owned() });
+    if let Some(given) = said(from, "apiVersion").filter(|given| !["v1beta1", "v1beta2"].contains(&given.as_str())) {
+        return Err(DecodeError::WrongVersion { given });
     }
     read(row, row.shape, from)
+}
+
+/// A word of the document about itself; what is no text is shown as the JSON that it is. None: nothing, or nothing in it.
+fn said(from: &Object, field: &str) -> Option<String> {
+    match from.get(field)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()).filter(|text| !text.is_empty()),
+        other => Some(other.to_string()),
+    }
 }
 
 fn read(row: &Row, shape: &Shape, from: &Object) -> Result<Decoded, DecodeError> {
