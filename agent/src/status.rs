@@ -151,7 +151,8 @@ fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], containe
             let unknown = unknown(&lost.text);
             match (waiting, lost.exit_code) {
                 (Some(waiting), _) => {
-                    before = newest.map_or(unknown, terminated);
+                    // What was never made never ended either.
+                    before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown), terminated);
                     wait(waiting)
                 }
                 (None, Some(_)) => json!({"terminated": unknown}),
@@ -364,4 +365,32 @@ pub fn full_name(reference: &str) -> String {
 
 fn time(wall_ms: i64) -> String {
     Time::from_seconds(wall_ms.div_euclid(1000)).map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Source;
+    use crate::plan::memory::Lost;
+
+    #[test]
+    fn what_was_never_made_never_ended() {
+        let document = json!({
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let wanted = Wanted::new(Source::File, document).unwrap();
+        let check = |exit_code: Option<i32>, phase: &str, reason_before: Value| {
+            let mut world = World::default();
+            let lost = Lost { attempt: 1, step: 1, hash: String::new(), at_ms: 0, exit_code, text: "no such mount".to_owned() };
+            world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
+            let mut waits = Waits::default();
+            waits.containers.insert("c".to_owned(), Waiting::new("CreateContainerError", "no such mount"));
+            let status = status(&wanted, &world, &waits, &Value::Null, Now::default());
+            let before = &status["containerStatuses"][0]["lastState"]["terminated"]["reason"];
+            assert_eq!((status["phase"].as_str(), before), (Some(phase), &reason_before));
+        };
+        check(None, "Pending", Value::Null);
+        // It ran, and somebody else removed it.
+        check(Some(137), "Running", json!("ContainerStatusUnknown"));
+    }
 }
