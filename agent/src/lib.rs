@@ -114,8 +114,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
+    let verdicts_in = Arc::new(verdicts_in);
 
-    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), (happenings_in.clone(), happenings));
+    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), (happenings_in.clone(), happenings), verdicts_in.clone());
     let ends = Ends {
         desired,
         verdicts,
@@ -181,6 +182,7 @@ fn spawn_sources(
     address: &str,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<sync::Happening>, mpsc::Receiver<sync::Happening>),
+    verdicts: Arc<watch::Sender<Arc<plan::Verdicts>>>,
 ) -> watch::Receiver<Arc<Desired>> {
     let (files_in, files) = watch::channel(None);
     spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
@@ -213,7 +215,7 @@ fn spawn_sources(
     let (name, data_dir) = (config.node_name.clone(), config.data_dir.clone());
     let (follower, seen) = (client.clone(), shown.clone());
     spawn_local(async move { master::run(follower, &name, &data_dir, seen, outlets).await });
-    spawn_local(report::run(client.clone(), about, shown.clone(), heard));
+    spawn_local(report::run(client.clone(), about, shown.clone(), heard, verdicts));
     let name = config.node_name.clone();
     spawn_local(async move { events::run(client, &name, happenings, shown).await });
     desired

@@ -13,10 +13,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use crate::events::now;
 use crate::naming::Tag;
 use crate::plan::checks::check_of;
 use crate::plan::{Verdict, Verdicts};
-use crate::runtime::{Check, Failure, Outcome, Runtime};
+use crate::runtime::{Check, Failure, Outcome, Runtime, State};
 use crate::sync::{Happening, Shown, Subject};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +31,8 @@ enum Kind {
 struct Plan {
     check: Check,
     delay: Duration,
+    /// The delay counts from here, so that a new agent does not wait for it again.
+    started_ms: i64,
     period: Duration,
     limit: Duration,
     successes: u32,
@@ -44,10 +47,9 @@ type Wanted = BTreeMap<(String, Kind), Plan>;
 pub async fn run<R: Runtime + 'static>(
     runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
-    verdicts: watch::Sender<Arc<Verdicts>>,
+    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     happenings: mpsc::Sender<Happening>,
 ) {
-    let verdicts = std::rc::Rc::new(verdicts);
     let mut tasks: BTreeMap<(String, Kind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     loop {
         let wanted = wanted(&shown.borrow_and_update());
@@ -107,7 +109,7 @@ fn wanted(shown: &Shown) -> Wanted {
                 reason: "Unhealthy".to_owned(),
                 message: String::new(),
             };
-            plans.insert((seen.id.clone(), kind), plan(probe, check, kind, about));
+            plans.insert((seen.id.clone(), kind), plan(probe, check, kind, started_ms(&seen.state), about));
         }
     }
     plans
@@ -123,12 +125,25 @@ fn at(check: Check, address: Option<&str>) -> Option<Check> {
     })
 }
 
-fn plan(probe: &Probe, check: Check, kind: Kind, about: Happening) -> Plan {
+fn started_ms(state: &State) -> i64 {
+    match state {
+        State::Running { started_ms } => *started_ms,
+        State::Created { .. } | State::Exited { .. } => 0,
+    }
+}
+
+/// Of the delay: between nothing and all of it, whatever the clock did.
+fn left(delay: Duration, started_ms: i64, now_ms: i64) -> Duration {
+    delay.saturating_sub(Duration::from_millis(u64::try_from(now_ms.saturating_sub(started_ms)).unwrap_or(0)))
+}
+
+fn plan(probe: &Probe, check: Check, kind: Kind, started_ms: i64, about: Happening) -> Plan {
     let or = |value: i32, default: u32| u32::try_from(value).ok().filter(|value| *value > 0).unwrap_or(default);
     let seconds = |value: u32| Duration::from_secs(u64::from(value));
     Plan {
         check,
         delay: seconds(or(probe.initial_delay_seconds, 0)),
+        started_ms,
         period: seconds(or(probe.period_seconds, 10)),
         limit: seconds(or(probe.timeout_seconds, 1)),
         successes: if kind == Kind::Liveness { 1 } else { or(probe.success_threshold, 1) },
@@ -142,10 +157,10 @@ async fn probe<R: Runtime>(
     id: String,
     kind: Kind,
     plan: Plan,
-    verdicts: std::rc::Rc<watch::Sender<Arc<Verdicts>>>,
+    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     happenings: mpsc::Sender<Happening>,
 ) {
-    sleep(plan.delay).await;
+    sleep(left(plan.delay, plan.started_ms, now().seconds().saturating_mul(1000))).await;
     let mut row = Row::default();
     let mut next = Instant::now();
     loop {
@@ -208,6 +223,16 @@ mod tests {
     use super::*;
     use crate::desired::Source;
 
+    #[test]
+    fn a_delay_counts_from_the_start_of_the_container() {
+        let check = |now_ms: i64, left_s: u64| assert_eq!(left(Duration::from_secs(5), 10_000, now_ms), Duration::from_secs(left_s));
+        check(10_000, 5);
+        check(13_000, 2);
+        check(99_000, 0);
+        // A clock that was set back.
+        check(0, 5);
+    }
+
     fn check(successes: u32, failures: u32, results: &str, expected: &str) {
         let about = Happening {
             subject: Subject::Pod(Source::Master),
@@ -221,7 +246,7 @@ mod tests {
         };
         let second = Duration::from_secs(1);
         let check = Check::Exec { command: Vec::new() };
-        let plan = Plan { check, delay: second, period: second, limit: second, successes, failures, about };
+        let plan = Plan { check, delay: second, started_ms: 0, period: second, limit: second, successes, failures, about };
         let mut row = Row::default();
         let found: String = results
             .chars()

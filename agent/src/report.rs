@@ -22,6 +22,8 @@ use crate::events::now;
 use crate::hash::hash_text;
 use crate::host::Host;
 use crate::naming::Tag;
+use crate::plan::Verdicts;
+use crate::runtime::Seen;
 use crate::sync::Shown;
 
 /// Between two heartbeats; the master calls a node lost after several.
@@ -52,6 +54,7 @@ struct Report {
     sent: BTreeMap<String, (Value, Value)>,
     /// What was said to the log, once for each thing.
     said: BTreeSet<String>,
+    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
 }
 
 /// One request that has to be made.
@@ -63,8 +66,14 @@ enum Call {
 }
 
 /// Never ends.
-pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
-    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
+pub async fn run(
+    client: Client,
+    about: About,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    mut heard: watch::Receiver<Arc<Heard>>,
+    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
+) {
+    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new(), verdicts };
     let mut heartbeat = Instant::now();
     // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
     let can_say = |shown: &Shown| shown.looked || shown.engine_trouble.is_some();
@@ -169,6 +178,17 @@ impl Report {
 
     async fn pods(&mut self, shown: &Shown, heard: &Heard) {
         self.sent.retain(|uid, _| heard.pods.contains_key(uid));
+        let carried = still_ready(shown, heard, &self.verdicts.borrow());
+        if !carried.is_empty() {
+            self.verdicts.send_modify(|verdicts| {
+                let verdicts = Arc::make_mut(verdicts);
+                for id in carried {
+                    verdicts.entry(id).or_default().ready = Some(true);
+                }
+            });
+            // The statuses that follow from it come with the next look.
+            return;
+        }
         for call in calls(shown, heard, &self.about.name, &self.sent) {
             let reply = match &call {
                 Call::Status { uid, namespace, name, status } => {
@@ -232,6 +252,31 @@ impl Report {
 fn words(reply: &Reply) -> String {
     let status: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
+}
+
+/// Containers that the master shows as ready and whose probe has no result yet: those of an agent that started anew. Until the
+/// probe says otherwise they are ready, or every new agent would take them out of their services for a moment. Pure.
+fn still_ready(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Vec<String> {
+    let probed = |seen: &Seen| {
+        let tag = Tag::read(&seen.name, &seen.labels)?;
+        let containers = &shown.desired.pods.get(&tag.pod.uid)?.pod.spec.containers;
+        containers.iter().find(|spec| spec.name == tag.container)?.readiness_probe.as_ref()
+    };
+    let open = |id: &str| verdicts.get(id).is_none_or(|verdict| verdict.ready.is_none());
+    let runs: BTreeSet<&str> = shown
+        .world
+        .containers
+        .iter()
+        .filter(|seen| seen.runs() && open(&seen.id) && probed(seen).is_some())
+        .map(|seen| seen.id.as_str())
+        .collect();
+    let theirs = heard.pods.values().flat_map(|pod| pod["status"]["containerStatuses"].as_array().into_iter().flatten());
+    let ready = theirs.filter(|theirs| theirs["ready"] == true);
+    ready
+        .filter_map(|theirs| theirs["containerID"].as_str()?.strip_prefix("docker://"))
+        .filter(|id| runs.contains(id))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// All that the master should hear now. Pure.
@@ -400,6 +445,8 @@ fn node_document(about: &About, trouble: Option<&str>, since: &str) -> Value {
 mod tests {
     use super::*;
     use crate::desired::{Desired, Wanted};
+    use crate::plan::{Verdict, World};
+    use crate::runtime::Image;
 
     fn file_pod() -> Wanted {
         let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
@@ -436,6 +483,37 @@ mod tests {
         check(&shown(vec![], &[("u", running.clone())]), &heard(vec![pod("a", "u", json!({"phase": "Pending"}))]), &["status a"]);
         let theirs = json!({"phase": "Running", "qosClass": "BestEffort"});
         check(&shown(vec![], &[("u", running)]), &heard(vec![pod("a", "u", theirs)]), &[]);
+    }
+
+    #[test]
+    fn a_new_agent_takes_nobody_out_of_service() {
+        let document = json!({
+            "metadata": {"namespace": "default", "name": "web", "uid": "u"},
+            "spec": {"containers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}]},
+        });
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        let world = World::default();
+        let runs = |index: usize, id: &str| {
+            let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash: String::new() };
+            let spec = &wanted.pod.spec.containers[index];
+            let config = crate::container::member_config(&world, &[], &wanted, spec, &Image::default(), place).unwrap();
+            let state = crate::runtime::State::Running { started_ms: 0 };
+            let (name, labels) = (config.name, config.labels);
+            Seen { id: id.into(), name, labels, image: "i".into(), image_id: "".into(), created_ms: 0, state, ip: None, message: None }
+        };
+        let mut shown = shown(vec![wanted.clone()], &[]);
+        shown.world = Arc::new(World { containers: vec![runs(0, "1"), runs(1, "2")], ..World::default() });
+        let check = |id: &str, ready: bool, verdicts: &Verdicts, expected: &[&str]| {
+            let statuses = json!([{"name": "c", "containerID": format!("docker://{id}"), "ready": ready}]);
+            let heard = heard(vec![pod("web", "u", json!({"containerStatuses": statuses}))]);
+            assert_eq!(still_ready(&shown, &heard, verdicts), expected, "{id} {ready}");
+        };
+        let failed = Verdict { ready: Some(false), dead: None };
+        check("1", true, &Verdicts::new(), &["1"]);
+        check("1", false, &Verdicts::new(), &[]);
+        check("1", true, &Verdicts::from([("1".to_owned(), failed)]), &[]);
+        check("2", true, &Verdicts::new(), &[]);
+        check("another start", true, &Verdicts::new(), &[]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
         None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
         None => "Running",
     };
-    let facts = Facts { up: sandbox.is_some(), ended, containers: &containers };
+    let facts = Facts { up: sandbox.is_some(), ended, containers: &containers, runs: &runs };
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
@@ -59,11 +59,29 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
         set("podIP", json!(ip));
         set("podIPs", json!([{"ip": ip}]));
     }
-    let start = was["startTime"].as_str().map_or_else(|| time(now.wall_ms), str::to_owned);
+    let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
     set("qosClass", json!(qos_class(wanted)));
     Value::Object(status)
+}
+
+/// Since when something of the pod is here: an agent that starts anew finds it on the engine.
+fn begun_ms(runs: &[Run<'_>], now: Now) -> i64 {
+    runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
+}
+
+/// When the last of it started, or ended if nothing runs: since then it is as ready as it is.
+fn turned_ms(runs: &[Run<'_>], now: Now) -> i64 {
+    let starts = runs.iter().filter_map(|run| match run.seen.state {
+        State::Running { started_ms } => Some(started_ms),
+        State::Created { .. } | State::Exited { .. } => None,
+    });
+    let ends = runs.iter().filter_map(|run| match run.seen.state {
+        State::Exited { finished_ms, .. } => Some(finished_ms),
+        State::Created { .. } | State::Running { .. } => None,
+    });
+    starts.max().or(ends.max()).map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
 }
 
 /// How a pod ended.
@@ -108,6 +126,7 @@ struct Facts<'a> {
     up: bool,
     ended: Option<End>,
     containers: &'a [One],
+    runs: &'a [Run<'a>],
 }
 
 fn runs<'a>(wanted: &Wanted, world: &'a World) -> Vec<Run<'a>> {
@@ -300,7 +319,14 @@ fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now)
         let status = if holds { "True" } else { "False" };
         let before = was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
         let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
-        let since = since.map_or_else(|| time(now.wall_ms), str::to_owned);
+        // Nothing was shown before: an agent that starts anew reads the times off the engine.
+        let first_ms = match kind {
+            _ if !was["conditions"].is_null() => now.wall_ms,
+            "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
+            "Ready" | "ContainersReady" => now.wall_ms,
+            _ => begun_ms(facts.runs, now),
+        };
+        let since = since.map_or_else(|| time(first_ms), str::to_owned);
         let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
         if let Some(generation) = generation {
             condition["observedGeneration"] = json!(generation);
@@ -372,6 +398,36 @@ mod tests {
     use super::*;
     use crate::desired::Source;
     use crate::plan::memory::Lost;
+
+    #[test]
+    fn a_new_agent_reads_the_times_off_the_engine() {
+        let document =
+            json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+        let wanted = Wanted::new(Source::File, document).unwrap();
+        let tag = |container: &str| {
+            let labels = crate::container::sandbox_config(&World::default(), &wanted, 0, 0, String::new()).labels;
+            let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
+            tag.container = container.to_owned();
+            tag
+        };
+        let seen = |container: &str, created_ms: i64, started_ms: i64| crate::runtime::Seen {
+            id: container.to_owned(),
+            name: tag(container).name(),
+            labels: tag(container).labels(),
+            image: String::new(),
+            image_id: String::new(),
+            created_ms,
+            state: State::Running { started_ms },
+            ip: None,
+            message: None,
+        };
+        let world = World { containers: vec![seen(SANDBOX, 1000, 2000), seen("c", 3000, 4000)], ..World::default() };
+        let status = status(&wanted, &world, &Waits::default(), &Value::Null, Now { wall_ms: 99_000, mono_ms: 0 });
+        assert_eq!(status["startTime"], "1970-01-01T00:00:01Z");
+        let times: Vec<&str> =
+            status["conditions"].as_array().unwrap().iter().map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19]).collect();
+        assert_eq!(times, ["01", "01", "04", "04", "01"]);
+    }
 
     #[test]
     fn what_was_never_made_never_ended() {
