@@ -21,6 +21,7 @@ pub mod lanes;
 pub mod lock;
 pub mod naming;
 pub mod net;
+pub mod node;
 pub mod notify;
 pub mod plan;
 pub mod probe;
@@ -204,7 +205,7 @@ fn spawn_sources(
         return desired;
     };
     let client = Client::new(target);
-    let about = report::About {
+    let about = node::About {
         name: config.node_name.clone(),
         host: host.clone(),
         pod_cidr: config.pod_cidr.clone(),
