@@ -41,6 +41,8 @@ pub struct Directory {
     node_name: String,
     files: BTreeMap<OsString, File>,
     gone: BTreeSet<String>,
+    /// Files that ask for a pod which an earlier one asks for, said once.
+    doubles: BTreeSet<String>,
     /// Of the directory itself, said once.
     trouble: Option<String>,
 }
@@ -80,7 +82,15 @@ impl Directory {
                 Err(error) => log::warn!("make the manifest directory {}: {error}", path.display()),
             }
         }
-        Directory { path, last_good, node_name: node_name.to_owned(), files, gone: BTreeSet::new(), trouble: None }
+        Directory {
+            path,
+            last_good,
+            node_name: node_name.to_owned(),
+            files,
+            gone: BTreeSet::new(),
+            doubles: BTreeSet::new(),
+            trouble: None,
+        }
     }
 
     /// Never ends. The first state is sent before the first wait.
@@ -225,11 +235,27 @@ impl Directory {
     }
 
     fn state(&mut self, read: bool) -> SourceState {
-        let mut pods = Vec::new();
+        let mut pods: Vec<Wanted> = Vec::new();
         let mut complete = read;
+        let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
+        let mut doubles = BTreeSet::new();
         for (name, file) in &self.files {
             match file.good.clone().map(|document| Wanted::new(Source::File, document)) {
-                Some(Ok(wanted)) => pods.push(wanted),
+                Some(Ok(wanted)) => match owners.get(&wanted.name.uid) {
+                    None => {
+                        owners.insert(wanted.name.uid.clone(), name);
+                        pods.push(wanted);
+                    }
+                    Some(first) => {
+                        doubles.insert(format!(
+                            "manifest {}: {} asks for the same pod {}/{} and comes first: give one of them another id (metadata.name)",
+                            self.path.join(name).display(),
+                            first.to_string_lossy(),
+                            wanted.name.namespace,
+                            wanted.name.name
+                        ));
+                    }
+                },
                 Some(Err(problem)) => {
                     complete = false;
                     log::error!("manifest {}: {problem}", name.to_string_lossy());
@@ -237,6 +263,10 @@ impl Directory {
                 None => complete = false,
             }
         }
+        for text in doubles.difference(&self.doubles) {
+            log::error!("{text}");
+        }
+        self.doubles = doubles;
         self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.name.uid == *uid));
         SourceState { pods, complete, gone: self.gone.clone() }
     }
@@ -409,6 +439,20 @@ mod tests {
         assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
         fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
         assert_eq!(names(&directory.read()), (vec![], false, 1));
+    }
+
+    #[test]
+    fn of_two_files_with_one_pod_the_first_counts_and_the_other_steps_in() {
+        let bed = Bed::new("doubles");
+        let mut directory = bed.open();
+        bed.put("a.yaml", GOOD);
+        bed.put("b.yaml", GOOD);
+        assert_eq!(names(&directory.read()), (vec!["web"], true, 0));
+        let said: Vec<String> = directory.doubles.iter().cloned().collect();
+        assert!(said.len() == 1 && said[0].contains("m/b.yaml: a.yaml asks for the same pod default/web"), "{said:?}");
+        fs::remove_file(bed.root.join("m/a.yaml")).unwrap();
+        assert_eq!(names(&directory.read()), (vec!["web"], true, 0));
+        assert!(directory.doubles.is_empty());
     }
 
     #[test]
