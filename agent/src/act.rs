@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
+use crate::desired::Wanted;
 use crate::lanes::Lanes;
 use crate::naming::{PodName, SANDBOX};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
-use crate::plan::{Action, PullWanted, Start, Stop, Waiting, What, stops};
+use crate::plan::{Action, PullWanted, Start, Stop, Waiting, What, backoff, stops};
 use crate::runtime::{Check, Failure, Outcome, Runtime};
 use crate::sync::{Clock, Happening, Subject};
 
@@ -91,8 +92,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let Start { pod, container, attempt, step, config, post_start, pulled } = start;
         let is_sandbox = container == SANDBOX;
         if !pulled {
-            let text = format!("Container image \"{}\" already present on machine and can be accessed by the pod", config.image);
-            self.happen(&pod, Some(&container), false, "Pulled", text);
+            self.happen(&pod, Some(&container), false, "Pulled", present(&config.image));
         }
         let slot = self.slot().await;
         if is_sandbox {
@@ -194,11 +194,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
         let name = pod.filter(|_| stop.container != SANDBOX);
         if let Some(pod) = name {
-            let text = match reason.strip_prefix("its liveness probe failed") {
-                Some(_) => format!("Container {} failed liveness probe, will be restarted", stop.container),
-                None => format!("Stopping container {}", stop.container),
-            };
-            self.happen(pod, Some(&stop.container), false, "Killing", text);
+            self.happen(pod, Some(&stop.container), false, "Killing", stops::killing(&stop.container, reason));
         }
         if let Some(check) = &stop.pre_stop {
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
@@ -236,11 +232,15 @@ impl<'a, R: Runtime> Hands<'a, R> {
         let PullWanted { pod, container, attempt, image, reason } = pull;
         log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
         self.happen(&pod, Some(&container), false, "Pulling", format!("Pulling image \"{image}\""));
+        let since_ms = self.clock.now().mono_ms;
         let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image)).await;
         let result = result.unwrap_or_else(|_| Err(Failure::Registry(format!("no end after {PULL_S_MAX} s"))));
         let state = match &result {
             Ok(()) => {
-                self.happen(&pod, Some(&container), false, "Pulled", format!("Successfully pulled image \"{image}\""));
+                // Nothing waits for its turn here: both times are the same.
+                let took = backoff::words(self.clock.now().mono_ms - since_ms);
+                let text = format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting)");
+                self.happen(&pod, Some(&container), false, "Pulled", text);
                 PullState::Done
             }
             Err(failure) => {
@@ -258,13 +258,15 @@ impl<'a, R: Runtime> Hands<'a, R> {
         }
     }
 
-    pub fn tell_waiting(&self, pod: &PodName, container: Option<&str>, waiting: &Waiting) {
+    pub fn tell_waiting(&self, wanted: &Wanted, container: Option<&str>, waiting: &Waiting) {
+        let pod = &wanted.name;
         let Waiting { reason, message } = waiting;
         let subject = container.map_or_else(String::new, |name| format!(" {name}"));
         match reason.as_str() {
             "ContainerCreating" => return,
             _ => log::info!("{}/{}{subject} waits: {reason}: {message}", pod.namespace, pod.name),
         }
+        let failed = |text: &str| self.happen(pod, container, true, "Failed", format!("Error: {text}"));
         match (reason.as_str(), container) {
             ("CrashLoopBackOff", Some(name)) => {
                 let text = format!("Back-off restarting failed container {name} in pod {}_{}({})", pod.name, pod.namespace, pod.uid);
@@ -273,12 +275,26 @@ impl<'a, R: Runtime> Hands<'a, R> {
             ("ImagePullBackOff", _) => {
                 let text = message.split(": ErrImagePull").next().unwrap_or(message).to_owned();
                 self.happen(pod, container, false, "BackOff", text);
-                self.happen(pod, container, true, "Failed", "Error: ImagePullBackOff".to_owned());
+                failed(reason);
             }
-            ("ErrImagePull", _) => self.happen(pod, container, true, "Failed", "Error: ErrImagePull".to_owned()),
-            ("InvalidImageName", _) => self.happen(pod, container, true, "InspectFailed", message.clone()),
+            ("ErrImagePull", _) => failed(reason),
+            ("ErrImageNeverPull", _) => {
+                self.happen(pod, container, true, reason, message.clone());
+                failed(reason);
+            }
+            ("InvalidImageName", _) => {
+                self.happen(pod, container, true, "InspectFailed", message.clone());
+                failed(reason);
+            }
             ("CreateContainerError", _) => {}
-            (_, Some(_)) => self.happen(pod, container, true, "Failed", format!("Error: {message}")),
+            ("CreateContainerConfigError", Some(name)) => {
+                // Its image was looked at first, and found.
+                if let Some(spec) = wanted.pod.spec.containers.iter().find(|spec| spec.name == name) {
+                    self.happen(pod, container, false, "Pulled", present(&spec.image));
+                }
+                failed(message);
+            }
+            (_, Some(_)) => failed(message),
             (_, None) => self.happen(pod, None, true, reason, message.clone()),
         }
     }
@@ -301,6 +317,10 @@ impl<'a, R: Runtime> Hands<'a, R> {
     async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.slots.acquire().await.expect("nobody closes it")
     }
+}
+
+fn present(image: &str) -> String {
+    format!("Container image \"{image}\" already present on machine and can be accessed by the pod")
 }
 
 /// It should not run, or not be: so it is.

@@ -32,6 +32,15 @@ struct Known {
     first: Time,
 }
 
+/// Which event it is, and how often and when it was seen.
+#[derive(Clone, Copy)]
+pub struct Counted<'a> {
+    pub name: &'a str,
+    pub count: u64,
+    pub first: Time,
+    pub last: Time,
+}
+
 /// Pods' shares of attention: tokens left, and when they were counted.
 type Shares = BTreeMap<String, (u32, i64)>;
 
@@ -55,8 +64,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             }
             None => (event_name(&happening, now), 1, now),
         };
-        let involved = involved(&happening, &shown.borrow(), node_name);
-        let event = event(&happening, involved, node_name, &name, count, first, now);
+        let event = event(&happening, &shown.borrow(), node_name, Counted { name: &name, count, first, last: now });
         let path = format!("/api/v1/namespaces/{}/events", happening.namespace);
         let sent = if count == 1 {
             client.call(Method::POST, &path, Some(event.to_string().into())).await
@@ -129,12 +137,14 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
     involved
 }
 
-fn event(happening: &Happening, involved: Value, node_name: &str, name: &str, count: u64, first: Time, last: Time) -> Value {
+/// The happening as an Event of the API.
+pub fn event(happening: &Happening, shown: &Shown, node_name: &str, counted: Counted<'_>) -> Value {
+    let Counted { name, count, first, last } = counted;
     let cut = (0..=MESSAGE_BYTES_MAX.min(happening.message.len())).rev().find(|at| happening.message.is_char_boundary(*at)).unwrap_or(0);
     json!({
         "kind": "Event", "apiVersion": "v1",
         "metadata": { "name": name, "namespace": happening.namespace },
-        "involvedObject": involved,
+        "involvedObject": involved(happening, shown, node_name),
         "reason": happening.reason,
         "message": &happening.message[..cut],
         "type": if happening.warning { "Warning" } else { "Normal" },

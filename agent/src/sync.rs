@@ -270,7 +270,7 @@ fn tell<R: Runtime>(
             let place = (uid.clone(), container.unwrap_or_default().to_owned());
             let text = format!("{}: {}", waiting.reason, waiting.message);
             if told.get(&place) != Some(&text) {
-                hands.tell_waiting(&wanted.name, container, waiting);
+                hands.tell_waiting(wanted, container, waiting);
             }
             now_told.insert(place, text);
         }

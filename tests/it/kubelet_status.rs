@@ -72,7 +72,10 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     document["metadata"]["namespace"] = json!("gt");
     document["metadata"]["name"] = json!(name);
     document["metadata"]["uid"] = json!("uid");
-    document["metadata"]["generation"] = recorded["observedGeneration"].clone();
+    // A mirror's status has none.
+    if let Some(generation) = recorded.get("observedGeneration") {
+        document["metadata"]["generation"] = generation.clone();
+    }
     let deleting = recorded["observedGeneration"] == 2;
     if deleting {
         document["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");

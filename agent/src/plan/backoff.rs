@@ -26,10 +26,15 @@ pub fn setback_wait_ms(failures: u32) -> i64 {
     doubled(SETBACK_WAIT_MS, failures.saturating_sub(1), SETBACK_WAIT_MS_MAX)
 }
 
-/// `10s`, `1m20s`: as the kubelet prints it.
-pub fn words(wait_ms: i64) -> String {
-    let seconds = wait_ms / 1000;
-    if seconds < 60 { format!("{seconds}s") } else { format!("{}m{}s", seconds / 60, seconds % 60) }
+/// `64ms`, `1.5s`, `10s`, `1m20s`: as the kubelet prints it.
+pub fn words(time_ms: i64) -> String {
+    let (seconds, rest_ms) = (time_ms / 1000, time_ms % 1000);
+    let fraction = if rest_ms == 0 { String::new() } else { format!(".{rest_ms:03}").trim_end_matches('0').to_owned() };
+    match seconds {
+        0 if rest_ms > 0 => format!("{rest_ms}ms"),
+        0..60 => format!("{seconds}{fraction}s"),
+        _ => format!("{}m{}{fraction}s", seconds / 60, seconds % 60),
+    }
 }
 
 fn doubled(first_ms: i64, times: u32, max_ms: i64) -> i64 {
@@ -44,6 +49,7 @@ mod tests {
     fn doubles_to_five_minutes() {
         let waits: Vec<String> = (0..8).map(|step| words(restart_wait_ms(step))).collect();
         assert_eq!(waits, ["0s", "10s", "20s", "40s", "1m20s", "2m40s", "5m0s", "5m0s"]);
+        assert_eq!([0, 64, 1_500, 62_005].map(words), ["0s", "64ms", "1.5s", "1m2.005s"]);
         assert_eq!(restart_wait_ms(u32::MAX), RESTART_WAIT_MS_MAX);
         assert_eq!(setback_wait_ms(1), SETBACK_WAIT_MS);
     }

@@ -92,13 +92,14 @@ fn restarts(case: Case<'_>, policy: &str, exit_code: i32) -> bool {
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
 pub fn end_what_has_to(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, runs: &[Run<'_>], ip: &str) -> bool {
     let grace_s = grace_s(wanted);
+    let stays_dead = wanted.pod.spec.restart_policy == "Never";
     let mut alive = false;
     for (index, run) in seen::of(runs, &story.spec.name).enumerate() {
         let id = &run.seen.id;
         let verdict = case.world.verdicts.get(id);
-        let sick = case.world.memory.hooks_failed.get(id).map(|_| "its postStart hook failed".to_owned());
-        let sick =
-            sick.or_else(|| verdict.and_then(|verdict| verdict.dead.as_ref()).map(|text| format!("its liveness probe failed: {text}")));
+        let sick = case.world.memory.hooks_failed.get(id).map(|_| stops::HOOK_FAILED.to_owned());
+        let dead = verdict.and_then(|verdict| verdict.dead.as_ref());
+        let sick = sick.or_else(|| dead.map(|text| format!("{}{text}", if stays_dead { stops::SICK_FOR_GOOD } else { stops::SICK })));
         let sick = sick.filter(|_| case.rules.hold(Rule::SickIsStopped));
         let reason = if index > 0 {
             Some("there is a newer one".to_owned())

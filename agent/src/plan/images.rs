@@ -22,7 +22,11 @@ pub struct Ready {
 pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32) -> Result<Ready, Waiting> {
     let name = &container.image;
     if !is_reference(name) {
-        let text = format!("Failed to apply default image tag \"{name}\": couldn't parse image name \"{name}\": invalid reference format");
+        let mut text =
+            format!("Failed to apply default image tag \"{name}\": couldn't parse image name \"{name}\": invalid reference format");
+        if let Some(repository) = upper_case(name) {
+            text.push_str(&format!(": repository name ({repository}) must be lowercase"));
+        }
         return Err(Waiting::new("InvalidImageName", text));
     }
     let Some(here) = case.world.images.get(name) else {
@@ -44,8 +48,8 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
             Some(PullState::Done) => return Ok(Ready { image: image.clone(), pulled: true }),
             Some(PullState::Failed { .. }) if case.rules.hold(Rule::LocalImageWillDo) => {
-                // The event of the failed pull has said so.
-                return Ok(Ready { image: image.clone(), pulled: true });
+                // After the event of the failed pull, one says that it was here already.
+                return Ok(Ready { image: image.clone(), pulled: false });
             }
             _ => {}
         },
@@ -148,6 +152,18 @@ pub fn is_reference(text: &str) -> bool {
     text.len() <= REFERENCE_LENGTH_MAX && digest_fits && tag_fits && registry_fits && name_fits
 }
 
+/// The repository, where it is not in lower case: the one mistake that engines name.
+fn upper_case(reference: &str) -> Option<String> {
+    let is_registry = |first: &str| first.contains(['.', ':']) || first == "localhost" || first.to_lowercase() != first;
+    let path = match reference.split_once('/') {
+        Some((first, rest)) if is_registry(first) => rest.to_owned(),
+        Some(_) => reference.to_owned(),
+        None => format!("library/{reference}"),
+    };
+    let repository = path.split(':').next().unwrap_or_default();
+    (repository.to_lowercase() != repository).then(|| repository.to_owned())
+}
+
 pub fn creating() -> Waiting {
     Waiting::new("ContainerCreating", "")
 }
@@ -173,6 +189,15 @@ mod tests {
             for name in names {
                 assert_eq!(is_reference(name), wanted, "{name:?}");
             }
+        }
+    }
+
+    #[test]
+    fn upper_case_is_named() {
+        for (reference, repository) in
+            [("Busybox:::x", Some("library/Busybox")), ("quay.io/a/B:1", Some("a/B")), ("a/B", Some("a/B")), ("a//b", None), ("a:X", None)]
+        {
+            assert_eq!(upper_case(reference).as_deref(), repository, "{reference}");
         }
     }
 

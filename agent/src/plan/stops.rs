@@ -14,6 +14,22 @@ pub const KILL_AGAIN_MS: i64 = 10_000;
 /// A sandbox holds nothing and ends at once.
 pub const SANDBOX_GRACE_MS: i64 = 2_000;
 
+/// How reasons begin that the Killing event has words of its own for. What its policy leaves dead only stops.
+pub const SICK: &str = "its liveness probe failed: ";
+pub const SICK_FOR_GOOD: &str = "its liveness probe failed for good: ";
+pub const HOOK_FAILED: &str = "its postStart hook failed";
+
+/// In the kubelet's words.
+pub fn killing(container: &str, reason: &str) -> String {
+    if reason.starts_with(SICK) {
+        format!("Container {container} failed liveness probe, will be restarted")
+    } else if reason.starts_with(HOOK_FAILED) {
+        "FailedPostStartHook".to_owned()
+    } else {
+        format!("Stopping container {container}")
+    }
+}
+
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
 pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, pod_ip: &str, reason: &str) -> bool {
     let mut stops = Vec::new();
