@@ -122,6 +122,10 @@ fn pod_reaches_itself(bed: &mut Bed) {
 
 fn service_without_endpoints_rejects(bed: &mut Bed) {
     bed.start();
+    // The way to service addresses leads over the bridge of the pods, which comes with the first of them.
+    let other = json!({"containers": [{"name": "other", "image": BUSYBOX, "command": ["sleep", "3600"]}]});
+    bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "other"}, "spec": other}).to_string());
+    bed.until("a pod runs", |bed| bed.running_of("other").pop());
     bed.post("/api/v1beta1/services", &service(80, 8080.into()));
     let address = portal(bed);
     let address = (address.as_str(), 80).to_socket_addrs().expect("an address").next().expect("one");
