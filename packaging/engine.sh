@@ -8,11 +8,16 @@ state=${CORACLE_ENGINE_STATE:-/run/coracle-engine.started}
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 answers() { as_root timeout 10 docker version >/dev/null 2>&1; }
 
-# A dockerd that was killed leaves pid files behind, and the next start refuses because of them.
+# A dockerd that was killed leaves pid files behind, and the next start refuses because of them, also where the number belongs to
+# another process by now, or to a dead one that nobody has collected.
 clear_stale() {
+    local file pid
     for file in /var/run/docker.pid /var/run/docker/containerd/containerd.pid; do
         [ -e "$file" ] || continue
-        as_root kill -0 "$(cat "$file")" 2>/dev/null || { echo "removing $file of a dockerd that is gone"; as_root rm -f "$file"; }
+        pid=$(as_root cat "$file")
+        if grep -qE '^(dockerd|containerd)$' "/proc/$pid/comm" 2>/dev/null && ! grep -q '^State:.*Z' "/proc/$pid/status" 2>/dev/null; then continue; fi
+        echo "removing $file of a process that is gone"
+        as_root rm -f "$file"
     done
 }
 
