@@ -492,10 +492,6 @@ impl Runtime for Fake {
         self.leave(())
     }
 
-    async fn wait(&self, _id: &str) -> Result<(), Failure> {
-        self.enter(false).await
-    }
-
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let uid = self.uid_of(id);
         let _changing = self.change(&uid);
@@ -513,9 +509,5 @@ impl Runtime for Fake {
     async fn check(&self, _id: &str, _check: &Check, _at_most: Duration) -> Result<Outcome, Failure> {
         self.enter(false).await?;
         Ok(Outcome { passed: true, exit_code: Some(0), output: String::new() })
-    }
-
-    async fn log_tail(&self, _id: &str, _bytes_max: usize, _lines_max: usize) -> Result<String, Failure> {
-        Ok(String::new())
     }
 }

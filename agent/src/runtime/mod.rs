@@ -34,15 +34,11 @@ pub trait Runtime {
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
-    /// Returns when the container does not run any more; cut short by the caller.
-    async fn wait(&self, id: &str) -> Result<(), Failure>;
     /// Removes a container that does not run. One that is gone already is fine.
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
     /// A hook or a probe, at most that long.
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure>;
-    /// The end of the log, for termination messages (FallbackToLogsOnError).
-    async fn log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure>;
 }
 
 /// Why a call did not do what it should. The text is the engine's own, for people.

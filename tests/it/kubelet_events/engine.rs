@@ -205,15 +205,7 @@ impl Runtime for Engine {
         self.fake.create(config).await
     }
 
-    async fn wait(&self, id: &str) -> Result<(), Failure> {
-        self.fake.wait(id).await
-    }
-
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         self.fake.remove(id).await
-    }
-
-    async fn log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure> {
-        self.fake.log_tail(id, bytes_max, lines_max).await
     }
 }

@@ -24,8 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bollard::errors::Error;
-use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions, WaitContainerOptions};
-use futures_util::StreamExt;
+use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
 use super::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, Volume};
 use crate::lock::{EngineLock, LockError};
@@ -284,18 +283,6 @@ impl Runtime for Docker {
         }
     }
 
-    async fn wait(&self, id: &str) -> Result<(), Failure> {
-        let client = self.client().await?;
-        let options = WaitContainerOptions { condition: "not-running".to_owned() };
-        let mut answers = std::pin::pin!(client.wait_container(id, Some(options)));
-        let ended = match answers.next().await {
-            Some(Ok(_) | Err(Error::DockerContainerWaitError { .. })) | None => Ok(()),
-            Some(Err(error)) => Err(failure("wait", error)),
-        };
-        held(&self.cache).remove(id);
-        ended
-    }
-
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let client = self.client().await?;
         let options = RemoveContainerOptions { v: true, ..Default::default() };
@@ -310,10 +297,6 @@ impl Runtime for Docker {
 
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         self.run_check(id, check, at_most).await
-    }
-
-    async fn log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure> {
-        self.read_log_tail(id, bytes_max, lines_max).await
     }
 }
 
