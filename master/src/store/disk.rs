@@ -2,9 +2,10 @@
 
 use super::OpenError;
 use nix::fcntl::OFlag;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use rustix::fs::XattrFlags;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, DirEntryExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Paths are relative to the store's directory, with `/`; the empty one is the directory itself.
@@ -12,6 +13,15 @@ pub trait Disk: Send + Sync {
     /// Creates or truncates a file of mode 0600, writes it and makes its content durable: its name is not, before `sync_dir`.
     /// After an error nothing is known of the file.
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
+    /// As `create`, but nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
+    /// best effort.
+    fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
+    /// What is kept beside the file of the bytes that were put there.
+    fn stamp(&self, path: &str) -> io::Result<Stamp>;
+    /// Everything that came before is durable: contents and names.
+    fn sync_all(&self) -> io::Result<()>;
+    /// An existing file, to be written in place.
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Atomic, also over an existing file; durable after `sync_dir` of both folders.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn unlink(&self, path: &str) -> io::Result<()>;
@@ -21,6 +31,24 @@ pub trait Disk: Send + Sync {
     /// At most `bytes_max` bytes; a longer file is an error of kind FileTooLarge.
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
+}
+
+/// A file that is written in place.
+pub trait DiskFile: Send {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes what was written durable. After an error nothing is known of the file, and a later success proves nothing.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// What a file says of itself beside its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stamp {
+    /// Nothing: it was not put by a store, was replaced, or this file system keeps no such thing.
+    None,
+    /// Nobody has written to it since it was put with this checksum.
+    Intact(u32),
+    /// Somebody has.
+    Touched(u32),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,27 +65,67 @@ pub enum What {
     Other,
 }
 
+/// The extended attribute of the stamp, and the form of its value: `1 CRC MTIME`. It fits in the inode of ext4 and xfs.
+const STAMP: &str = "user.coracle";
+const STAMP_FORM: &str = "1";
+
 pub struct RealDisk {
     root: PathBuf,
+    /// Any file of the file system that the directory lies on.
+    top: File,
 }
 
 impl RealDisk {
     /// Makes the directory where it is missing.
     pub fn new(root: &Path) -> io::Result<RealDisk> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        Ok(RealDisk { root: root.to_owned() })
+        Ok(RealDisk { root: root.to_owned(), top: File::open(root)? })
     }
 
     fn at(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }
+
+    fn written(&self, path: &str, bytes: &[u8]) -> io::Result<File> {
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.at(path))?;
+        file.write_all(bytes)?;
+        Ok(file)
+    }
 }
 
 impl Disk for RealDisk {
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.at(path))?;
-        file.write_all(bytes)?;
-        file.sync_all()
+        self.written(path, bytes)?.sync_all()
+    }
+
+    fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {
+        let file = self.written(path, bytes)?;
+        if let Some(crc) = stamp {
+            let value = stamp_value(crc, &file.metadata()?);
+            // Not every file system keeps attributes; without one the file's content speaks for itself.
+            rustix::fs::fsetxattr(&file, STAMP, value.as_bytes(), XattrFlags::empty()).ok();
+        }
+        Ok(())
+    }
+
+    fn stamp(&self, path: &str) -> io::Result<Stamp> {
+        let path = self.at(path);
+        let mut value = [0; 64];
+        // Absent, too long for one of ours, or not kept by this file system: all the same.
+        let Ok(length) = rustix::fs::lgetxattr(&path, STAMP, &mut value[..]) else { return Ok(Stamp::None) };
+        let Ok(value) = std::str::from_utf8(&value[..length]) else { return Ok(Stamp::None) };
+        let Some(crc) = value.split(' ').nth(1).and_then(|crc| u32::from_str_radix(crc, 16).ok()) else { return Ok(Stamp::None) };
+        let as_left = value == stamp_value(crc, &fs::symlink_metadata(path)?);
+        Ok(if as_left { Stamp::Intact(crc) } else { Stamp::Touched(crc) })
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.top)?)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let file = OpenOptions::new().write(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(self.at(path))?;
+        Ok(Box::new(file))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -111,6 +179,20 @@ impl Disk for RealDisk {
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
     }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}
+
+fn stamp_value(crc: u32, metadata: &Metadata) -> String {
+    format!("{STAMP_FORM} {crc:08x} {}.{:09}", metadata.mtime(), metadata.mtime_nsec())
 }
 
 /// Takes the directory for this process, for as long as the file stays open.

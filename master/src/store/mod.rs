@@ -21,6 +21,7 @@ mod history;
 mod judge;
 mod load;
 mod names;
+mod protocol;
 mod quarantine;
 mod state;
 mod volatile;

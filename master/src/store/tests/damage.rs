@@ -146,6 +146,18 @@ impl Disk for ReadOnly {
     fn create(&self, _: &str, _: &[u8]) -> std::io::Result<()> {
         Err(std::io::Error::from_raw_os_error(EROFS))
     }
+    fn put(&self, _: &str, _: &[u8], _: Option<u32>) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn stamp(&self, path: &str) -> std::io::Result<disk::Stamp> {
+        self.0.stamp(path)
+    }
+    fn sync_all(&self) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
+    fn open(&self, _: &str) -> std::io::Result<Box<dyn disk::DiskFile>> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
     fn rename(&self, _: &str, _: &str) -> std::io::Result<()> {
         Err(std::io::Error::from_raw_os_error(EROFS))
     }

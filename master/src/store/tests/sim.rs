@@ -1,7 +1,7 @@
 //! A disk in memory that keeps what POSIX promises after a power cut and no more: a file's content is durable once it was fsynced, a
 //! name once its folder was. What was not may be there, partly there, or not there. A rename is one step: seen whole or not at all.
 
-use crate::store::disk::{Disk, Found, What};
+use crate::store::disk::{Disk, DiskFile, Found, Stamp, What};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -319,6 +319,38 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn put(&self, path: &str, bytes: &[u8], _: Option<u32>) -> io::Result<()> {
+        let mut inside = self.inside.lock().unwrap();
+        inside.step()?;
+        let (folder, name) = inside.place_of(path)?;
+        let id = inside.id();
+        inside.files.insert(id, Content { cached: bytes.to_vec(), durable: None });
+        inside.change(vec![(folder, name, Some(Node::File(id)))]);
+        Ok(())
+    }
+
+    fn stamp(&self, _: &str) -> io::Result<Stamp> {
+        Ok(Stamp::None)
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        let mut inside = self.inside.lock().unwrap();
+        inside.step()?;
+        for content in inside.files.values_mut() {
+            content.durable = Some(content.cached.clone());
+        }
+        for changes in std::mem::take(&mut inside.pending) {
+            inside.settle(changes);
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        let inside = self.inside.lock().unwrap();
+        let Node::File(id) = inside.look(path)? else { return Err(io::ErrorKind::IsADirectory.into()) };
+        Ok(Box::new(SimFile { disk: self.clone(), id }))
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let mut inside = self.inside.lock().unwrap();
         inside.step()?;
@@ -375,5 +407,33 @@ impl Disk for SimDisk {
         let Node::Folder(id) = inside.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
         Ok(inside.folders[&id].cached.iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    id: u64,
+}
+
+impl DiskFile for SimFile {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut inside = self.disk.inside.lock().unwrap();
+        inside.step()?;
+        let content = inside.files.get_mut(&self.id).unwrap();
+        content.durable.get_or_insert_with(Vec::new);
+        let (from, to) = (offset as usize, offset as usize + bytes.len());
+        if content.cached.len() < to {
+            content.cached.resize(to, 0);
+        }
+        content.cached[from..to].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut inside = self.disk.inside.lock().unwrap();
+        inside.step()?;
+        let content = inside.files.get_mut(&self.id).unwrap();
+        content.durable = Some(content.cached.clone());
+        Ok(())
     }
 }
