@@ -2,6 +2,7 @@
 //! versions are decoded and encoded at the edge. Values only: no IO, no clock, no logging.
 
 pub mod kinds;
+pub mod labels;
 pub mod meta;
 pub mod node;
 pub mod pod;

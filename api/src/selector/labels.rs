@@ -1,5 +1,6 @@
 //! Label selectors: `app=web,tier in (a, b),!old`.
 
+use crate::labels::LabelSet;
 use crate::strategy::names;
 use serde_json::Value;
 
@@ -51,9 +52,8 @@ impl LabelSelector {
         self.requirements.is_empty()
     }
 
-    /// Against labels sorted by key.
-    pub fn matches(&self, labels: &[(Box<str>, Box<str>)]) -> bool {
-        self.matches_with(|key| labels.binary_search_by(|(label, _)| (**label).cmp(key)).ok().map(|at| &*labels[at].1))
+    pub fn matches(&self, labels: &LabelSet) -> bool {
+        self.matches_with(|key| labels.get(key))
     }
 
     /// Against `metadata.labels` of a document.
@@ -277,11 +277,11 @@ mod tests {
     use super::*;
 
     /// The five objects of the recorded conversation `list/label-selectors`.
-    fn objects() -> Vec<Vec<(Box<str>, Box<str>)>> {
+    fn objects() -> Vec<LabelSet> {
         [&[("env", "prod"), ("even", "true"), ("n", "0")][..], &[("env", "dev"), ("even", "false"), ("n", "1")]]
             .into_iter()
             .chain([&[("env", "test"), ("even", "true"), ("n", "2")][..], &[("env", "prod"), ("even", "false"), ("n", "3")], &[]])
-            .map(|labels| labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect())
+            .map(|labels| labels.iter().copied().collect())
             .collect()
     }
 

@@ -5,6 +5,7 @@
 mod fields;
 mod labels;
 
+use crate::labels::LabelSet;
 pub use fields::FieldSelector;
 pub use labels::{Grammar, LabelSelector};
 
@@ -21,8 +22,8 @@ impl Selector {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Against an object as it is stored: its labels sorted by key, its document as JSON.
-    pub fn matches(&self, labels: &[(Box<str>, Box<str>)], json: &[u8]) -> bool {
+    /// Against an object as it is stored: its labels, and its document as JSON.
+    pub fn matches(&self, labels: &LabelSet, json: &[u8]) -> bool {
         self.labels.matches(labels) && self.fields.matches_json(json)
     }
 }

@@ -42,7 +42,7 @@ impl Gate {
         }
         let Some(write) = self.prepare(store, intent, now)? else { return Ok(None) };
         match store.write(write) {
-            Ok(stored) => Ok(Some(stored.key)),
+            Ok(stored) => Ok(Some(Key::clone(&stored.key))),
             Err(Refused::Stale { .. } | Refused::Missing) => Ok(None),
             Err(refused) => Err(refused.to_string()),
         }
@@ -87,7 +87,7 @@ impl Gate {
         for _ in 0..NAMES_MAX {
             let write = self.maker.making(|making| prepare::create(kind, namespace, object.clone(), rules, making));
             match store.write(write.map_err(|unfit| unfit.to_string())?) {
-                Ok(stored) => return Ok(Some(stored.key)),
+                Ok(stored) => return Ok(Some(Key::clone(&stored.key))),
                 Err(Refused::Exists { .. } | Refused::Damaged { .. }) if generated => {}
                 Err(Refused::Exists { .. }) => return Ok(None),
                 Err(refused) => return Err(refused.to_string()),

@@ -69,7 +69,7 @@ const COMPLAINTS_MAX: usize = 1000;
 impl Cluster {
     /// One change of one object.
     pub fn apply(&mut self, event: &Event, uptime: Duration) {
-        let key = &event.key;
+        let key: &Key = &event.key;
         let new = event.new.as_ref();
         let was_damaged = self.damaged.remove(key);
         let document: Value = new.and_then(|stored| serde_json::from_slice(&stored.json).ok()).unwrap_or_default();

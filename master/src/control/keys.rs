@@ -47,7 +47,7 @@ impl fmt::Display for Owner {
 
 /// Lets the cluster know of an event: what the object left is to be looked at as well as what it joined.
 pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet<Owner> {
-    let key = &event.key;
+    let key: &Key = &event.key;
     let mut owners = of(cluster, key);
     let room = |cluster: &Cluster| cluster.pods.get(key).map(|pod| pod.room().map(str::to_owned));
     let silent = |cluster: &Cluster| cluster.nodes.get(&key.name).map(|node| node.silent());

@@ -6,6 +6,7 @@ use super::{Now, Owner, all_keys, decide};
 use crate::store::{Event, Stored};
 use coracle_api::meta::{Key, Resource, Revision, Time};
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -16,11 +17,11 @@ fn key(plural: &'static str, name: &str) -> Key {
 }
 
 fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &str) -> Event {
-    let key = key(plural, name);
+    let key = Arc::new(key(plural, name));
     let stored = document.map(|document| {
         let labels = document["metadata"]["labels"].as_object().into_iter().flatten();
-        let labels = labels.map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect();
-        Stored { key: key.clone(), revision: Revision(revision), json: document.to_string().into(), labels }
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
+        Stored::new(key.clone(), Revision(revision), document.to_string().into(), labels)
     });
     Event { revision: Revision(revision), key, old: None, new: stored }
 }

@@ -1,6 +1,7 @@
 //! What the controllers read of each object: narrow, so that a cluster of thousands stays small. PURE.
 
 use crate::store::Stored;
+use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Revision, Time};
 use coracle_api::node::{Node, Taint};
 use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
@@ -88,7 +89,7 @@ impl PodView {
         !self.terminal() && !self.deleting
     }
 
-    pub fn labels(&self) -> &[(Box<str>, Box<str>)] {
+    pub fn labels(&self) -> &LabelSet {
         &self.document.labels
     }
 
@@ -162,9 +163,8 @@ impl EndpointsView {
 }
 
 /// Whether an object with these labels is meant by a selector; an empty selector means nothing.
-pub fn selects(selector: &Labels, labels: &[(Box<str>, Box<str>)]) -> bool {
-    let has = |(name, value): (&String, &String)| labels.iter().any(|(n, v)| **n == **name && **v == **value);
-    !selector.is_empty() && selector.iter().all(has)
+pub fn selects(selector: &Labels, labels: &LabelSet) -> bool {
+    !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 pub fn protocol(written: &str) -> String {

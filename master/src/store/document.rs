@@ -1,11 +1,11 @@
 //! PURE. What the store knows of a document: its revision, its labels, which part of it is worth flash, and how it is written down.
 
 use bytes::Bytes;
+use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use serde_json::{Map, Value};
-use std::sync::Arc;
 
 /// Writes the revision into the document.
 pub fn stamp(document: &mut Value, revision: Revision) {
@@ -46,9 +46,9 @@ pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
     }
 }
 
-pub fn labels(document: &Value) -> Arc<[(Box<str>, Box<str>)]> {
-    let Some(labels) = document["metadata"]["labels"].as_object() else { return Arc::new([]) };
-    labels.iter().filter_map(|(key, value)| Some((key.as_str().into(), value.as_str()?.into()))).collect()
+pub fn labels(document: &Value) -> LabelSet {
+    let labels = document["metadata"]["labels"].as_object().into_iter().flatten();
+    labels.filter_map(|(key, value)| Some((key.as_str(), value.as_str()?))).collect()
 }
 
 /// Whether the document is the object of this key, as far as it says so itself; otherwise what is wrong.

@@ -89,7 +89,7 @@ struct Pass<'a> {
     statuses_kept: bool,
     next: u64,
     revisions: HashSet<u64>,
-    objects: BTreeMap<Key, Entry>,
+    objects: BTreeMap<Arc<Key>, Entry>,
     damaged: BTreeMap<Key, Damage>,
     incidents: BTreeMap<Key, BTreeSet<String>>,
     in_place: BTreeMap<Key, &'static str>,
@@ -228,16 +228,17 @@ impl<'a> Pass<'a> {
             Some(said) if !lost && self.revisions.insert(said.0) => said,
             _ => self.fresh(),
         };
-        document::stamp(&mut document, revision);
         let claims = (self.rules.claims)(&key, &document).into();
-        let stored = Stored { key: key.clone(), revision, json: document::compact(&document), labels: document::labels(&document) };
+        let key = Arc::new(key);
+        let stored = Stored::of(key.clone(), revision, &mut document);
         self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims });
     }
 
     /// Somebody may have edited the files: wrong types would be trouble to everybody who reads the object.
     fn set_malformed_aside(&mut self) {
         let fault = |key: &Key, entry: &Entry| (self.rules.fault)(key, serde_json::from_slice(&entry.stored.json).ok()?);
-        let faults: Vec<(Key, String)> = self.objects.iter().filter_map(|(key, entry)| Some((key.clone(), fault(key, entry)?))).collect();
+        let faults: Vec<(Key, String)> =
+            self.objects.iter().filter_map(|(key, entry)| Some((Key::clone(key), fault(key, entry)?))).collect();
         for (key, why) in faults {
             self.objects.remove(&key);
             self.put_aside(&names::path(&key), Some(key), Wrong { word: "malformed", why });
@@ -272,7 +273,7 @@ impl<'a> Pass<'a> {
 
     /// What was in memory alone when the last master closed.
     fn overlay(&mut self, kept: Vec<(Key, Value)>) {
-        for (mut key, document) in kept {
+        for (mut key, mut document) in kept {
             let Some(kind) = self.rules.kinds.iter().find(|kind| kind.resource == key.resource) else { continue };
             key.resource = kind.resource.clone();
             let durable = (self.rules.durable)(&key, &document);
@@ -281,7 +282,8 @@ impl<'a> Pass<'a> {
                 continue;
             };
             let claims = (self.rules.claims)(&key, &document).into();
-            let stored = Stored { key: key.clone(), revision, json: document::compact(&document), labels: document::labels(&document) };
+            let key = Arc::new(key);
+            let stored = Stored::of(key.clone(), revision, &mut document);
             self.objects.insert(key, Entry { stored, durable, file_crc, claims });
         }
     }

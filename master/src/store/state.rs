@@ -4,6 +4,7 @@ use super::{Claimed, Damage, Event, Refused, Snapshot, Stored, Write, document};
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One object as compact JSON: what etcd takes by default.
@@ -40,7 +41,7 @@ pub enum Verdict {
 /// A write that may be done: first `file`, then the rest.
 pub struct Change {
     pub revision: Revision,
-    pub key: Key,
+    pub key: Arc<Key>,
     pub file: FileStep,
     pub old: Option<Stored>,
     /// None: deleted.
@@ -67,7 +68,7 @@ struct Owner {
 
 /// What a create or an update wants to stand there.
 struct Wanted {
-    key: Key,
+    key: Arc<Key>,
     object: Value,
     durable: Durable,
     claims: Vec<Claimed>,
@@ -76,7 +77,7 @@ struct Wanted {
 
 #[derive(Default)]
 pub struct State {
-    objects: BTreeMap<Key, Entry>,
+    objects: BTreeMap<Arc<Key>, Entry>,
     damaged: BTreeMap<Key, Damage>,
     claims: BTreeMap<Claim, Owner>,
     /// Claims whose objects are gone, in the order of their deaths.
@@ -85,7 +86,7 @@ pub struct State {
 }
 
 impl State {
-    pub fn new(objects: BTreeMap<Key, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
+    pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
         let mut state = State { objects: BTreeMap::new(), damaged, claims: BTreeMap::new(), graves: VecDeque::new(), revision };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
@@ -124,7 +125,12 @@ impl State {
         let inside = |key: &Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
         Snapshot {
             revision: self.revision,
-            items: self.objects.range(&from..).take_while(|(key, _)| inside(key)).map(|(_, entry)| entry.stored.clone()).collect(),
+            items: self
+                .objects
+                .range::<Key, _>(&from..)
+                .take_while(|(key, _)| inside(key))
+                .map(|(_, entry)| entry.stored.clone())
+                .collect(),
             damaged: self.damaged.range(&from..).take_while(|(key, _)| inside(key)).map(|(key, _)| key.clone()).collect(),
         }
     }
@@ -148,20 +154,23 @@ impl State {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
                 }
                 self.check_claims(&key, &claims, uptime, false)?;
-                self.put(Wanted { key, object, durable, claims, revision }, None)
+                self.put(Wanted { key: Arc::new(key), object, durable, claims, revision }, None)
             }
             Write::Update { key, object, seen, durable, claims } => {
                 let entry = self.seen(&key, seen)?;
+                let key = entry.stored.key.clone();
                 self.update(Wanted { key, object, durable, claims, revision }, entry, uptime)
             }
             Write::Delete { key, seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
                     let answer = damage.identity(&key, revision);
+                    let key = answer.key.clone();
                     return Ok(change(Change { revision, key, file: FileStep::Settle, old: None, entry: None, answer }));
                 }
                 let entry = self.seen(&key, seen)?;
                 let file = if entry.file_crc.is_some() { FileStep::Remove } else { FileStep::Keep };
                 let answer = entry.stored.at(revision);
+                let key = entry.stored.key.clone();
                 Ok(change(Change { revision, key, file, old: Some(entry.stored.clone()), entry: None, answer }))
             }
         }
@@ -170,9 +179,9 @@ impl State {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
         self.burn(change.revision);
-        let former = self.objects.remove(&change.key).map(|entry| entry.claims).unwrap_or_default();
+        let former = self.objects.remove(&*change.key).map(|entry| entry.claims).unwrap_or_default();
         if change.file == FileStep::Settle {
-            self.damaged.remove(&change.key);
+            self.damaged.remove(&*change.key);
         }
         let new = change.entry.as_ref().map(|entry| entry.stored.clone());
         match change.entry {
@@ -215,12 +224,10 @@ impl State {
     /// `former`: the entry that stands, and its durable part at its revision.
     fn put(&self, wanted: Wanted, former: Option<(&Entry, Option<Value>)>) -> Result<Verdict, Refused> {
         let Wanted { key, mut object, durable, claims, revision } = wanted;
-        document::stamp(&mut object, revision);
-        let json = document::compact(&object);
-        if json.len() > OBJECT_BYTES_MAX {
-            return Err(Refused::TooLarge { bytes: json.len() });
+        let stored = Stored::of(key.clone(), revision, &mut object);
+        if stored.json.len() > OBJECT_BYTES_MAX {
+            return Err(Refused::TooLarge { bytes: stored.json.len() });
         }
-        let stored = Stored { key: key.clone(), revision, json, labels: document::labels(&object) };
         let old = former.as_ref().map(|(entry, _)| entry.stored.clone());
         let former_crc = former.as_ref().and_then(|(entry, _)| entry.file_crc);
         let (file, file_crc) = if !document::keep_durable(&mut object, durable) {

@@ -2,31 +2,56 @@
 
 use super::{Store, document};
 use bytes::Bytes;
+use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// An object as it is stored: compact v1 JSON, resourceVersion inside. It always begins `{"apiVersion":"..","kind":"..",`.
+///
+/// Shared by the state, the history, lists and events: a clone costs a counter.
 #[derive(Clone, Debug)]
-pub struct Stored {
-    pub key: Key,
+pub struct Stored(Arc<Object>);
+
+#[derive(Debug)]
+pub struct Object {
+    /// One for all states of the object.
+    pub key: Arc<Key>,
     pub revision: Revision,
     pub json: Bytes,
-    /// `metadata.labels`, for selectors; sorted by key.
-    pub labels: Arc<[(Box<str>, Box<str>)]>,
+    /// `metadata.labels`, for selectors.
+    pub labels: LabelSet,
+}
+
+impl Deref for Stored {
+    type Target = Object;
+
+    fn deref(&self) -> &Object {
+        &self.0
+    }
 }
 
 impl Stored {
+    pub fn new(key: Arc<Key>, revision: Revision, json: Bytes, labels: LabelSet) -> Stored {
+        Stored(Arc::new(Object { key, revision, json, labels }))
+    }
+
+    /// A document as the object that it is at a revision, which is written into it.
+    pub fn of(key: Arc<Key>, revision: Revision, document: &mut Value) -> Stored {
+        document::stamp(document, revision);
+        Stored::new(key, revision, document::compact(document), document::labels(document))
+    }
+
     /// The same object with another revision inside, as the event of its deletion shows it.
     pub fn at(&self, revision: Revision) -> Stored {
         let mut document: Value = serde_json::from_slice(&self.json).expect("the store wrote this JSON itself");
-        document::stamp(&mut document, revision);
-        Stored { revision, json: document::compact(&document), ..self.clone() }
+        Stored::of(self.key.clone(), revision, &mut document)
     }
 }
 
@@ -98,7 +123,7 @@ impl fmt::Display for Refused {
 #[derive(Clone, Debug)]
 pub struct Event {
     pub revision: Revision,
-    pub key: Key,
+    pub key: Arc<Key>,
     pub old: Option<Stored>,
     pub new: Option<Stored>,
 }
@@ -226,8 +251,7 @@ impl Damage {
         if !key.namespace.is_empty() {
             document["metadata"]["namespace"] = Value::String(key.namespace.clone());
         }
-        document::stamp(&mut document, revision);
-        Stored { key: key.clone(), revision, json: document::compact(&document), labels: document::labels(&document) }
+        Stored::of(Arc::new(key.clone()), revision, &mut document)
     }
 }
 

@@ -238,7 +238,7 @@ impl Bed {
     /// Readable objects of a kind.
     pub fn objects(&self, plural: &'static str) -> Vec<(Key, Value)> {
         let items = self.store().list(&Resource::core(plural), None).items;
-        items.into_iter().map(|stored| (stored.key, serde_json::from_slice(&stored.json).expect("JSON"))).collect()
+        items.into_iter().map(|stored| (Key::clone(&stored.key), serde_json::from_slice(&stored.json).expect("JSON"))).collect()
     }
 
     pub fn damaged(&self, plural: &'static str) -> Vec<Key> {
@@ -337,7 +337,7 @@ impl Bed {
             let pod: Value = serde_json::from_slice(&stored.json).expect("JSON");
             if self.speaking.contains(pod["spec"]["nodeName"].as_str().unwrap_or_default()) {
                 self.report(&stored.key, &pod);
-                self.seen.insert(stored.key, stored.revision);
+                self.seen.insert(Key::clone(&stored.key), stored.revision);
             }
         }
     }

@@ -97,7 +97,7 @@ fn one_history(seed: u64) {
         }
         let listed = store.list(&PODS, dice.one_in(2).then_some("default"));
         assert_eq!(listed.revision, last);
-        let listed: Vec<_> = listed.items.into_iter().map(|stored| (stored.key.name, stored.revision)).collect();
+        let listed: Vec<_> = listed.items.into_iter().map(|stored| (stored.key.name.clone(), stored.revision)).collect();
         assert_eq!(listed, model.iter().map(|(name, (_, revision))| (name.clone(), *revision)).collect::<Vec<_>>());
     }
     for watcher in &watchers {
