@@ -213,7 +213,8 @@ fn make_pod(bed: &mut Bed) {
         _ => {}
     }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    if bed.create("pods", pod) && name.starts_with("bare") {
+    let doomed = bed.deleted_nodes.contains(pod["spec"]["nodeName"].as_str().unwrap_or_default());
+    if bed.create("pods", pod) && name.starts_with("bare") && !doomed {
         bed.bare.insert(name);
     }
 }

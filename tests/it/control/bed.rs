@@ -46,6 +46,8 @@ pub struct Bed {
     pub speaking: BTreeSet<String>,
     /// Pods that nobody but a client may take away.
     pub bare: BTreeSet<String>,
+    /// Nodes that were deleted, whether they came back or not: what is bound to one of them by hand may go with it.
+    pub deleted_nodes: BTreeSet<String>,
     told: bool,
     dir: PathBuf,
     kinds: Arc<Kinds>,
@@ -84,6 +86,7 @@ impl Bed {
             random: Random(seed),
             speaking: BTreeSet::new(),
             bare: BTreeSet::new(),
+            deleted_nodes: BTreeSet::new(),
             told,
             dir,
             kinds: Arc::new(Kinds::builtin()),
@@ -307,6 +310,7 @@ impl Bed {
     /// The node's object alone. Its agent may register again at once; else its pods go after a while.
     pub fn delete_node(&mut self, node: &str) {
         self.delete("nodes", node, None);
+        self.deleted_nodes.insert(node.to_owned());
         if self.speaking.contains(node) && self.random.below(2) == 0 {
             return self.beat(node);
         }
