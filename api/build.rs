@@ -7,14 +7,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::{env, fs, io};
 
-/// In `src/types`.
-const TEXTS: [&str; 5] = ["meta.txt", "node.txt", "pod.txt", "service.txt", "volume.txt"];
-
 fn main() -> io::Result<()> {
     let folder = Path::new("src/types");
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let mut paths: Vec<_> = fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
+    paths.sort();
     let mut text = String::new();
-    for name in TEXTS {
-        let path = folder.join(name);
+    for path in paths {
         println!("cargo::rerun-if-changed={}", path.display());
         text.push_str(&fs::read_to_string(path)?);
         text.push('\n');
@@ -24,19 +24,28 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&out).join("types.rs"), tables(&types))
 }
 
-/// One static a type's fields, one for all types.
+/// One static a type's fields, one for all types, and one for each rule: many fields have the same.
 fn tables(types: &Types) -> String {
     let (mut fields, mut rows) = (String::new(), String::new());
+    let mut rules = Vec::new();
     for (n, row) in types.iter().enumerate() {
-        let all: Vec<String> = row.fields.iter().map(field).collect();
+        let all: Vec<String> = row.fields.iter().map(|one| field(one, &mut rules)).collect();
         // Writing to a String cannot fail; the results are dropped.
         let _ = writeln!(fields, "static FIELDS_{n}: [Field; {}] = [{}];", all.len(), all.join(",\n"));
-        let _ = writeln!(rows, "Type {{ name: Cow::Borrowed({:?}), fields: Cow::Borrowed(&FIELDS_{n}) }},", row.name);
+        let _ = writeln!(
+            rows,
+            "Type {{ name: Cow::Borrowed({:?}), package: Cow::Borrowed({:?}), atomic: {}, fields: Cow::Borrowed(&FIELDS_{n}) }},",
+            row.name, row.package, row.atomic
+        );
     }
-    format!("{fields}\nstatic ROWS: [Type; {}] = [\n{rows}];\n", types.iter().count())
+    let mut shared = String::new();
+    for (n, rule) in rules.iter().enumerate() {
+        let _ = writeln!(shared, "static RULE_{n}: Rule = {rule};");
+    }
+    format!("{shared}\n{fields}\nstatic ROWS: [Type; {}] = [\n{rows}];\n", types.iter().count())
 }
 
-fn field(field: &Field) -> String {
+fn field(field: &Field, rules: &mut Vec<String>) -> String {
     let element = match &field.element {
         Element::Named(name) => format!("Element::Named(Cow::Borrowed({name:?}))"),
         plain => format!("Element::{plain:?}"),
@@ -45,15 +54,27 @@ fn field(field: &Field) -> String {
         Container::One => "One",
         Container::List => "List",
         Container::Map => "Map",
+        Container::MapOfLists => "MapOfLists",
     };
     let rules = match &field.rules {
         Rules::None => "Rules::None".to_owned(),
-        some => format!("Rules::Static(&{})", rule(some)),
+        some => format!("Rules::Static(&RULE_{})", place(rules, rule(some))),
     };
     format!(
         "Field {{ name: Cow::Borrowed({:?}), number: {}, inside: {}, element: {element}, container: Container::{container}, rules: {rules} }}",
         field.name, field.number, field.inside
     )
+}
+
+/// Where a rule stands among those seen so far.
+fn place(rules: &mut Vec<String>, rule: String) -> usize {
+    match rules.iter().position(|other| *other == rule) {
+        Some(at) => at,
+        None => {
+            rules.push(rule);
+            rules.len() - 1
+        }
+    }
 }
 
 fn rule(rule: &Rule) -> String {
@@ -66,10 +87,12 @@ fn rule(rule: &Rule) -> String {
         plain => format!("Merge::{plain:?}"),
     };
     format!(
-        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, patch: Cow::Borrowed({:?}), prose: Cow::Borrowed({:?}) }}",
+        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, declared: {}, pointer: {}, patch: Cow::Borrowed({:?}), prose: Cow::Borrowed({:?}) }}",
         rule.required,
         rule.zero_is_missing,
         texts(&rule.choices),
+        rule.declared,
+        rule.pointer,
         rule.patch,
         rule.prose
     )

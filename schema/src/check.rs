@@ -47,6 +47,14 @@ fn value_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, prob
                 entry_of(types, field, entry, &trail.then(Step::Key(key)), problems);
             }
         }
+        (Container::MapOfLists, Value::Object(map)) => {
+            for (key, list) in map {
+                let here = trail.then(Step::Key(key));
+                for (at, entry) in list.as_array().into_iter().flatten().enumerate() {
+                    entry_of(types, field, entry, &here.then(Step::Index(at)), problems);
+                }
+            }
+        }
         _ => {}
     }
 }

@@ -8,7 +8,7 @@ use crate::problem::Path;
 use crate::quantity;
 use crate::time;
 use crate::trail::{DEPTH_MAX, Step, Trail};
-use crate::types::{Container, Element, Field, Types};
+use crate::types::{Container, Element, Field, Types, short};
 use serde_json::{Map, Value};
 
 /// Problems that are told; a document has one or many, and nobody reads a hundred.
@@ -65,7 +65,7 @@ pub fn decode(types: &Types, name: &str, value: &mut Value) -> Decoded {
         Value::Object(object) => decoder.object(name, object, &Trail::root()),
         Value::Null => *value = Value::Object(Map::new()),
         other => {
-            let message = format!("json: cannot unmarshal {} into Go value of type v1.{name}", json_kind(other));
+            let message = format!("json: cannot unmarshal {} into Go value of type {}", json_kind(other), go_name(name));
             decoder.found.faults.push(Fault { path: Path::root(), message });
         }
     }
@@ -110,8 +110,28 @@ impl Decoder<'_> {
                     self.entry(owner, field, entry, &trail.then(Step::Key(key)));
                 }
             }
+            (Container::MapOfLists, Value::Object(map)) => {
+                for (key, list) in map.iter_mut() {
+                    self.list_in_map(owner, field, list, &trail.then(Step::Key(key)));
+                }
+            }
             (Container::List, value) => self.mismatch(owner, trail, json_kind(value), &format!("[]{}", go_type(&field.element))),
             (Container::Map, value) => self.mismatch(owner, trail, json_kind(value), &format!("map[string]{}", go_type(&field.element))),
+            (Container::MapOfLists, value) => {
+                self.mismatch(owner, trail, json_kind(value), &format!("map[string][]{}", go_type(&field.element)));
+            }
+        }
+    }
+
+    fn list_in_map(&mut self, owner: &str, field: &Field, list: &mut Value, trail: &Trail<'_>) {
+        match list {
+            Value::Null => *list = Value::Array(Vec::new()),
+            Value::Array(entries) => {
+                for (at, entry) in entries.iter_mut().enumerate() {
+                    self.entry(owner, field, entry, &trail.then(Step::Index(at)));
+                }
+            }
+            other => self.mismatch(owner, trail, json_kind(other), &format!("[]{}", go_type(&field.element))),
         }
     }
 
@@ -169,6 +189,7 @@ impl Decoder<'_> {
     }
 
     fn mismatch(&mut self, owner: &str, trail: &Trail<'_>, found: &str, wanted: &str) {
+        let owner = short(owner);
         let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}", trail.fields());
         self.fault(trail, message);
     }
@@ -210,8 +231,14 @@ fn go_type(element: &Element) -> String {
         Element::Bytes => "[]uint8".to_owned(),
         Element::Quantity => "resource.Quantity".to_owned(),
         Element::Any => "interface {}".to_owned(),
-        Element::Named(name) => format!("v1.{name}"),
+        Element::Named(name) => go_name(name),
     }
+}
+
+/// `v1.Pod`, `v2.MetricTarget`.
+fn go_name(name: &str) -> String {
+    let version = name.rsplit('.').nth(1).unwrap_or("v1");
+    format!("{version}.{}", short(name))
 }
 
 /// What a null is in a list or a map.

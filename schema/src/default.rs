@@ -25,6 +25,9 @@ fn fill(types: &Types, name: &str, object: &mut Map<String, Value>, depth: usize
             (Container::One, Some(Value::Object(inner))) => fill(types, name, inner, depth + 1),
             (Container::List, Some(Value::Array(list))) => each(types, name, list.iter_mut(), depth + 2),
             (Container::Map, Some(Value::Object(map))) => each(types, name, map.values_mut(), depth + 2),
+            (Container::MapOfLists, Some(Value::Object(map))) => {
+                each(types, name, map.values_mut().filter_map(Value::as_array_mut).flatten(), depth + 3);
+            }
             _ => {}
         }
     }

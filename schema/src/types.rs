@@ -20,11 +20,30 @@
 //!     keys=A,B       a list whose entries are told apart by these fields
 //!     set            a list of different values
 //!     atomic         a map that is replaced as a whole, as lists are that are neither keyed nor sets
+//!     granular       a type that is `atomic` is not atomic here
 //!     patch=S:KEY    strategy and key of a strategic merge patch
+//!     declared       OpenAPI says that it is required; the kind's strategy refuses a document without it, in words of its own
+//!     pointer        in protobuf zero, or an empty text, is a value; without this it is on the wire and says nothing
+//!                    (messages: only those with `default={}` say nothing when they are empty)
+//!
+//! `{[T]}` is a map of lists (in protobuf each list is field 1 of a message). `[NAME atomic]` is a type whose values are
+//! replaced as a whole when two versions meet.
+//!
+//! Types of different API groups may have one short name, so a type's full name begins with its package, which is said
+//! once before its types, together with what OpenAPI calls it:
+//!
+//!     package events.v1 = io.k8s.api.events.v1
+//!     [Event]
+//!       series 3 EventSeries
+//!       regarding 8 ObjectReference
+//!
+//! makes `events.v1.Event`. A name within a text is one of the same package, else one of the package without a name
+//! (`package = io.k8s.api.core.v1`: `ObjectReference`), else a full name.
 //!
 //! Built-in types are parsed when the program is compiled and are static tables; the same parser reads others later.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
 /// Longest line of a text: an enum of all signals has 700 bytes.
@@ -42,7 +61,12 @@ pub struct Types {
 
 #[derive(Clone, Debug)]
 pub struct Type {
+    /// The whole name: `events.v1.Event`, `Pod`.
     pub name: Cow<'static, str>,
+    /// What OpenAPI writes before the short name: `io.k8s.api.events.v1`; empty for none.
+    pub package: Cow<'static, str>,
+    /// Its values are replaced as a whole when two versions meet.
+    pub atomic: bool,
     /// Sorted by name.
     pub fields: Cow<'static, [Field]>,
 }
@@ -83,6 +107,8 @@ pub enum Container {
     One,
     List,
     Map,
+    /// A map with text keys whose values are lists.
+    MapOfLists,
 }
 
 /// Most fields have none, so they are kept aside.
@@ -101,6 +127,10 @@ pub struct Rule {
     pub zero_is_missing: bool,
     pub choices: Cow<'static, [Cow<'static, str>]>,
     pub merge: Merge,
+    /// OpenAPI says that it is required; `check` does not look at it.
+    pub declared: bool,
+    /// In protobuf zero is a value.
+    pub pointer: bool,
     /// Strategy and key of a strategic merge patch, `merge:name`.
     pub patch: Cow<'static, str>,
     pub prose: Cow<'static, str>,
@@ -114,6 +144,8 @@ pub enum Merge {
     Plain,
     Set,
     Atomic,
+    /// A value of an atomic type that is not atomic here.
+    Granular,
     Keys(Cow<'static, [Cow<'static, str>]>),
 }
 
@@ -123,6 +155,8 @@ static NO_RULE: Rule = Rule {
     zero_is_missing: false,
     choices: Cow::Borrowed(&[]),
     merge: Merge::Plain,
+    declared: false,
+    pointer: false,
     patch: Cow::Borrowed(""),
     prose: Cow::Borrowed(""),
 };
@@ -164,6 +198,7 @@ impl Types {
     /// Reads types that name one another, or types of `known`, which are part of the result.
     pub fn parse(text: &str, known: &Types) -> Result<Types, TextError> {
         let mut rows: Vec<Type> = Vec::new();
+        let mut package = Package::default();
         for (at, line) in text.lines().enumerate() {
             let refused = |why: String| TextError { line: at + 1, why };
             if line.len() > LINE_BYTES_MAX {
@@ -173,8 +208,12 @@ impl Types {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-                rows.push(Type { name: Cow::Owned(type_name(name.trim()).map_err(refused)?), fields: Cow::Owned(Vec::new()) });
+            if let Some(line) = line.strip_prefix("package ") {
+                package = Package::read(line).map_err(refused)?;
+                continue;
+            }
+            if let Some(head) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+                rows.push(package.head(head).map_err(refused)?);
                 continue;
             }
             let Some(row) = rows.last_mut() else { return Err(refused("a field before any type".to_owned())) };
@@ -183,6 +222,7 @@ impl Types {
         for row in &mut rows {
             sort(row.fields.to_mut(), FIELDS_MAX, |field| &field.name).map_err(|why| whole(format!("{}: {why}", row.name)))?;
         }
+        resolve(&mut rows);
         rows.extend(known.iter().cloned());
         sort(&mut rows, TYPES_MAX, |row| &row.name).map_err(whole)?;
         let types = Types { rows: Cow::Owned(rows) };
@@ -211,8 +251,68 @@ impl Types {
 }
 
 impl Type {
+    /// The name without its package: `Event`.
+    pub fn short(&self) -> &str {
+        short(&self.name)
+    }
+
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.binary_search_by(|field| (*field.name).cmp(name)).ok().map(|at| &self.fields[at])
+    }
+}
+
+/// The last part of a type's name.
+pub fn short(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+/// What is said once before the types of a package.
+#[derive(Default)]
+struct Package {
+    /// `events.v1.`, or nothing.
+    prefix: String,
+    open_api: String,
+}
+
+impl Package {
+    /// `events.v1 = io.k8s.api.events.v1`
+    fn read(line: &str) -> Result<Package, String> {
+        let (name, open_api) = line.split_once('=').ok_or("a package is NAME = ITS NAME IN OPENAPI")?;
+        let (name, open_api) = (name.trim(), open_api.trim());
+        let good = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
+        if !good(name) || !good(open_api) || open_api.is_empty() {
+            return Err(format!("{line:?} is no package: NAME = ITS NAME IN OPENAPI, of letters, digits, '.' and '-'"));
+        }
+        let prefix = if name.is_empty() { String::new() } else { format!("{name}.") };
+        Ok(Package { prefix, open_api: open_api.to_owned() })
+    }
+
+    /// `Event`, `LabelSelector atomic`: a type without its fields.
+    fn head(&self, head: &str) -> Result<Type, String> {
+        let (name, atomic) = match head.trim().split_once(' ') {
+            None => (head.trim(), false),
+            Some((name, "atomic")) => (name, true),
+            Some((_, other)) => return Err(format!("{other:?} is nothing that a type can be")),
+        };
+        let name = Cow::Owned(format!("{}{}", self.prefix, type_name(name)?));
+        Ok(Type { name, package: Cow::Owned(self.open_api.clone()), atomic, fields: Cow::Owned(Vec::new()) })
+    }
+}
+
+/// Names that mean a type of the same package become its full name.
+fn resolve(rows: &mut [Type]) {
+    let names: HashSet<String> = rows.iter().map(|row| row.name.to_string()).collect();
+    for row in rows {
+        let Some((prefix, _)) = row.name.rsplit_once('.') else { continue };
+        let prefix = prefix.to_owned();
+        for field in row.fields.to_mut() {
+            if let Element::Named(name) = &mut field.element
+                && let full = format!("{prefix}.{name}")
+                && names.contains(&full)
+            {
+                *name = Cow::Owned(full);
+            }
+        }
     }
 }
 
@@ -263,7 +363,10 @@ fn shape(text: &str) -> Result<(Element, Container), String> {
     let inner = |open, close| text.strip_prefix(open).and_then(|text: &str| text.strip_suffix(close));
     let (name, container) = match (inner('[', ']'), inner('{', '}')) {
         (Some(entry), _) => (entry, Container::List),
-        (_, Some(entry)) => (entry, Container::Map),
+        (_, Some(entry)) => match entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')) {
+            Some(entry) => (entry, Container::MapOfLists),
+            None => (entry, Container::Map),
+        },
         _ => (text, Container::One),
     };
     let element = match name {
@@ -278,7 +381,10 @@ fn shape(text: &str) -> Result<(Element, Container), String> {
         "quantity" => Element::Quantity,
         "intorstring" => Element::IntOrText,
         "any" => Element::Any,
-        other => Element::Named(Cow::Owned(type_name(other)?)),
+        other => {
+            type_name(short(other))?;
+            Element::Named(Cow::Owned(other.to_owned()))
+        }
     };
     Ok((element, container))
 }
@@ -291,6 +397,9 @@ fn read_attribute(rule: &mut Rule, attribute: &str) -> Result<(), String> {
         "nonzero" => rule.zero_is_missing = true,
         "set" => rule.merge = Merge::Set,
         "atomic" => rule.merge = Merge::Atomic,
+        "granular" => rule.merge = Merge::Granular,
+        "declared" => rule.declared = true,
+        "pointer" => rule.pointer = true,
         "keys" => rule.merge = Merge::Keys(Cow::Owned(parts(','))),
         "patch" => rule.patch = Cow::Owned(value.to_owned()),
         "enum" => rule.choices = Cow::Owned(parts('|')),
@@ -323,6 +432,22 @@ mod tests {
     }
 
     #[test]
+    fn packages() {
+        let text = "package = core\n[Event]\n  a 1 Ref\n[Ref atomic]\n  x 1 string pointer declared\n
+package events.v1 = io.events.v1\n[Event]\n  a 1 Ref\n  b 2 {[Series]}\n  c 3 Ref granular\n[Series]\n";
+        let types = Types::parse(text, &Types::default()).unwrap();
+        assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["Event", "Ref", "events.v1.Event", "events.v1.Series"]);
+        let event = types.get("events.v1.Event").unwrap();
+        assert_eq!((event.short(), &*event.package), ("Event", "io.events.v1"));
+        assert_eq!(event.field("a").unwrap().element, Element::Named("Ref".into()));
+        let b = event.field("b").unwrap();
+        assert_eq!((&b.element, b.container), (&Element::Named("events.v1.Series".into()), Container::MapOfLists));
+        assert_eq!(event.field("c").unwrap().rules.merge, Merge::Granular);
+        let of = types.get("Ref").unwrap();
+        assert!(of.atomic && of.field("x").unwrap().rules.pointer && of.field("x").unwrap().rules.declared);
+    }
+
+    #[test]
     fn a_bad_text_is_refused_by_line() {
         for (text, line, why) in [
             ("a 1 string", 1, "a field before any type"),
@@ -333,6 +458,8 @@ mod tests {
             ("[A]\n  a 1 string default=x", 2, "default \"x\" is no JSON: expected value at line 1 column 1"),
             ("[A]\n  a 1 B", 0, "there is no type B"),
             ("[A]\n  a 1 bool\n  a 2 bool", 0, "A: a is there twice"),
+            ("package x", 1, "a package is NAME = ITS NAME IN OPENAPI"),
+            ("[A shiny]", 1, "\"shiny\" is nothing that a type can be"),
             ("[A]\n[A]", 0, "A is there twice"),
         ] {
             let error = Types::parse(text, &Types::default()).unwrap_err();
