@@ -1,56 +1,32 @@
 //! A disk in memory that keeps what POSIX promises after a power cut and no more: a file's content is durable once it was fsynced, a
-//! name once its folder was. What was not may be there, partly there, or not there. A rename is one step: seen whole or not at all.
+//! name once its folder was. What was not may be there, partly there, or not there.
+//!
+//! ```text
+//! content: a file, sector by sector · names: folders, rename by rename · this file: the calls, and when they fail or are cut
+//! ```
+
+mod content;
+mod dice;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use dice::Dice;
+pub use names::Promise;
 
 use crate::store::disk::{Disk, DiskFile, Found, Stamp, What};
+use content::{Content, Style};
+use names::{Names, Node, ROOT};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Small, seeded, good enough to explore.
-#[derive(Clone)]
-pub struct Dice(u64);
+pub const EIO: i32 = 5;
+pub const ENOSPC: i32 = 28;
 
-impl Dice {
-    pub fn new(seed: u64) -> Dice {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xd1b5_4a32_d192_ed03);
-        dice.below(2);
-        dice
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.max(1);
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) % bound
-    }
-
-    pub fn one_in(&mut self, chances: u64) -> bool {
-        self.below(chances) == 0
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Node {
-    File(u64),
-    Folder(u64),
-}
-
-#[derive(Clone, Default)]
-struct Content {
-    cached: Vec<u8>,
-    /// None: never fsynced.
-    durable: Option<Vec<u8>>,
-}
-
-#[derive(Clone, Default)]
-struct Folder {
-    cached: BTreeMap<String, Node>,
-    durable: BTreeMap<String, Node>,
-}
-
-/// One change of names that is not durable yet: folder, name, what it then is.
-type Pending = Vec<(u64, String, Option<Node>)>;
+/// The room that a file takes is a multiple of it.
+const BLOCK: usize = 4096;
 
 /// What a careless disk does not do, to show that somebody notices.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -60,19 +36,45 @@ pub enum Careless {
     FolderSync,
 }
 
+/// How bad a disk is, beyond what every disk may do.
+#[derive(Clone, Copy, Debug)]
+pub struct Nature {
+    pub promise: Promise,
+    /// A cut may spoil the whole page of which a part was being written.
+    pub shears: bool,
+    /// After a failed fsync the cache shows again what was there before.
+    pub reverts: bool,
+}
+
+impl Nature {
+    pub fn any(dice: &mut Dice) -> Nature {
+        let promise = *dice.pick(&[Promise::Ordered, Promise::Loose, Promise::Torn]);
+        Nature { promise, shears: dice.one_in(4), reverts: dice.one_in(2) }
+    }
+}
+
+#[derive(Clone)]
 struct Inside {
     files: BTreeMap<u64, Content>,
-    folders: BTreeMap<u64, Folder>,
-    pending: Vec<Pending>,
+    names: Names,
     next_id: u64,
+    /// Counts what is written, for mtimes.
+    now: u64,
     steps: u64,
     /// At this step the machine stops.
     cut_at: Option<u64>,
     cut: bool,
     /// Steps in this range fail with an error number.
-    fail: Option<(std::ops::Range<u64>, i32)>,
+    fail: Option<(Range<u64>, i32)>,
+    /// The fsync of a file that fails, counted down.
+    fail_sync: u64,
+    failures: u64,
+    /// Bytes that files may take in all; None: there is room for everything.
+    room: Option<usize>,
     careless: Careless,
+    nature: Nature,
     dice: Dice,
+    traced: bool,
 }
 
 /// Clones are the same disk.
@@ -81,152 +83,194 @@ pub struct SimDisk {
     inside: Arc<Mutex<Inside>>,
 }
 
-const ROOT: u64 = 0;
+/// Why a call is not done. `half`: something of it may be done all the same.
+struct Stop {
+    error: io::Error,
+    half: bool,
+}
+
+fn goes_on(done: &Result<(), Stop>) -> bool {
+    done.as_ref().map_or_else(|stop| stop.half, |()| true)
+}
 
 impl SimDisk {
     pub fn new(seed: u64) -> SimDisk {
         let inside = Inside {
             files: BTreeMap::new(),
-            folders: BTreeMap::from([(ROOT, Folder::default())]),
-            pending: Vec::new(),
-            next_id: 1,
+            names: Names::new(),
+            next_id: ROOT,
+            now: 0,
             steps: 0,
             cut_at: None,
             cut: false,
             fail: None,
+            fail_sync: 0,
+            failures: 0,
+            room: None,
             careless: Careless::No,
+            nature: Nature { promise: Promise::Loose, shears: false, reverts: false },
             dice: Dice::new(seed),
+            traced: false,
         };
         SimDisk { inside: Arc::new(Mutex::new(inside)) }
     }
 
     pub fn careless(self, careless: Careless) -> SimDisk {
-        self.inside.lock().unwrap().careless = careless;
+        self.inside().careless = careless;
         self
+    }
+
+    pub fn of_nature(self, nature: Nature) -> SimDisk {
+        let mut inside = self.inside();
+        inside.nature = nature;
+        inside.names.promise = nature.promise;
+        drop(inside);
+        self
+    }
+
+    /// Says every change on stderr, to find out what a seed means.
+    pub fn traced(self, traced: bool) -> SimDisk {
+        self.inside().traced = traced;
+        self
+    }
+
+    /// Another disk with the same content and the same fate before it, but for the dice.
+    pub fn fork(&self, seed: u64) -> SimDisk {
+        let inside = Inside { dice: Dice::new(seed), ..self.inside().clone() };
+        SimDisk { inside: Arc::new(Mutex::new(inside)) }
     }
 
     /// Everything stops so many steps from now.
     pub fn cut_in(&self, steps: u64) {
-        let mut inside = self.inside.lock().unwrap();
+        let mut inside = self.inside();
         inside.cut_at = Some(inside.steps + steps);
     }
 
+    /// No cut is due any more.
+    pub fn spare(&self) {
+        self.inside().cut_at = None;
+    }
+
     /// The steps of a range, counted from now, fail.
-    pub fn fail(&self, steps: std::ops::Range<u64>, errno: i32) {
-        let mut inside = self.inside.lock().unwrap();
+    pub fn fail(&self, steps: Range<u64>, errno: i32) {
+        let mut inside = self.inside();
         inside.fail = Some((inside.steps + steps.start..inside.steps.saturating_add(steps.end), errno));
     }
 
+    /// So many fsyncs of files from now (1: the next), one fails.
+    pub fn fail_sync_in(&self, syncs: u64) {
+        self.inside().fail_sync = syncs;
+    }
+
+    /// Nothing grows beyond so many bytes from now; deleted files make room.
+    pub fn fill(&self, room: usize) {
+        let mut inside = self.inside();
+        inside.room = Some(inside.used() + room);
+    }
+
     pub fn heal(&self) {
-        self.inside.lock().unwrap().fail = None;
+        let mut inside = self.inside();
+        (inside.fail, inside.fail_sync, inside.room) = (None, 0, None);
     }
 
     pub fn steps(&self) -> u64 {
-        self.inside.lock().unwrap().steps
+        self.inside().steps
+    }
+
+    /// Calls that failed on purpose.
+    pub fn failures(&self) -> u64 {
+        self.inside().failures
     }
 
     pub fn is_cut(&self) -> bool {
-        self.inside.lock().unwrap().cut
+        self.inside().cut
     }
 
     /// A process ended; the kernel and its caches live on.
     pub fn kill(&self) {
-        let mut inside = self.inside.lock().unwrap();
+        let mut inside = self.inside();
+        inside.say(|| "--- killed".to_owned());
         (inside.cut, inside.cut_at) = (false, None);
+        inside.sweep();
     }
 
     /// The machine lost its power: what was not durable is decided by the dice.
     pub fn power_loss(&self) {
-        let mut inside = self.inside.lock().unwrap();
+        let mut inside = self.inside();
         let inside = &mut *inside;
         (inside.cut, inside.cut_at) = (false, None);
-        let style = inside.dice.below(4);
-        let pending = std::mem::take(&mut inside.pending);
-        let prefix = inside.dice.below(pending.len() as u64 + 1) as usize;
-        for (at, changes) in pending.into_iter().enumerate() {
-            let kept = match style {
-                0 => false,
-                1 => at < prefix,
-                2 => inside.dice.one_in(2),
-                _ => !inside.dice.one_in(10),
-            };
-            if kept {
-                inside.settle(changes);
-            }
-        }
-        for folder in inside.folders.values_mut() {
-            folder.cached = folder.durable.clone();
-        }
+        let style = Style::any(&mut inside.dice);
+        inside.say(|| format!("--- power lost, {style:?} is kept of what was not durable"));
+        inside.names.cut(style, &mut inside.dice);
+        inside.sweep();
         for content in inside.files.values_mut() {
-            if content.durable.is_none() {
-                let mut text = content.cached.clone();
-                match inside.dice.below(3) {
-                    0 => text.clear(),
-                    1 => text.truncate(inside.dice.below(text.len() as u64 + 1) as usize),
-                    _ => text.iter_mut().for_each(|byte| *byte = 0),
-                }
-                content.durable = Some(text);
-            }
-            content.cached = content.durable.clone().unwrap_or_default();
+            content.cut(style, inside.nature.shears, &mut inside.dice);
         }
     }
 
     /// What lies in a file, None where there is none; takes no step.
     pub fn peek(&self, path: &str) -> Option<Vec<u8>> {
-        let inside = self.inside.lock().unwrap();
-        match inside.look(path).ok()? {
-            Node::File(id) => Some(inside.files[&id].cached.clone()),
+        let inside = self.inside();
+        match inside.names.look(path).ok()? {
+            Node::File(id) => Some(inside.files[&id].bytes().to_vec()),
             Node::Folder(_) => None,
         }
     }
 
     /// Puts a file there as a person would, folders too, durable at once.
     pub fn place(&self, path: &str, text: &[u8]) {
-        let mut inside = self.inside.lock().unwrap();
+        let mut inside = self.inside();
+        inside.say(|| format!("a person puts {path}"));
         let (folders, name) = path.rsplit_once('/').unwrap_or(("", path));
         let mut at = ROOT;
         for level in folders.split('/').filter(|level| !level.is_empty()) {
-            at = match inside.folders[&at].cached.get(level) {
+            at = match inside.names.of(at).get(level) {
                 Some(Node::Folder(id)) => *id,
                 _ => {
                     let id = inside.id();
-                    inside.folders.insert(id, Folder::default());
-                    inside.settle(vec![(at, level.to_owned(), Some(Node::Folder(id)))]);
-                    inside.folders.get_mut(&at).unwrap().cached.insert(level.to_owned(), Node::Folder(id));
+                    inside.names.add_folder(id);
+                    inside.names.change_settled(vec![(at, level.to_owned(), Some(Node::Folder(id)))]);
                     id
                 }
             };
         }
-        let id = inside.id();
-        inside.files.insert(id, Content { cached: text.to_vec(), durable: Some(text.to_vec()) });
-        inside.settle(vec![(at, name.to_owned(), Some(Node::File(id)))]);
-        inside.folders.get_mut(&at).unwrap().cached.insert(name.to_owned(), Node::File(id));
+        let (id, now) = (inside.id(), inside.tick());
+        inside.files.insert(id, Content::settled(text, now));
+        inside.names.change_settled(vec![(at, name.to_owned(), Some(Node::File(id)))]);
+    }
+
+    /// Writes over a file in place, as some editors do: its stamp stays.
+    pub fn overwrite(&self, path: &str, text: &[u8]) {
+        let mut inside = self.inside();
+        inside.say(|| format!("a person writes over {path}"));
+        let (content, now) = inside.file(path).unwrap();
+        content.empty(now);
+        content.write(0, text, now);
+        content.sync();
     }
 
     /// Takes a file away as a person would.
     pub fn take(&self, path: &str) {
-        let mut inside = self.inside.lock().unwrap();
-        let (at, name) = inside.place_of(path).unwrap();
-        inside.folders.get_mut(&at).unwrap().cached.remove(&name);
-        inside.settle(vec![(at, name, None)]);
+        let mut inside = self.inside();
+        inside.say(|| format!("a person takes {path} away"));
+        let (at, name) = inside.names.place_of(path).unwrap();
+        inside.names.change_settled(vec![(at, name, None)]);
+    }
+
+    /// The medium rots.
+    pub fn flip(&self, path: &str, at: usize, bit: u8) {
+        let mut inside = self.inside();
+        inside.say(|| format!("bit {bit} of byte {at} of {path} flips"));
+        inside.file(path).unwrap().0.flip(at, bit);
     }
 
     /// Every file's path, sorted.
     pub fn tree(&self) -> Vec<String> {
-        let inside = self.inside.lock().unwrap();
-        let mut folders = vec![(ROOT, String::new())];
-        let mut paths = Vec::new();
-        while let Some((id, above)) = folders.pop() {
-            for (name, node) in &inside.folders[&id].cached {
-                let path = if above.is_empty() { name.clone() } else { format!("{above}/{name}") };
-                match node {
-                    Node::File(_) => paths.push(path),
-                    Node::Folder(id) => folders.push((*id, path)),
-                }
-            }
-        }
-        paths.sort();
-        paths
+        self.inside().names.tree().into_iter().map(|(path, _)| path).collect()
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.inside.lock().unwrap()
     }
 }
 
@@ -236,177 +280,271 @@ impl Inside {
         self.next_id
     }
 
-    fn step(&mut self) -> io::Result<()> {
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.traced {
+            eprintln!("{:5} {}", self.steps, what());
+        }
+    }
+
+    /// `what` is done now, unless it is cut or fails.
+    fn step(&mut self, what: impl FnOnce() -> String) -> Result<(), Stop> {
         self.steps += 1;
-        if self.cut || self.cut_at.is_some_and(|at| self.steps >= at) {
+        if self.cut {
+            return Err(Stop { error: io::Error::other("the power is off"), half: false });
+        }
+        if self.cut_at.is_some_and(|at| self.steps >= at) {
             self.cut = true;
-            return Err(io::Error::other("the power is off"));
+            self.say(|| format!("{}: cut", what()));
+            return Err(Stop { error: io::Error::other("the power goes off"), half: self.dice.one_in(2) });
         }
         match &self.fail {
-            Some((range, errno)) if range.contains(&self.steps) => Err(io::Error::from_raw_os_error(*errno)),
-            _ => Ok(()),
-        }
-    }
-
-    fn look(&self, path: &str) -> io::Result<Node> {
-        let mut node = Node::Folder(ROOT);
-        for level in path.split('/').filter(|level| !level.is_empty()) {
-            let Node::Folder(id) = node else { return Err(io::ErrorKind::NotADirectory.into()) };
-            node = *self.folders[&id].cached.get(level).ok_or(io::ErrorKind::NotFound)?;
-        }
-        Ok(node)
-    }
-
-    fn place_of(&self, path: &str) -> io::Result<(u64, String)> {
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        match self.look(folder)? {
-            Node::Folder(id) => Ok((id, name.to_owned())),
-            Node::File(_) => Err(io::ErrorKind::NotADirectory.into()),
-        }
-    }
-
-    fn change(&mut self, changes: Pending) {
-        for (folder, name, node) in &changes {
-            let cached = &mut self.folders.get_mut(folder).unwrap().cached;
-            match node {
-                Some(node) => cached.insert(name.clone(), *node),
-                None => cached.remove(name),
-            };
-        }
-        self.pending.push(changes);
-    }
-
-    fn settle(&mut self, changes: Pending) {
-        for (folder, name, node) in changes {
-            let durable = &mut self.folders.get_mut(&folder).unwrap().durable;
-            match node {
-                Some(node) => durable.insert(name, node),
-                None => durable.remove(&name),
-            };
-        }
-    }
-
-    /// All that was changed in a folder, with the other half of what was renamed, and nothing older of the same names any more.
-    fn settle_folder(&mut self, folder: u64) {
-        let (now, mut later): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|changes| changes.iter().any(|(at, ..)| *at == folder));
-        for changes in now {
-            for changed in &changes {
-                later.iter_mut().for_each(|older| older.retain(|(at, name, _)| (at, name) != (&changed.0, &changed.1)));
+            Some((range, errno)) if range.contains(&self.steps) => {
+                let errno = *errno;
+                self.say(|| format!("{}: fails with {errno}", what()));
+                self.failures += 1;
+                Err(Stop { error: io::Error::from_raw_os_error(errno), half: errno == EIO && self.dice.one_in(2) })
             }
-            self.settle(changes);
+            _ => {
+                self.say(what);
+                Ok(())
+            }
         }
-        self.pending = later;
+    }
+
+    fn file(&mut self, path: &str) -> io::Result<(&mut Content, u64)> {
+        let Node::File(id) = self.names.look(path)? else { return Err(io::ErrorKind::IsADirectory.into()) };
+        let now = self.tick();
+        Ok((self.files.get_mut(&id).unwrap(), now))
+    }
+
+    fn used(&self) -> usize {
+        let files: std::collections::BTreeSet<_> = self.names.tree().into_iter().map(|(_, id)| id).collect();
+        files.iter().map(|id| self.files[id].len().next_multiple_of(BLOCK)).sum()
+    }
+
+    /// So many of the bytes that somebody wants to grow by may be had.
+    fn room_for(&mut self, file: u64, from: usize, bytes: usize) -> Result<(), usize> {
+        let length = self.files[&file].len();
+        let Some(room) = self.room.filter(|_| from + bytes > length) else { return Ok(()) };
+        let others = self.used() - length.next_multiple_of(BLOCK);
+        let free = room.saturating_sub(others) / BLOCK * BLOCK;
+        if from + bytes <= free {
+            return Ok(());
+        }
+        self.failures += 1;
+        Err(free.max(length).saturating_sub(from).min(bytes))
+    }
+
+    fn write(&mut self, file: u64, from: usize, bytes: &[u8]) -> io::Result<()> {
+        let say = || format!("write file {file} at {from}: {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(120)]));
+        let done = match self.step(say) {
+            Ok(()) => self.room_for(file, from, bytes.len()).map_err(|part| (part, io::Error::from_raw_os_error(ENOSPC))),
+            Err(Stop { error, half: false }) => Err((0, error)),
+            Err(Stop { error, half: true }) => Err((self.dice.below(bytes.len() as u64 + 1) as usize, error)),
+        };
+        let part = done.as_ref().map_or_else(|(part, _)| *part, |()| bytes.len());
+        let now = self.tick();
+        if part > 0 {
+            self.files.get_mut(&file).unwrap().write(from, &bytes[..part], now);
+        }
+        done.map_err(|(_, error)| error)
+    }
+
+    fn sync(&mut self, file: u64) -> io::Result<()> {
+        let done = self.step(|| format!("sync file {file}"));
+        if self.careless == Careless::FileSync {
+            return done.map_err(|stop| stop.error);
+        }
+        let mut failed = done.is_err() && !self.cut;
+        if done.is_ok() && self.fail_sync > 0 {
+            self.fail_sync -= 1;
+            failed = self.fail_sync == 0;
+        }
+        let content = self.files.get_mut(&file).unwrap();
+        if failed {
+            content.fail_sync(self.nature.reverts, &mut self.dice);
+            self.failures += u64::from(done.is_ok());
+            self.say(|| "it fails".to_owned());
+            return Err(done.err().map_or_else(|| io::Error::from_raw_os_error(EIO), |stop| stop.error));
+        }
+        if goes_on(&done) {
+            let grown = content.has_grown();
+            content.sync();
+            if self.names.promise == Promise::Ordered && (grown || self.dice.one_in(2)) {
+                self.names.sync_all();
+            }
+        }
+        done.map_err(|stop| stop.error)
+    }
+
+    /// A file as open(2) with O_CREAT and O_TRUNC gives it.
+    fn new_file(&mut self, path: &str) -> io::Result<u64> {
+        let done = self.step(|| format!("make {path}"));
+        if !goes_on(&done) {
+            return Err(done.expect_err("it does not go on").error);
+        }
+        let (folder, name) = self.names.place_of(path)?;
+        let id = match self.names.of(folder).get(&name) {
+            Some(Node::Folder(_)) => return Err(io::ErrorKind::IsADirectory.into()),
+            Some(Node::File(id)) => {
+                let id = *id;
+                let now = self.tick();
+                self.files.get_mut(&id).unwrap().empty(now);
+                id
+            }
+            None => {
+                let id = self.id();
+                self.files.insert(id, Content::default());
+                self.names.change(vec![(folder, name, Some(Node::File(id)))]);
+                id
+            }
+        };
+        done.map(|()| id).map_err(|stop| stop.error)
+    }
+
+    /// Changes names, perhaps also where the answer is that it failed.
+    fn rename(
+        &mut self,
+        what: impl FnOnce() -> String,
+        changes: impl FnOnce(&mut Inside) -> io::Result<Vec<names::Name>>,
+    ) -> io::Result<()> {
+        let done = self.step(what);
+        if goes_on(&done) {
+            let changes = changes(self)?;
+            self.names.change(changes);
+        }
+        done.map_err(|stop| stop.error)
+    }
+
+    /// Forgets files without a name. What is open stays.
+    fn sweep(&mut self) {
+        let named = self.names.files();
+        self.files.retain(|id, _| named.contains(id));
     }
 }
 
 impl Disk for SimDisk {
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        let (folder, name) = inside.place_of(path)?;
-        let id = inside.id();
-        inside.files.insert(id, Content::default());
-        inside.change(vec![(folder, name, Some(Node::File(id)))]);
-        let written = inside.step();
-        let length = if written.is_ok() { bytes.len() } else { inside.dice.below(bytes.len() as u64 + 1) as usize };
-        inside.files.get_mut(&id).unwrap().cached = bytes[..length].to_vec();
-        written?;
-        inside.step()?;
-        if inside.careless != Careless::FileSync {
-            inside.files.get_mut(&id).unwrap().durable = Some(bytes.to_vec());
+        let mut inside = self.inside();
+        let id = inside.new_file(path)?;
+        inside.write(id, 0, bytes)?;
+        inside.sync(id)
+    }
+
+    fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {
+        let mut inside = self.inside();
+        let id = inside.new_file(path)?;
+        inside.write(id, 0, bytes)?;
+        if let Some(crc) = stamp {
+            inside.files.get_mut(&id).unwrap().mark(crc);
         }
         Ok(())
     }
 
-    fn put(&self, path: &str, bytes: &[u8], _: Option<u32>) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        let (folder, name) = inside.place_of(path)?;
-        let id = inside.id();
-        inside.files.insert(id, Content { cached: bytes.to_vec(), durable: None });
-        inside.change(vec![(folder, name, Some(Node::File(id)))]);
-        Ok(())
-    }
-
-    fn stamp(&self, _: &str) -> io::Result<Stamp> {
-        Ok(Stamp::None)
+    fn stamp(&self, path: &str) -> io::Result<Stamp> {
+        let mut inside = self.inside();
+        inside.step(|| format!("stamp of {path}")).map_err(|stop| stop.error)?;
+        Ok(inside.file(path)?.0.stamp())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
+        let mut inside = self.inside();
+        let inside = &mut *inside;
+        let done = inside.step(|| "sync all".to_owned());
+        if inside.careless != Careless::No {
+            return done.map_err(|stop| stop.error);
+        }
         for content in inside.files.values_mut() {
-            content.durable = Some(content.cached.clone());
+            match &done {
+                Ok(()) => content.sync(),
+                // It may have come so far, or have lost what it could not write.
+                Err(_) if inside.dice.one_in(2) => content.sync(),
+                Err(_) if !inside.cut && inside.dice.one_in(2) => content.fail_sync(inside.nature.reverts, &mut inside.dice),
+                Err(_) => {}
+            }
         }
-        for changes in std::mem::take(&mut inside.pending) {
-            inside.settle(changes);
+        match &done {
+            Ok(()) => inside.names.sync_all(),
+            Err(_) => inside.names.sync_some(&mut inside.dice),
         }
-        Ok(())
+        done.map_err(|stop| stop.error)
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let inside = self.inside.lock().unwrap();
-        let Node::File(id) = inside.look(path)? else { return Err(io::ErrorKind::IsADirectory.into()) };
+        let mut inside = self.inside();
+        inside.step(|| format!("open {path}")).map_err(|stop| stop.error)?;
+        let Node::File(id) = inside.names.look(path)? else { return Err(io::ErrorKind::IsADirectory.into()) };
         Ok(Box::new(SimFile { disk: self.clone(), id }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        let node = inside.look(from)?;
-        let ((from, from_name), (to, to_name)) = (inside.place_of(from)?, inside.place_of(to)?);
-        inside.change(vec![(from, from_name, None), (to, to_name, Some(node))]);
-        Ok(())
+        let what = || format!("rename {from} to {to}");
+        self.inside().rename(what, |inside| {
+            let node = inside.names.look(from)?;
+            let ((from, from_name), (to, to_name)) = (inside.names.place_of(from)?, inside.names.place_of(to)?);
+            Ok(vec![(from, from_name, None), (to, to_name, Some(node))])
+        })
     }
 
     fn unlink(&self, path: &str) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        inside.look(path)?;
-        let (folder, name) = inside.place_of(path)?;
-        inside.change(vec![(folder, name, None)]);
-        Ok(())
+        self.inside().rename(
+            || format!("unlink {path}"),
+            |inside| {
+                inside.names.look(path)?;
+                let (folder, name) = inside.names.place_of(path)?;
+                Ok(vec![(folder, name, None)])
+            },
+        )
     }
 
     fn make_dir(&self, path: &str) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        if inside.look(path).is_ok() {
-            return Err(io::ErrorKind::AlreadyExists.into());
-        }
-        let (folder, name) = inside.place_of(path)?;
-        let id = inside.id();
-        inside.folders.insert(id, Folder::default());
-        inside.change(vec![(folder, name, Some(Node::Folder(id)))]);
-        Ok(())
+        self.inside().rename(
+            || format!("make folder {path}"),
+            |inside| {
+                if inside.names.look(path).is_ok() {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                if inside.room.is_some_and(|room| inside.used() + BLOCK > room) {
+                    inside.failures += 1;
+                    return Err(io::Error::from_raw_os_error(ENOSPC));
+                }
+                let (folder, name) = inside.names.place_of(path)?;
+                let id = inside.id();
+                inside.names.add_folder(id);
+                Ok(vec![(folder, name, Some(Node::Folder(id)))])
+            },
+        )
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
-        let mut inside = self.inside.lock().unwrap();
-        let Node::Folder(folder) = inside.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
-        let done = inside.step();
+        let mut inside = self.inside();
+        let done = inside.step(|| format!("sync folder {path:?}"));
+        let Node::Folder(folder) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         // A failed fsync may have done its work, or nothing.
-        if inside.careless != Careless::FolderSync && (done.is_ok() || inside.dice.one_in(2)) {
-            inside.settle_folder(folder);
+        if inside.careless != Careless::FolderSync && goes_on(&done) {
+            inside.names.sync_folder(folder);
         }
-        done
+        done.map_err(|stop| stop.error)
     }
 
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        let Node::File(id) = inside.look(path)? else { return Err(io::ErrorKind::IsADirectory.into()) };
-        let text = inside.files[&id].cached.clone();
-        if text.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+        let mut inside = self.inside();
+        inside.step(|| format!("read {path}")).map_err(|stop| stop.error)?;
+        let (content, _) = inside.file(path)?;
+        if content.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content.bytes().to_vec()) }
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Found>> {
-        let mut inside = self.inside.lock().unwrap();
-        inside.step()?;
-        let Node::Folder(id) = inside.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
+        let mut inside = self.inside();
+        inside.step(|| format!("list {path:?}")).map_err(|stop| stop.error)?;
+        let Node::Folder(id) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
-        Ok(inside.folders[&id].cached.iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())
+        Ok(inside.names.of(id).iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())
     }
 }
 
@@ -415,25 +553,20 @@ struct SimFile {
     id: u64,
 }
 
+impl SimFile {
+    /// An unlinked file whose process was killed is no more.
+    fn inside(&self) -> io::Result<MutexGuard<'_, Inside>> {
+        let inside = self.disk.inside();
+        if inside.files.contains_key(&self.id) { Ok(inside) } else { Err(io::Error::other("it was open in another life")) }
+    }
+}
+
 impl DiskFile for SimFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut inside = self.disk.inside.lock().unwrap();
-        inside.step()?;
-        let content = inside.files.get_mut(&self.id).unwrap();
-        content.durable.get_or_insert_with(Vec::new);
-        let (from, to) = (offset as usize, offset as usize + bytes.len());
-        if content.cached.len() < to {
-            content.cached.resize(to, 0);
-        }
-        content.cached[from..to].copy_from_slice(bytes);
-        Ok(())
+        self.inside()?.write(self.id, offset as usize, bytes)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let mut inside = self.disk.inside.lock().unwrap();
-        inside.step()?;
-        let content = inside.files.get_mut(&self.id).unwrap();
-        content.durable = Some(content.cached.clone());
-        Ok(())
+        self.inside()?.sync(self.id)
     }
 }
