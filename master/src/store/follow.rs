@@ -53,6 +53,11 @@ impl Followers {
         Followers { history: History::new(floor), all: Vec::new() }
     }
 
+    /// Everything after a revision, oldest first.
+    pub fn after(&self, revision: Revision) -> Result<impl Iterator<Item = &Event>, Gone> {
+        self.history.after(revision)
+    }
+
     pub fn since(&self, scope: &Scope, after: Revision) -> Result<Vec<Event>, Gone> {
         Ok(self.history.after(after)?.filter(|event| scope.holds(&event.key)).cloned().collect())
     }

@@ -8,7 +8,7 @@
 //! watchers never wait for a disk.
 //!
 //! ```text
-//! state PURE (what is so) · history PURE (the last events) · names, document, judge PURE (paths, JSON, whether it fits)
+//! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so) · names, document, judge PURE (paths, JSON, whether it fits)
 //! files (one JSON file an object, made durable) · load (the directory at start) · quarantine (what is no object of ours)
 //! volatile (over a restart) · follow (who is told) · disk (the system calls)
 //! ```
@@ -21,6 +21,7 @@ mod history;
 mod judge;
 mod load;
 mod names;
+mod pages;
 mod protocol;
 mod quarantine;
 mod state;
@@ -30,9 +31,10 @@ mod words;
 pub use files::DiskError;
 pub use follow::{Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
+pub use pages::{Listing, More, Page};
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
-    Claimed, Damage, Damaged, Event, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Snapshot, Stored, Write,
+    Claimed, Damage, Damaged, Event, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted, Write,
 };
 
 use coracle_api::meta::{Key, Resource, Revision};
@@ -161,8 +163,36 @@ impl Store {
     }
 
     /// Everything of a resource, in one namespace or in all.
-    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
-        self.state().list(resource, namespace)
+    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Page {
+        self.page(&Listing::all(resource, namespace)).unwrap_or_default()
+    }
+
+    /// A list, or a part of one, as it is or as it was.
+    pub fn page(&self, listing: &Listing) -> Result<Page, Unlisted> {
+        // What is looked into is not kept locked: objects are shared, so these are cheap to hold.
+        let (revision, candidates) = match listing.at {
+            None => {
+                let state = self.state();
+                let revision = state.revision();
+                if listing.matches.is_none() {
+                    let page = pages::fill(listing, revision, state.listed(listing));
+                    return Ok(with_damaged(page, listing, &state));
+                }
+                (revision, state.listed(listing).cloned().collect())
+            }
+            Some(at) => {
+                // Held over the state's lock, so that history and state say the same.
+                let followers = locked(&self.inner.followers);
+                let state = self.state();
+                if at > state.revision() {
+                    return Err(Unlisted::Future { now: state.revision() });
+                }
+                let since = followers.after(at).map_err(Unlisted::Gone)?;
+                (at, pages::undone(listing, state.listed(listing), since))
+            }
+        };
+        let page = pages::fill(listing, revision, candidates.iter());
+        Ok(with_damaged(page, listing, &self.state()))
     }
 
     /// Who owns what in a space of claims.
@@ -208,9 +238,9 @@ impl Store {
         let (replay, from) = match after {
             Some(after) => (followers.since(&scope, after)?, after.max(state.revision())),
             None => {
-                let mut items = state.list(&scope.resource, scope.namespace.as_deref()).items;
-                items.retain(|stored| scope.holds(&stored.key));
-                (items.into_iter().map(Event::created).collect(), state.revision())
+                let listing = Listing::all(&scope.resource, scope.namespace.as_deref());
+                let items = state.listed(&listing).filter(|stored| scope.holds(&stored.key));
+                (items.cloned().map(Event::created).collect(), state.revision())
             }
         };
         let revision = state.revision();
@@ -269,6 +299,12 @@ impl Store {
     fn uptime(&self) -> Duration {
         self.inner.opened.elapsed()
     }
+}
+
+/// What is damaged counts as existing, now and then.
+fn with_damaged(page: Page, listing: &Listing, state: &State) -> Page {
+    let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
+    Page { damaged, ..page }
 }
 
 /// Nothing panics half-way through a change, so a lock that a panic left behind guards something whole.

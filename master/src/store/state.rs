@@ -1,9 +1,11 @@
 //! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
 
-use super::{Claimed, Damage, Event, Refused, Snapshot, Stored, Write, document};
-use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
+use super::pages::Listing;
+use super::{Claimed, Damage, Event, Refused, Stored, Write, document};
+use coracle_api::meta::{Claim, Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,19 +122,16 @@ impl State {
         self.objects.values()
     }
 
-    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Snapshot {
-        let from = Key { resource: resource.clone(), namespace: namespace.unwrap_or_default().to_owned(), name: String::new() };
-        let inside = |key: &Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
-        Snapshot {
-            revision: self.revision,
-            items: self
-                .objects
-                .range::<Key, _>(&from..)
-                .take_while(|(key, _)| inside(key))
-                .map(|(_, entry)| entry.stored.clone())
-                .collect(),
-            damaged: self.damaged.range(&from..).take_while(|(key, _)| inside(key)).map(|(key, _)| key.clone()).collect(),
-        }
+    /// The objects that a listing means, in order.
+    pub fn listed(&self, listing: &Listing) -> impl Iterator<Item = &Stored> {
+        let range = (listing.from(), Bound::Unbounded);
+        self.objects.range::<Key, _>(range).take_while(|(key, _)| listing.holds(key)).map(|(_, entry)| &entry.stored)
+    }
+
+    /// Damaged keys between the front of a listing and `last`, or its end.
+    pub fn damaged_listed(&self, listing: &Listing, last: Option<&Key>) -> Vec<Key> {
+        let inside = |key: &&Key| listing.holds(key) && last.is_none_or(|last| **key <= *last);
+        self.damaged.range((listing.from(), Bound::Unbounded)).map(|(key, _)| key).take_while(inside).cloned().collect()
     }
 
     /// The owners of a space's claims, dead ones too as long as their claims hold.

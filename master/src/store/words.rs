@@ -135,14 +135,13 @@ impl Event {
     }
 }
 
-/// A list at one revision.
-#[derive(Debug)]
-pub struct Snapshot {
-    pub revision: Revision,
-    /// In order of namespace and name.
-    pub items: Vec<Stored>,
-    /// Keys whose files are damaged: they exist, but cannot be shown.
-    pub damaged: Vec<Key>,
+/// Why a list cannot be shown at the revision that was asked for.
+#[derive(Debug, PartialEq)]
+pub enum Unlisted {
+    /// The history no longer reaches back to it.
+    Gone(Gone),
+    /// It has not been yet.
+    Future { now: Revision },
 }
 
 /// Changes after a revision that the history no longer holds.

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod model;
+mod pages;
 mod restart;
 pub(crate) mod sim;
 
