@@ -11,6 +11,7 @@ pub mod selector;
 pub mod service;
 pub mod status;
 pub mod strategy;
+pub mod table;
 pub mod types;
 pub mod v1beta1;
 pub mod watch;

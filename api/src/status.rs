@@ -204,6 +204,16 @@ impl Status {
         plain(Reason::NotAcceptable, format!("only the following media types are accepted: {offered}"))
     }
 
+    /// None of the media types that the client takes is known at all.
+    pub fn not_representable(offered: &str) -> Status {
+        failure(Reason::NotAcceptable, format!("406: Not Acceptable\n\nAvailable representations: {offered}"), Details::default())
+    }
+
+    /// A list was asked for in the form of one object, or the other way round.
+    pub fn other_number(message: &str) -> Status {
+        plain(Reason::NotAcceptable, message)
+    }
+
     pub fn too_many_requests(message: impl Into<String>, retry_after_s: u32) -> Status {
         failure(Reason::TooManyRequests, message, retry(retry_after_s))
     }

@@ -5,14 +5,16 @@
 //!
 //! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
 
+use crate::render::Form;
 use coracle_api::kinds::{self, Kind, Kinds};
 use std::time::Duration;
 
 /// Query parameters of one request; more are somebody's mistake.
 const PARAMETERS_MAX: usize = 64;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
+    #[default]
     V1,
     V1beta1,
 }
@@ -66,6 +68,8 @@ pub struct Call<'k> {
     /// Empty where the path names no object.
     pub name: String,
     pub options: Options,
+    /// How its answer looks; plain JSON until the Accept header is read.
+    pub form: Form,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,6 +87,8 @@ pub struct Options {
     pub bookmarks: bool,
     pub dry_run: bool,
     pub pretty: Option<bool>,
+    /// What rows of a table carry.
+    pub include_object: String,
     /// What a log request asks of the node, as it came.
     pub log: Vec<(String, String)>,
 }
@@ -146,7 +152,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     {
         namespace = "default".to_owned();
     }
-    let mut call = Call { version, kind: place.kind, verb, namespace, name: place.name, options };
+    let mut call = Call { version, kind: place.kind, verb, namespace, name: place.name, options, form: Form::json(version) };
     if verb == Verb::Log {
         call.options.log = parameters;
     }
@@ -282,6 +288,7 @@ fn options(version: Version, parameters: &[(String, String)]) -> Result<Options,
             (_, "sendInitialEvents") => options.initial_events = true,
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
             (_, "dryRun") => options.dry_run = true,
+            (_, "includeObject") => options.include_object = value.to_owned(),
             (_, "pretty") => options.pretty = Some(truth(value)),
             _ => {}
         }

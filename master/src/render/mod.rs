@@ -1,40 +1,113 @@
-//! What replies look like: v1 as it is stored, v1beta1 encoded. PURE.
+//! What replies look like: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; v1beta1 encoded. PURE.
+//!
+//!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
+//!
+//! `form` says which, from the Accept header. A plain JSON answer is the stored bytes, spliced and unread; every other one is
+//! made of a parsed document. `now` is for the ages in tables.
 
 pub mod discovery;
+pub mod form;
 pub mod pretty;
+mod table;
+pub mod yaml;
+
+pub use form::{Form, Media, Shape};
 
 use crate::call::Version;
 use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Revision;
+use coracle_api::meta::{Revision, Time};
 use coracle_api::status::Status;
 use coracle_api::v1beta1;
 use coracle_api::watch::Change;
-use serde_json::{Value, json};
+use form::Meta;
+use serde_json::{Map, Value, json};
 
-/// One object.
-pub fn object(version: Version, stored: &Stored) -> Bytes {
-    match version {
-        Version::V1 => stored.json.clone(),
-        Version::V1beta1 => v1beta1::encode(&parsed(stored)).to_string().into(),
+/// What a list says of itself.
+#[derive(Clone, Debug, Default)]
+pub struct ListMeta {
+    pub revision: Revision,
+    /// Where the next page begins; empty on the last.
+    pub continues: String,
+    /// Objects behind this page, where that is known.
+    pub remaining: Option<u64>,
+}
+
+impl ListMeta {
+    pub fn at(revision: Revision) -> ListMeta {
+        ListMeta { revision, ..ListMeta::default() }
+    }
+
+    fn to_v1(&self) -> Value {
+        let mut meta = json!({"resourceVersion": self.revision.to_string()});
+        if !self.continues.is_empty() {
+            meta["continue"] = self.continues.as_str().into();
+        }
+        if let Some(remaining) = self.remaining {
+            meta["remainingItemCount"] = remaining.into();
+        }
+        meta
     }
 }
 
-/// A list at one revision. In v1 the stored bytes are spliced, unread.
-pub fn list(version: Version, kind: &Kind, revision: Revision, items: &[Stored]) -> Bytes {
-    if version == Version::V1beta1 {
-        let items: Vec<Value> = items.iter().map(parsed).collect();
-        let list =
-            json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": {"resourceVersion": revision.to_string()}, "items": items});
-        return v1beta1::encode(&list).to_string().into();
+/// One object.
+pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
+    match (form.version, form.media, form.shape) {
+        (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
+        (Version::V1, Media::Json, Shape::Whole) => stored.json.clone(),
+        (Version::V1, ..) => document(form, &kind.type_name, &parsed(stored), now),
     }
-    let mut out = Vec::with_capacity(128 + items.iter().map(|stored| stored.json.len()).sum::<usize>());
+}
+
+/// One document of v1 that stands in no store: a scale, a review. `type_name` is that of its type in the schema.
+pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Bytes {
+    let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
+    match form.shape {
+        Shape::Whole => written(form.media, type_name, document),
+        Shape::Metadata(version) | Shape::MetadataList(version) => {
+            written(form.media, "PartialObjectMetadata", &metadata(version, document))
+        }
+        Shape::Table(..) => written(form.media, "Table", &table::of(form.shape, &meta, &[document], true, now)),
+    }
+}
+
+/// A list, or a page of one. In v1 the stored bytes are spliced, unread, where that is what was asked for.
+pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
+    match (form.version, form.media, form.shape) {
+        (Version::V1, Media::Json, Shape::Whole) => spliced(kind, meta, items).into(),
+        (Version::V1beta1, ..) => {
+            let items: Vec<Value> = items.iter().map(parsed).collect();
+            let list = json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": meta.to_v1(), "items": items});
+            v1beta1::encode(&list).to_string().into()
+        }
+        (Version::V1, media, Shape::Whole) => {
+            let items: Vec<Value> = items.iter().map(|stored| bare(parsed(stored))).collect();
+            let list = json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": meta.to_v1(), "items": items});
+            written(media, &format!("{}List", kind.type_name), &list)
+        }
+        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
+            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &parsed(stored))).collect();
+            let list = json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta.to_v1(), "items": items,
+            });
+            written(media, "PartialObjectMetadataList", &list)
+        }
+        (Version::V1, media, Shape::Table(..)) => {
+            let items: Vec<Value> = items.iter().map(parsed).collect();
+            let items: Vec<&Value> = items.iter().collect();
+            let empty = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
+            let table = table::of_kind(form.shape, &empty, meta, &items, true, now);
+            written(media, "Table", &table)
+        }
+    }
+}
+
+fn spliced(kind: &Kind, meta: &ListMeta, items: &[Stored]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256 + items.iter().map(|stored| stored.json.len()).sum::<usize>());
     let (api_version, list_kind) = (kind.api_version(), kind.list_kind());
-    out.extend_from_slice(
-        format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{{"resourceVersion":"{revision}"}},"items":["#)
-            .as_bytes(),
-    );
+    let head = format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{},"items":["#, meta.to_v1());
+    out.extend_from_slice(head.as_bytes());
     // Items of a list carry neither; every stored object begins with both.
     let prefix = format!(r#"{{"apiVersion":"{api_version}","kind":"{}","#, kind.kind);
     for (at, stored) in items.iter().enumerate() {
@@ -50,52 +123,103 @@ pub fn list(version: Version, kind: &Kind, revision: Revision, items: &[Stored])
         }
     }
     out.extend_from_slice(b"]}");
-    out.into()
+    out
 }
 
-/// One line of a watch. A deletion shows the last state that the watcher could see, at the revision of the deletion.
-pub fn event(version: Version, change: Change, stored: &Stored, revision: Revision) -> Vec<u8> {
+/// One event of a watch. A deletion shows the last state that the watcher could see, at the revision of the deletion. The
+/// `first` of a table brings the columns.
+pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision: Revision, first: bool, now: Time) -> Vec<u8> {
     let stale = change == Change::Deleted && stored.revision != revision;
-    let shown = if stale { object(version, &stored.at(revision)) } else { object(version, stored) };
-    line(change.wire(), &shown)
-}
-
-/// Up to which revision a watcher has seen everything.
-pub fn bookmark(version: Version, kind: &Kind, revision: Revision) -> Vec<u8> {
-    let object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"resourceVersion": revision.to_string()}});
-    let object = if version == Version::V1beta1 { v1beta1::encode(&object) } else { object };
-    line("BOOKMARK", object.to_string().as_bytes())
-}
-
-pub fn error_event(version: Version, status: &Status) -> Vec<u8> {
-    line("ERROR", &self::status(version, status))
-}
-
-fn line(change: &str, object: &[u8]) -> Vec<u8> {
-    let mut line = Vec::with_capacity(object.len() + 40);
-    line.extend_from_slice(format!(r#"{{"type":"{change}","object":"#).as_bytes());
-    line.extend_from_slice(object);
-    line.extend_from_slice(b"}\n");
-    line
-}
-
-pub fn status(version: Version, status: &Status) -> Bytes {
-    match version {
-        Version::V1 => status.to_v1(),
-        Version::V1beta1 => v1beta1::encode_status(&status.to_v1()),
+    let late;
+    let stored = if stale {
+        late = stored.at(revision);
+        &late
+    } else {
+        stored
+    };
+    match form.shape {
+        Shape::Table(..) => framed(form.media, change.wire(), &row(form, &parsed(stored), first, now)),
+        _ => framed(form.media, change.wire(), &object(form, kind, stored, now)),
     }
-    .to_string()
-    .into()
+}
+
+/// Up to which revision a watcher has seen everything. `annotations` say more of it.
+pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&str, &str)], now: Time) -> Vec<u8> {
+    let mut object = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"resourceVersion": revision.to_string()}});
+    if !annotations.is_empty() {
+        let annotations: Map<String, Value> = annotations.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
+        object["metadata"]["annotations"] = annotations.into();
+    }
+    let shown = match (form.version, form.shape) {
+        (Version::V1beta1, _) => v1beta1::encode(&object).to_string().into(),
+        (Version::V1, Shape::Table(..)) => row(form, &object, false, now),
+        (Version::V1, _) => document(form, &kind.type_name, &object, now),
+    };
+    framed(form.media, "BOOKMARK", &shown)
+}
+
+pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
+    framed(form.media, "ERROR", &self::status(form, status))
+}
+
+/// A table of one row, with or without the columns.
+fn row(form: Form, document: &Value, columns: bool, now: Time) -> Bytes {
+    let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
+    written(form.media, "Table", &table::of(form.shape, &meta, &[document], columns, now))
+}
+
+/// One event as it stands on the wire: a line of JSON.
+fn framed(media: Media, change: &str, object: &[u8]) -> Vec<u8> {
+    match media {
+        Media::Json | Media::Yaml | Media::Protobuf => {
+            let mut line = Vec::with_capacity(object.len() + 40);
+            line.extend_from_slice(format!(r#"{{"type":"{change}","object":"#).as_bytes());
+            line.extend_from_slice(object);
+            line.extend_from_slice(b"}\n");
+            line
+        }
+    }
+}
+
+pub fn status(form: Form, status: &Status) -> Bytes {
+    match form.version {
+        Version::V1 => written(form.media, "Status", &status.to_v1()),
+        Version::V1beta1 => v1beta1::encode_status(&status.to_v1()).to_string().into(),
+    }
 }
 
 /// What a deletion answers that has no object to show. The documents of June 2014 promise `success`.
-pub fn deleted(version: Version, status: &Status) -> Bytes {
-    match version {
-        Version::V1 => status.to_v1(),
-        Version::V1beta1 => v1beta1::encode_deleted(&status.to_v1()),
+pub fn deleted(form: Form, status: &Status) -> Bytes {
+    match form.version {
+        Version::V1 => written(form.media, "Status", &status.to_v1()),
+        Version::V1beta1 => v1beta1::encode_deleted(&status.to_v1()).to_string().into(),
     }
-    .to_string()
-    .into()
+}
+
+/// PartialObjectMetadata.
+fn metadata(version: Meta, document: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": document["metadata"]})
+}
+
+fn written(media: Media, _type_name: &str, document: &Value) -> Bytes {
+    match media {
+        Media::Json | Media::Protobuf => document.to_string().into(),
+        Media::Yaml => yaml::write(document).into(),
+    }
+}
+
+/// As an item of a list: its kind is known.
+fn bare(mut document: Value) -> Value {
+    if let Value::Object(fields) = &mut document {
+        fields.remove("kind");
+        fields.remove("apiVersion");
+    }
+    document
+}
+
+fn revision(document: &Value) -> Revision {
+    let text = document["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+    Revision(text.parse().unwrap_or_default())
 }
 
 /// Stored documents are JSON: the store has read or written each.

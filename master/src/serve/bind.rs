@@ -40,7 +40,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
             .map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?;
         let standing = Standing { key: &old.key, revision: old.revision, object: &pod };
         match serve.store.write(prepare::replace(pods, standing, bound)) {
-            Ok(_) => return Ok(Answer::json(StatusCode::CREATED, render::status(call.version, &Status::success(201)))),
+            Ok(_) => return Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201)))),
             Err(Refused::Stale { .. }) => {}
             Err(refused) => return Err(Fault::refused(&call, &old.key, None, refused)),
         }
@@ -59,5 +59,5 @@ fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
         Version::V1beta1 if call.namespace.is_empty() => "default".to_owned(),
         _ => call.namespace.clone(),
     };
-    Call { version: call.version, kind, verb: call.verb, namespace, name: name.to_owned(), options: call.options.clone() }
+    Call { version: call.version, kind, verb: call.verb, namespace, name: name.to_owned(), options: call.options.clone(), form: call.form }
 }

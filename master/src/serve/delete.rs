@@ -73,7 +73,7 @@ fn give_up(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 fn answer(call: &Call, object: &Value) -> Answer {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
     let status = Status::deleted(&call.kind.resource, &call.name, uid);
-    Answer::json(StatusCode::OK, render::deleted(call.version, &status))
+    super::shown(call, StatusCode::OK, render::deleted(call.form, &status))
 }
 
 /// Options in the body win over those in the query.

@@ -19,9 +19,11 @@ mod write;
 
 use crate::call::{self, Call, Page, Route, Verb, Version};
 use crate::fault::Fault;
-use crate::making::Maker;
+use crate::making::{self, Maker};
 use crate::render;
+use crate::render::form::{Form, Media, Subject, Unacceptable};
 use crate::store::{Store, Stored};
+use bytes::Bytes;
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
@@ -62,7 +64,7 @@ impl Serve {
         let mut pretty = is_person(&request.headers);
         let mut answer = match self.route(request, &mut pretty) {
             Ok(answer) => answer,
-            Err(fault) => failure(version, &fault),
+            Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
         if pretty
             && is_json(&answer)
@@ -77,9 +79,9 @@ impl Serve {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
             Route::Page(page) => self.page(page, &request.headers),
-            Route::Object(call) => {
+            Route::Object(mut call) => {
                 *pretty = call.options.pretty.unwrap_or(*pretty);
-                acceptable(&call, &request.headers)?;
+                call.form = form(&call, &request.headers)?;
                 self.object(&call, request)
             }
         }
@@ -90,7 +92,7 @@ impl Serve {
             Page::Health { verbose } => return Ok(health::answer(&self.store, verbose)),
             Page::Root => render::discovery::root(),
             Page::Version => render::discovery::version(),
-            Page::Versions => render::discovery::versions(accepts(headers).any(|kind| kind.contains("g=apidiscovery.k8s.io"))),
+            Page::Versions => render::discovery::versions(accept(headers).contains("g=apidiscovery.k8s.io")),
             Page::Groups => render::discovery::groups(),
             Page::Resources => render::discovery::resources(&self.kinds),
             Page::OldResources => render::discovery::old_resources(),
@@ -136,14 +138,19 @@ fn key_of(kind: &Kind, namespace: &str, name: &str) -> Key {
     Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-/// One object in the version of the call.
+/// One object in the form of the call.
 fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
-    Answer::json(status, render::object(call.version, stored))
+    shown(call, status, render::object(call.form, call.kind, stored, making::wall_clock()))
 }
 
-pub fn failure(version: Version, fault: &Fault) -> Answer {
+/// What was rendered in the form of the call.
+fn shown(call: &Call, status: StatusCode, rendered: Bytes) -> Answer {
+    Answer::new(status, call.form.media.content_type(), Body::Whole(rendered))
+}
+
+pub fn failure(form: Form, fault: &Fault) -> Answer {
     let code = StatusCode::from_u16(fault.status.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = Answer::json(code, render::status(version, &fault.status));
+    let mut answer = Answer::new(code, form.media.content_type(), Body::Whole(render::status(form, &fault.status)));
     if let Some(location) = fault.location.as_deref().and_then(|path| HeaderValue::from_str(path).ok()) {
         answer.headers.insert(header::LOCATION, location);
     }
@@ -172,24 +179,36 @@ fn is_json(answer: &Answer) -> bool {
     answer.headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(b"application/json"))
 }
 
-fn accepts(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','))
+fn accept(headers: &HeaderMap) -> String {
+    // Protobuf is not written yet: those who ask for it are passed on to their next choice.
+    let named = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
+    named.replace("application/vnd.kubernetes.protobuf", "application/x-not-written")
 }
 
-/// Objects are shown as JSON. Clients of 2014 do not say what they take, and take what comes.
-fn acceptable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
-    let mut wanted = accepts(headers).peekable();
-    if call.version == Version::V1beta1 || call.verb == Verb::Log || wanted.peek().is_none() {
-        return Ok(());
-    }
-    let taken = |wanted: &str| {
-        let mut parts = wanted.split(';').map(str::trim);
-        let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*" | ""));
-        // `as=Table` and the like are other documents than ours.
-        json && !parts.any(|parameter| parameter.starts_with("as=") && parameter != "as=")
+/// The form of the answer, from the Accept header. Logs are text, whatever is accepted.
+fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
+    let subject = match call.verb {
+        Verb::Log => return Ok(call.form),
+        Verb::List => Subject::List,
+        Verb::Watch => Subject::Watch,
+        _ => Subject::One,
     };
-    if wanted.any(taken) {
-        return Ok(());
+    Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object).map_err(|why| unacceptable(call.kind, why))
+}
+
+fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
+    match why {
+        Unacceptable::Media => Status::not_representable(&Media::offered()),
+        Unacceptable::Shape => Status::not_acceptable(&Media::offered()),
+        Unacceptable::Stream => Status::not_acceptable("application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"),
+        Unacceptable::Number { asked, list } => {
+            let group = kind.resource.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            let (what, number) = if list { ("a list", kind.list_kind()) } else { ("not a list", kind.kind.to_string()) };
+            Status::other_number(&format!("you requested {asked}, but the requested object is {what} (*{group}.{number})"))
+        }
+        Unacceptable::Include(given) => Status::bad_request(format!(
+            "Unable to convert to Table as requested: includeObject: Invalid value: {given:?}: must be 'Metadata', 'Object', 'None', or empty"
+        )),
     }
-    Err(Status::not_acceptable("application/json").into())
+    .into()
 }

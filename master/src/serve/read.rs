@@ -3,7 +3,8 @@
 use super::{Serve, document, selector};
 use crate::call::{Call, Options};
 use crate::fault::Fault;
-use crate::render;
+use crate::making::wall_clock;
+use crate::render::{self, ListMeta};
 use coracle_api::meta::Revision;
 use coracle_api::status::Status;
 use coracle_http::{Answer, StatusCode};
@@ -34,7 +35,8 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let mut items = snapshot.items;
     items.retain(|stored| call.name.is_empty() || stored.key.name == call.name);
     items.retain(|stored| selector::matches(&selector, stored));
-    let mut answer = Answer::json(StatusCode::OK, render::list(call.version, call.kind, snapshot.revision, &items));
+    let meta = ListMeta::at(snapshot.revision);
+    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.kind, &meta, &items, wall_clock()));
     let damaged = snapshot.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
     super::warn(&mut answer, &damaged.collect::<Vec<_>>());
     Ok(answer)

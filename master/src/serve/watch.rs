@@ -5,9 +5,10 @@
 //! No watch has a thread. Whoever reads slower than events come has its channel closed: its client resumes where it was.
 
 use super::{Serve, read, selector, timer};
-use crate::call::{Call, Version};
+use crate::call::Call;
 use crate::fault::Fault;
-use crate::render;
+use crate::making::wall_clock;
+use crate::render::{self, Form, Shape};
 use crate::store::{Event, Scope, Store, Stored};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
@@ -16,7 +17,7 @@ use coracle_api::selector::Selector;
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
@@ -35,7 +36,8 @@ pub struct Watches {
 
 /// The event that was written last: the next watcher of the same commit gets the same bytes.
 struct Rendered {
-    version: Version,
+    form: Form,
+    first: bool,
     revision: Revision,
     change: Change,
     line: Bytes,
@@ -73,22 +75,28 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         _ => Some(read::number(&call.options)?),
     };
     let feed = Arc::new(Mutex::new(Feed::Waiting(Vec::new())));
-    let watcher = Watcher { version: call.version, selector, rendered: serve.watches.rendered.clone() };
+    let watcher = Watcher {
+        form: call.form,
+        kind: call.kind.clone(),
+        selector,
+        fresh: AtomicBool::new(true),
+        rendered: serve.watches.rendered.clone(),
+    };
     let watcher = Arc::new(watcher);
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
     let (told, into) = (watcher.clone(), feed.clone());
     let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event, &into))) {
         Ok(watch) => watch,
-        Err(gone) => return Ok(expired(call.version, after.unwrap_or_default(), gone.oldest)),
+        Err(gone) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
     };
     let events = go_live(&serve.watches, &feed, watcher.replay(&watch.replay))?;
     let ends = call.options.timeout.map(|timeout| {
         let last_words =
-            LastWords { store: serve.store.clone(), version: call.version, kind: call.kind.clone(), bookmark: call.options.bookmarks };
+            LastWords { store: serve.store.clone(), form: call.form, kind: call.kind.clone(), bookmark: call.options.bookmarks };
         serve.watches.timer.after(timeout, Box::new(move || last_words.end(&feed)))
     });
     let lease = Box::new((watch.handle, ends));
-    Ok(Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease })))
+    Ok(Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease })))
 }
 
 fn some(text: &str) -> Option<String> {
@@ -142,7 +150,7 @@ impl Drop for Piece {
 /// What a watch does when its time is up.
 struct LastWords {
     store: Store,
-    version: Version,
+    form: Form,
     kind: Kind,
     /// The client wants to know up to where it has seen everything, so that it resumes there.
     bookmark: bool,
@@ -154,7 +162,7 @@ impl LastWords {
         let mut feed = lock(feed);
         if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
             // A watcher that cannot take it resumes from its last event.
-            let _ = sender.try_send(render::bookmark(self.version, &self.kind, told.max(*last)).into());
+            let _ = sender.try_send(render::bookmark(self.form, &self.kind, told.max(*last), &[], wall_clock()).into());
         }
         *feed = Feed::Ended;
     }
@@ -168,8 +176,11 @@ impl LastWords {
 
 /// How one watcher sees events.
 struct Watcher {
-    version: Version,
+    form: Form,
+    kind: Kind,
     selector: Selector,
+    /// Whether nothing has been told yet: the first event of a table brings the columns.
+    fresh: AtomicBool,
     rendered: Arc<Mutex<Option<Rendered>>>,
 }
 
@@ -179,7 +190,8 @@ impl Watcher {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for event in events {
             let Some((change, stored)) = self.shown(event) else { continue };
-            let line = render::event(self.version, change, stored, event.revision);
+            let first = self.is_table() && self.fresh.swap(false, Ordering::Relaxed);
+            let line = self.render(event.revision, change, stored, first);
             match pieces.last_mut().filter(|piece| piece.len() + line.len() <= PIECE_BYTES) {
                 Some(piece) => piece.extend_from_slice(&line),
                 None => pieces.push(line),
@@ -191,7 +203,9 @@ impl Watcher {
     /// On the committing thread. `false` ends the watch.
     fn tell(&self, event: &Event, feed: &Mutex<Feed>) -> bool {
         let Some((change, stored)) = self.shown(event) else { return !matches!(*lock(feed), Feed::Ended) };
-        let line = self.line(event.revision, change, stored);
+        // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
+        let early = matches!(*lock(feed), Feed::Waiting(_));
+        let line = self.line(event.revision, change, stored, early);
         let mut feed = lock(feed);
         let taken = match &mut *feed {
             Feed::Waiting(lines) => {
@@ -214,22 +228,32 @@ impl Watcher {
         project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored))
     }
 
-    fn line(&self, revision: Revision, change: Change, stored: &Stored) -> Bytes {
+    fn line(&self, revision: Revision, change: Change, stored: &Stored, early: bool) -> Bytes {
+        let first = self.is_table() && (early || self.fresh.swap(false, Ordering::Relaxed));
         let mut rendered = lock(&self.rendered);
-        if let Some(last) = rendered.as_ref().filter(|last| (last.version, last.revision, last.change) == (self.version, revision, change))
-        {
+        let same = |last: &&Rendered| (last.form, last.first, last.revision, last.change) == (self.form, first, revision, change);
+        if let Some(last) = rendered.as_ref().filter(same) {
             return last.line.clone();
         }
-        let line = Bytes::from(render::event(self.version, change, stored, revision));
-        *rendered = Some(Rendered { version: self.version, revision, change, line: line.clone() });
+        let line = Bytes::from(self.render(revision, change, stored, first));
+        *rendered = Some(Rendered { form: self.form, first, revision, change, line: line.clone() });
         line
+    }
+
+    fn render(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Vec<u8> {
+        render::event(self.form, &self.kind, change, stored, revision, first, wall_clock())
+    }
+
+    /// Only tables mind which event is the first; all others share what is rendered.
+    fn is_table(&self) -> bool {
+        matches!(self.form.shape, Shape::Table(..))
     }
 }
 
 /// As Kubernetes says it: a watch that begins well, and one event that is an error.
-fn expired(version: Version, asked: Revision, oldest: Revision) -> Answer {
-    let line = render::error_event(version, &Status::expired(asked, oldest));
+fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
+    let line = render::error_event(form, &Status::expired(asked, oldest));
     let (sender, events) = mpsc::channel(1);
     sender.try_send(Bytes::from(line)).expect("the channel holds one");
-    Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease: Box::new(()) }))
+    Answer::new(StatusCode::OK, form.stream_type(), Body::Stream(Stream { events, lease: Box::new(()) }))
 }
