@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e deb test-packages bench
+.PHONY: run stop test check e2e test-crash deb test-packages bench
 
 run:
 	packaging/demo.sh run
@@ -26,6 +26,11 @@ e2e:
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
 	cargo test -p coracle-tests --features e2e --test e2e $(AS_ROOT)
+
+# Power cuts below real ext4 and xfs: some minutes, on devices of its own.
+test-crash:
+	packaging/prerequisites.sh crash
+	cargo test -p coracle-tests --features block --test crash $(AS_ROOT)
 
 deb:
 	packaging/deb.sh

@@ -3,6 +3,7 @@
 #   engine     docker.io, nftables, iproute2     (to run pods)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
 #   test       kubernetes-client                 (stock kubectl)
+#   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
 set -euo pipefail
 
@@ -35,6 +36,11 @@ for what in "$@"; do
             need jq jq "reading answers" ;;
         test)
             need kubectl kubernetes-client "stock kubectl for the tests" ;;
+        crash)
+            # The disk under test is served over FUSE: root needs the kernel's part of it and no package.
+            [ -e /dev/fuse ] || as_root modprobe fuse || { echo "this kernel has no FUSE, which carries the disk under test" >&2; exit 1; }
+            need mkfs.ext4 e2fsprogs "file systems that lose power"
+            need mkfs.xfs xfsprogs "file systems that lose power" ;;
         packages)
             need dpkg-scanpackages dpkg-dev "building packages"
             need lintian lintian "checking packages"

@@ -1,1 +1,4 @@
-//! Tests across the crates; see `it/` (in process) and `e2e/` (real Docker, real binaries).
+//! Tests across the crates; see `it/` (in process), `e2e/` (real Docker, real binaries), `crash/` (real file systems that lose power).
+
+#[cfg(feature = "block")]
+pub mod block;
