@@ -13,6 +13,9 @@ mod container;
 mod doc;
 mod endpoints;
 mod event;
+pub mod forms;
+mod general;
+mod kinds;
 pub mod meta;
 pub(crate) mod names;
 pub mod namespace;
@@ -23,6 +26,7 @@ pub mod pod_defaults;
 mod pod_spec;
 pub mod qos;
 mod replicationcontroller;
+pub mod review;
 pub mod service;
 mod service_rules;
 
@@ -37,10 +41,12 @@ use std::net::Ipv4Addr;
 pub use binding::{BINDING, bind};
 pub use endpoints::ENDPOINTS;
 pub use event::EVENT;
+pub use kinds::*;
 pub use namespace::NAMESPACE;
 pub use node::NODE;
 pub use pod::POD;
 pub use replicationcontroller::REPLICATION_CONTROLLER;
+pub use review::REVIEW;
 pub use service::SERVICE;
 
 /// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.

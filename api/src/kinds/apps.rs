@@ -1,0 +1,69 @@
+//! What keeps pods in number: workloads, jobs, and what scales and guards them.
+
+use super::{Form, Group, Kind, field_or};
+use crate::strategy::{self, forms};
+
+const APPS: Group = Group { name: "apps", version: "v1", package: "apps" };
+const BATCH: Group = Group { name: "batch", version: "v1", package: "batch" };
+const SCALING: Group = Group { name: "autoscaling", version: "v2", package: "autoscaling" };
+const POLICY: Group = Group { name: "policy", version: "v1", package: "policy" };
+
+pub fn rows() -> Vec<Kind> {
+    vec![
+        APPS.row("controllerrevisions", "controllerrevision", "ControllerRevision", &strategy::CONTROLLER_REVISION),
+        APPS.row("daemonsets", "daemonset", "DaemonSet", &strategy::DAEMON_SET).short(&["ds"]).in_all().with_status().owns().idle(),
+        APPS.row("deployments", "deployment", "Deployment", &strategy::DEPLOYMENT)
+            .short(&["deploy"])
+            .in_all()
+            .with_scale("spec.selector")
+            .with_status()
+            .owns()
+            .idle(),
+        APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)
+            .short(&["rs"])
+            .in_all()
+            .with_scale("spec.selector")
+            .with_status()
+            .owns()
+            .idle(),
+        APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
+            .short(&["sts"])
+            .in_all()
+            .with_scale("spec.selector")
+            .with_status()
+            .owns()
+            .idle(),
+        autoscalers(),
+        autoscalers_v1(),
+        BATCH.row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB).short(&["cj"]).in_all().with_status().owns().idle(),
+        BATCH
+            .row("jobs", "job", "Job", &strategy::JOB)
+            .in_all()
+            .with_status()
+            .selectable([field_or("status.successful", "0")])
+            .owns()
+            .orphans()
+            .idle(),
+        POLICY
+            .row("poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &strategy::DISRUPTION_BUDGET)
+            .short(&["pdb"])
+            .with_status()
+            .idle(),
+    ]
+}
+
+fn autoscalers() -> Kind {
+    let row = SCALING.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
+    row.short(&["hpa"]).in_all().with_status().idle()
+}
+
+/// The first version, which knows only processor use.
+fn autoscalers_v1() -> Kind {
+    let group = Group { version: "v1", ..SCALING };
+    let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
+    let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
+    Kind {
+        form: Some(Form { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
+        ..row.short(&["hpa"]).in_all().with_status().idle()
+    }
+}

@@ -1,0 +1,182 @@
+//! The core group, and events in their other form.
+
+use super::{ALL, Form, Group, Kind, Old, SelectableField, Verb, field, field_or};
+use crate::strategy::{self, Strategy, forms};
+use std::borrow::Cow;
+
+const CORE: Group = Group { name: "", version: "v1", package: "" };
+const NAMED: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
+const CREATE: &[Verb] = &[Verb::Create];
+const GET: &[Verb] = &[Verb::Get];
+
+pub fn rows() -> Vec<Kind> {
+    vec![
+        bindings(),
+        componentstatuses(),
+        CORE.row("configmaps", "configmap", "ConfigMap", &strategy::CONFIG_MAP).short(&["cm"]),
+        endpoints(),
+        events(),
+        events_of_their_group(),
+        CORE.row("limitranges", "limitrange", "LimitRange", &strategy::LIMIT_RANGE).short(&["limits"]).put_creates().idle(),
+        namespaces(),
+        nodes(),
+        claims(),
+        volumes(),
+        pods(),
+        CORE.row("podtemplates", "podtemplate", "PodTemplate", &strategy::POD_TEMPLATE).delete_shows(),
+        replicationcontrollers(),
+        quotas(),
+        secrets(),
+        serviceaccounts(),
+        services(),
+    ]
+}
+
+fn old(plural: &'static str, kind: &'static str) -> Option<Old> {
+    Some(Old { plural: Cow::Borrowed(plural), kind: Cow::Borrowed(kind), aliases: Vec::new() })
+}
+
+/// A kind that v1beta1 knows by the same names.
+fn row(plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
+    Kind { old: old(plural, kind), ..CORE.row(plural, singular, kind, strategy) }
+}
+
+fn bindings() -> Kind {
+    Kind { verbs: Cow::Borrowed(CREATE), fields: Vec::new(), ..row("bindings", "binding", "Binding", &strategy::BINDING) }
+}
+
+fn componentstatuses() -> Kind {
+    let row = CORE.row("componentstatuses", "componentstatus", "ComponentStatus", &strategy::COMPONENT_STATUS);
+    Kind {
+        verbs: Cow::Borrowed(&[Verb::Get, Verb::List]),
+        deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
+        ..row.of_cluster().short(&["cs"])
+    }
+}
+
+fn endpoints() -> Kind {
+    Kind {
+        deprecated: Some("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"),
+        ..row("endpoints", "endpoints", "Endpoints", &strategy::ENDPOINTS).short(&["ep"]).put_creates()
+    }
+}
+
+fn events() -> Kind {
+    let fields = [
+        field("involvedObject.apiVersion"),
+        field("involvedObject.fieldPath"),
+        field("involvedObject.kind"),
+        field("involvedObject.name"),
+        field("involvedObject.namespace"),
+        field("involvedObject.resourceVersion"),
+        field("involvedObject.uid"),
+        field("reason"),
+        field("reportingComponent"),
+        SelectableField { path: Cow::Borrowed("source.component"), ..field("source") },
+        field("type"),
+    ];
+    row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates()
+}
+
+/// Of the document as it is stored.
+fn told_as(label: &'static str, path: &'static str) -> SelectableField {
+    SelectableField { label: Cow::Borrowed(label), ..field(path) }
+}
+
+fn events_of_their_group() -> Kind {
+    let group = Group { name: "events.k8s.io", version: "v1", package: "events" };
+    let fields = [
+        field("reason"),
+        told_as("regarding.apiVersion", "involvedObject.apiVersion"),
+        told_as("regarding.fieldPath", "involvedObject.fieldPath"),
+        told_as("regarding.kind", "involvedObject.kind"),
+        told_as("regarding.name", "involvedObject.name"),
+        told_as("regarding.namespace", "involvedObject.namespace"),
+        told_as("regarding.resourceVersion", "involvedObject.resourceVersion"),
+        told_as("regarding.uid", "involvedObject.uid"),
+        told_as("reportingController", "reportingComponent"),
+        field("type"),
+    ];
+    let row = group.row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates();
+    Kind { form: Some(Form { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }), ..row }
+}
+
+fn namespaces() -> Kind {
+    let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
+    let row = row.part("finalize", "Namespace", None, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
+    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row }
+}
+
+fn nodes() -> Kind {
+    Kind {
+        old: Some(Old { plural: "minions".into(), kind: "Minion".into(), aliases: vec!["nodes".into()] }),
+        heartbeats: true,
+        keeps_status: false,
+        ..row("nodes", "node", "Node", &strategy::NODE)
+            .of_cluster()
+            .short(&["no"])
+            .with_status()
+            .selectable([field_or("spec.unschedulable", "false")])
+    }
+}
+
+fn claims() -> Kind {
+    let row = CORE.row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM);
+    row.short(&["pvc"]).with_status().delete_shows().idle()
+}
+
+fn volumes() -> Kind {
+    let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME);
+    row.of_cluster().short(&["pv"]).with_status().delete_shows().idle()
+}
+
+fn pods() -> Kind {
+    let fields = [
+        field_or("spec.hostNetwork", "false"),
+        field("spec.nodeName"),
+        field("spec.restartPolicy"),
+        field("spec.schedulerName"),
+        field("spec.serviceAccountName"),
+        field("status.nominatedNodeName"),
+        field("status.phase"),
+        field("status.podIP"),
+    ];
+    let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all();
+    let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).with_status();
+    Kind { keeps_status: false, ..row.selectable(fields).delete_shows() }
+}
+
+fn replicationcontrollers() -> Kind {
+    Kind {
+        old: old("replicationControllers", "ReplicationController"),
+        keeps_status: false,
+        ..row("replicationcontrollers", "replicationcontroller", "ReplicationController", &strategy::REPLICATION_CONTROLLER)
+            .short(&["rc"])
+            .in_all()
+            .with_status()
+            .with_scale("spec.selector")
+            .selectable([field_or("status.replicas", "0")])
+            .owns()
+            .orphans()
+    }
+}
+
+fn quotas() -> Kind {
+    let row = CORE.row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA);
+    row.short(&["quota"]).with_status().delete_shows().idle()
+}
+
+fn secrets() -> Kind {
+    CORE.row("secrets", "secret", "Secret", &strategy::SECRET).selectable([field("type")])
+}
+
+fn serviceaccounts() -> Kind {
+    let row = CORE.row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT);
+    row.short(&["sa"]).part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE).delete_shows()
+}
+
+fn services() -> Kind {
+    let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().with_status();
+    let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
+    Kind { verbs: Cow::Borrowed(ALL), keeps_status: false, ..row }
+}

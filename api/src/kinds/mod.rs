@@ -1,0 +1,386 @@
+//! The kind table: what a resource is called, what may be done with it, and which rules it follows. A value, passed
+//! to who needs it; nothing is global. The rows stand in one file a family of API groups.
+
+mod apps;
+mod core;
+mod others;
+mod reviews;
+mod storage;
+
+use crate::meta::Resource;
+use crate::strategy::{Strategy, review};
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a client may do with a resource, by its name in discovery and in rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    Create,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+    Patch,
+    Update,
+    Watch,
+}
+
+impl Verb {
+    pub fn wire(self) -> &'static str {
+        match self {
+            Verb::Create => "create",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Patch => "patch",
+            Verb::Update => "update",
+            Verb::Watch => "watch",
+        }
+    }
+}
+
+/// A path behind an object's own: `pods/x/status`.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    pub name: Cow<'static, str>,
+    /// The kind of its documents.
+    pub kind: Cow<'static, str>,
+    /// Of that kind; None: that of the resource.
+    pub group_version: Option<(&'static str, &'static str)>,
+    pub verbs: Cow<'static, [Verb]>,
+}
+
+/// Where a document says how many it wants and has: what the subresource `scale` reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Field names with points between.
+    pub wanted: &'static str,
+    pub seen: &'static str,
+    /// A map of labels or a label selector.
+    pub selector: &'static str,
+}
+
+/// A kind whose objects are those of another: the same ones, said in another form.
+#[derive(Clone, Copy)]
+pub struct Form {
+    /// `apiVersion` and `kind` of the kind whose rules hold and under whose resource the objects stand.
+    pub of: (&'static str, &'static str),
+    /// A document of this form becomes one as it is stored. `apiVersion` and `kind` too.
+    pub read: fn(&mut Value),
+    /// And back.
+    pub show: fn(&mut Value),
+}
+
+/// How a kind is called in v1beta1.
+#[derive(Clone, Debug)]
+pub struct Old {
+    /// In paths, case and all: `replicationControllers`.
+    pub plural: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    /// Other plurals that v1beta1 takes in paths: `nodes` for `minions`.
+    pub aliases: Vec<Cow<'static, str>>,
+}
+
+/// A field that a selector may name, and where it stands in the document; mostly the same: `spec.nodeName`.
+#[derive(Clone, Debug)]
+pub struct SelectableField {
+    pub label: Cow<'static, str>,
+    /// Field names with points between.
+    pub path: Cow<'static, str>,
+    /// What a document without the field is taken to hold.
+    pub missing: Cow<'static, str>,
+}
+
+/// One row of the table.
+#[derive(Clone)]
+pub struct Kind {
+    pub resource: Resource,
+    pub version: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    pub singular: Cow<'static, str>,
+    pub short_names: Vec<Cow<'static, str>>,
+    pub categories: Vec<Cow<'static, str>>,
+    pub namespaced: bool,
+    pub verbs: Cow<'static, [Verb]>,
+    pub subresources: Vec<Subresource>,
+    /// The name of its type in the schema.
+    pub type_name: Cow<'static, str>,
+    /// None: v1beta1 does not know it.
+    pub old: Option<Old>,
+    pub fields: Vec<SelectableField>,
+    pub strategy: &'static Strategy,
+    /// An unchanged status is still a sign of life that the controllers are told of.
+    pub heartbeats: bool,
+    /// A PUT of an object that is not there makes it.
+    pub put_creates: bool,
+    /// A DELETE that is done at once answers the object that was, and not a Status.
+    pub delete_shows: bool,
+    /// Other objects name it as their owner; its deletion settles what becomes of them.
+    pub owns: bool,
+    /// A deletion that does not say what becomes of them lets them go.
+    pub orphans: bool,
+    /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
+    pub keeps_status: bool,
+    pub scale: Option<Scale>,
+    /// None: its objects are its own.
+    pub form: Option<Form>,
+    /// A question: a create is answered, and nothing is stored.
+    pub answer: Option<review::Answer>,
+    /// Said with every answer about it.
+    pub deprecated: Option<&'static str>,
+    /// Nothing acts on its objects yet, which whoever writes one is told.
+    pub idle: bool,
+}
+
+impl Kind {
+    /// Whether a verb is offered on the resource itself.
+    pub fn offers(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb)
+    }
+
+    /// What whoever writes an object is told.
+    pub fn warning(&self) -> Option<String> {
+        self.idle.then(|| format!("nothing acts on {} yet: the object is stored and shown, and that is all", self.resource))
+    }
+
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// `v1`, `apps/v1`: what `apiVersion` of its documents says.
+    pub fn api_version(&self) -> String {
+        if self.resource.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.resource.group, self.version) }
+    }
+
+    /// `PodList`.
+    pub fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({})", self.resource)
+    }
+}
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Kinds {
+    rows: Vec<Kind>,
+}
+
+impl Kinds {
+    /// The kinds that the programs are built with.
+    pub fn builtin() -> Kinds {
+        let groups = [core::rows(), apps::rows(), others::rows(), storage::rows(), reviews::rows()];
+        Kinds { rows: groups.into_iter().flatten().collect() }
+    }
+
+    pub fn of(rows: Vec<Kind>) -> Kinds {
+        Kinds { rows }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Kind> {
+        self.rows.iter()
+    }
+
+    /// Those with objects of their own: not those that are another form of them, nor questions.
+    pub fn stored(&self) -> impl Iterator<Item = &Kind> {
+        self.iter().filter(|row| row.form.is_none() && row.answer.is_none())
+    }
+
+    /// The kind in whose form objects of a resource are stored.
+    pub fn by_resource(&self, resource: &Resource) -> Option<&Kind> {
+        self.iter().find(|row| row.resource == *resource && row.form.is_none())
+    }
+
+    /// The kind as which objects of this one are stored: mostly itself.
+    pub fn stored_as<'k>(&'k self, kind: &'k Kind) -> &'k Kind {
+        kind.form.and_then(|form| self.by_kind(form.of.0, form.of.1)).unwrap_or(kind)
+    }
+
+    /// Whether a group has a version: `("apps", "v1")`.
+    pub fn serves(&self, group: &str, version: &str) -> bool {
+        self.iter().any(|row| row.resource.group == group && row.version == version)
+    }
+
+    /// By the path of today: `("", "v1", "pods")`.
+    pub fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<&Kind> {
+        self.iter().find(|row| row.resource.group == group && row.version == version && row.resource.plural == plural)
+    }
+
+    /// By `apiVersion` and `kind` of a document: `("v1", "Pod")`.
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Kind> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        self.iter().find(|row| row.kind == kind && row.resource.group == group && row.version == version)
+    }
+
+    /// By the path of v1beta1, in its own case: `replicationControllers`, `minions`, `nodes`.
+    pub fn by_old_path(&self, plural: &str) -> Option<&Kind> {
+        self.iter().find(|row| row.old.as_ref().is_some_and(|old| old.plural == plural || old.aliases.iter().any(|alias| alias == plural)))
+    }
+
+    /// By the kind as v1beta1 says it: `Minion`, and `Node` as well.
+    pub fn by_old_kind(&self, kind: &str) -> Option<&Kind> {
+        self.iter().find(|row| row.old.as_ref().is_some_and(|old| old.kind == kind || row.kind == kind))
+    }
+}
+
+const ALL: &[Verb] = &[Verb::Create, Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
+/// Of a subresource that is a part of the object.
+const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
+
+/// A field that is called as it stands.
+fn field(path: &'static str) -> SelectableField {
+    SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), missing: Cow::Borrowed("") }
+}
+
+fn field_or(path: &'static str, missing: &'static str) -> SelectableField {
+    SelectableField { missing: Cow::Borrowed(missing), ..field(path) }
+}
+
+/// An API group in one version.
+#[derive(Clone, Copy)]
+struct Group {
+    name: &'static str,
+    version: &'static str,
+    /// Of its types: `rbac` for `rbac.authorization.k8s.io`; empty in the core group.
+    package: &'static str,
+}
+
+impl Group {
+    /// What is the same in most rows.
+    fn row(self, plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
+        let type_name = match self.package {
+            "" => Cow::Borrowed(kind),
+            package => Cow::Owned(format!("{package}.{}.{kind}", self.version)),
+        };
+        Kind {
+            resource: Resource { group: Cow::Borrowed(self.name), plural: Cow::Borrowed(plural) },
+            version: Cow::Borrowed(self.version),
+            kind: Cow::Borrowed(kind),
+            singular: Cow::Borrowed(singular),
+            short_names: Vec::new(),
+            categories: Vec::new(),
+            namespaced: true,
+            verbs: Cow::Borrowed(ALL),
+            subresources: Vec::new(),
+            type_name,
+            old: None,
+            fields: vec![field("metadata.name"), field("metadata.namespace")],
+            strategy,
+            heartbeats: false,
+            put_creates: false,
+            delete_shows: false,
+            owns: false,
+            orphans: false,
+            keeps_status: false,
+            scale: None,
+            form: None,
+            answer: None,
+            deprecated: None,
+            idle: false,
+        }
+    }
+}
+
+impl Kind {
+    fn short(mut self, names: &[&'static str]) -> Kind {
+        self.short_names = names.iter().map(|name| Cow::Borrowed(*name)).collect();
+        self
+    }
+
+    fn in_all(mut self) -> Kind {
+        self.categories = vec![Cow::Borrowed("all")];
+        self
+    }
+
+    fn of_cluster(mut self) -> Kind {
+        self.namespaced = false;
+        self.fields = vec![field("metadata.name")];
+        self
+    }
+
+    fn part(mut self, name: &'static str, kind: &'static str, of: Option<(&'static str, &'static str)>, verbs: &'static [Verb]) -> Kind {
+        let part = Subresource { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: of, verbs: Cow::Borrowed(verbs) };
+        self.subresources.push(part);
+        self
+    }
+
+    /// A subresource that is the object's own document.
+    fn own_part(self, name: &'static str) -> Kind {
+        let kind = self.kind.clone();
+        let mut kind_row = self.part(name, "", None, PART_VERBS);
+        if let Some(part) = kind_row.subresources.last_mut() {
+            part.kind = kind;
+        }
+        kind_row
+    }
+
+    fn with_status(mut self) -> Kind {
+        self.keeps_status = true;
+        self.own_part("status")
+    }
+
+    fn with_scale(mut self, selector: &'static str) -> Kind {
+        self.scale = Some(Scale { wanted: "spec.replicas", seen: "status.replicas", selector });
+        self.part("scale", "Scale", Some(("autoscaling", "v1")), PART_VERBS)
+    }
+
+    fn selectable(mut self, fields: impl IntoIterator<Item = SelectableField>) -> Kind {
+        self.fields.extend(fields);
+        self
+    }
+
+    fn put_creates(mut self) -> Kind {
+        self.put_creates = true;
+        self
+    }
+
+    fn delete_shows(mut self) -> Kind {
+        self.delete_shows = true;
+        self
+    }
+
+    fn owns(mut self) -> Kind {
+        self.owns = true;
+        self
+    }
+
+    fn orphans(mut self) -> Kind {
+        self.orphans = true;
+        self
+    }
+
+    fn idle(mut self) -> Kind {
+        self.idle = true;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_found_by_every_name() {
+        let kinds = Kinds::builtin();
+        for row in kinds.iter() {
+            let found = kinds.by_path(&row.resource.group, &row.version, &row.resource.plural);
+            assert_eq!(found.map(|row| &row.kind), Some(&row.kind));
+            assert_eq!(kinds.by_kind(&row.api_version(), &row.kind).map(|row| &row.resource), Some(&row.resource));
+            assert!(kinds.stored_as(row).form.is_none(), "{row:?}");
+            let Some(old) = &row.old else { continue };
+            assert_eq!(kinds.by_old_path(&old.plural).map(|row| &row.kind), Some(&row.kind));
+            assert_eq!(kinds.by_old_kind(&old.kind).map(|row| &row.kind), Some(&row.kind));
+        }
+        assert_eq!(kinds.by_old_path("nodes").map(|row| &*row.kind), Some("Node"));
+        assert!(kinds.by_old_path("replicationcontrollers").is_none(), "v1beta1 minds the case");
+        assert!(kinds.by_path("", "v1", "replicationControllers").is_none(), "v1 has no upper case");
+        assert!(kinds.by_kind("apps/v1", "Pod").is_none());
+        assert!(kinds.by_path("", "v1", "deployments").is_none());
+    }
+}

@@ -1,0 +1,39 @@
+//! Names and networks, roles, classes, certificates, leases.
+
+use super::{Group, Kind, field};
+use crate::strategy;
+
+const CERTIFICATES: Group = Group { name: "certificates.k8s.io", version: "v1", package: "certificates" };
+const LEASES: Group = Group { name: "coordination.k8s.io", version: "v1", package: "coordination" };
+const DISCOVERY: Group = Group { name: "discovery.k8s.io", version: "v1", package: "discovery" };
+const NETWORKING: Group = Group { name: "networking.k8s.io", version: "v1", package: "networking" };
+const RUNTIMES: Group = Group { name: "node.k8s.io", version: "v1", package: "node" };
+const RBAC: Group = Group { name: "rbac.authorization.k8s.io", version: "v1", package: "rbac" };
+const SCHEDULING: Group = Group { name: "scheduling.k8s.io", version: "v1", package: "scheduling" };
+
+pub fn rows() -> Vec<Kind> {
+    vec![
+        CERTIFICATES
+            .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
+            .of_cluster()
+            .short(&["csr"])
+            .own_part("approval")
+            .with_status()
+            .selectable([field("spec.signerName")])
+            .idle(),
+        LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
+        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).idle(),
+        NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
+        NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).short(&["ing"]).with_status().idle(),
+        NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
+        RUNTIMES.row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS).of_cluster().put_creates().idle(),
+        RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)
+            .of_cluster()
+            .put_creates()
+            .idle(),
+        RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().idle(),
+        RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
+        RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().idle(),
+        SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]).idle(),
+    ]
+}

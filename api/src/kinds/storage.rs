@@ -1,0 +1,25 @@
+//! Storage: what volumes are made of, and what the drivers say of themselves.
+
+use super::{Group, Kind};
+use crate::strategy;
+
+const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "storage" };
+
+pub fn rows() -> Vec<Kind> {
+    vec![
+        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().idle(),
+        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().idle(),
+        STORAGE.row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY).idle(),
+        STORAGE.row("storageclasses", "storageclass", "StorageClass", &strategy::STORAGE_CLASS).of_cluster().short(&["sc"]).idle(),
+        STORAGE
+            .row("volumeattachments", "volumeattachment", "VolumeAttachment", &strategy::VOLUME_ATTACHMENT)
+            .of_cluster()
+            .with_status()
+            .idle(),
+        STORAGE
+            .row("volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", &strategy::ATTRIBUTES_CLASS)
+            .of_cluster()
+            .short(&["vac"])
+            .idle(),
+    ]
+}
