@@ -1,6 +1,7 @@
 //! What a request asks for: its path, method and query, once parsed into a `Call`. PURE.
 //!
 //!     /api/v1[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
+//!     /apis/GROUP/VERSION[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
 //!     /api/v1beta1[/watch]/RESOURCE[/NAME[/SUBRESOURCE]]?namespace=NS
 //!
 //! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
@@ -61,7 +62,10 @@ pub enum Verb {
 #[derive(Debug)]
 pub struct Call<'k> {
     pub version: Version,
+    /// Whose rules hold, and under whose resource the objects stand.
     pub kind: &'k Kind,
+    /// As which kind documents are read and shown: mostly the same.
+    pub shown: &'k Kind,
     pub verb: Verb,
     /// Empty: all namespaces, or a kind that has none.
     pub namespace: String,
@@ -125,8 +129,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         return if method == "GET" || method == "HEAD" { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
     }
     let version = version(path);
-    let prefix = if version == Version::V1 { "/api/v1/" } else { "/api/v1beta1/" };
-    let rest = path.strip_prefix(prefix).ok_or(Misdirected::Nowhere)?;
+    let (group, group_version, rest) = group(path, version)?;
     let mut segments = rest.split('/').map(|segment| decode(segment, false)).collect::<Result<Vec<String>, _>>()?;
     let parameters = parameters(query)?;
     let watch_path = segments.len() > 1 && segments[0] == "watch";
@@ -134,7 +137,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         segments.remove(0);
     }
     let place = match version {
-        Version::V1 => place_v1(kinds, segments)?,
+        Version::V1 => place_v1(kinds, (group, group_version), segments)?,
         Version::V1beta1 => place_v1beta1(kinds, segments, &parameters)?,
     };
     let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
@@ -152,7 +155,16 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     {
         namespace = "default".to_owned();
     }
-    let mut call = Call { version, kind: place.kind, verb, namespace, name: place.name, options, form: Form::json(version) };
+    let mut call = Call {
+        version,
+        kind: kinds.stored_as(place.kind),
+        shown: place.kind,
+        verb,
+        namespace,
+        name: place.name,
+        options,
+        form: Form::json(version),
+    };
     if verb == Verb::Log {
         call.options.log = parameters;
     }
@@ -184,15 +196,29 @@ struct Place<'k> {
     subresource: String,
 }
 
-fn place_v1(kinds: &Kinds, mut segments: Vec<String>) -> Result<Place<'_>, Misdirected> {
+/// The API group, its version and the path behind it: `/apis/apps/v1/deployments`. A version of old has the core group.
+fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected> {
+    let of_core = if version == Version::V1 { "/api/v1/" } else { "/api/v1beta1/" };
+    if let Some(rest) = path.strip_prefix(of_core) {
+        return Ok(("", "v1", rest));
+    }
+    let mut parts = path.strip_prefix("/apis/").ok_or(Misdirected::Nowhere)?.splitn(3, '/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(group), Some(version), Some(rest)) if !group.is_empty() => Ok((group, version, rest)),
+        _ => Err(Misdirected::Nowhere),
+    }
+}
+
+fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), mut segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
     let mut namespace = None;
     // `/namespaces/NS/status` is the namespace's own subresource, not a resource inside it.
-    let inside = segments.len() >= 3 && segments[0] == "namespaces" && !subresource_of(kinds, "namespaces", &segments[2]);
+    let own = |name: &str| group.is_empty() && subresource_of(kinds, "namespaces", name);
+    let inside = segments.len() >= 3 && segments[0] == "namespaces" && !own(&segments[2]);
     if inside {
         namespace = Some(segments.remove(1));
         segments.remove(0);
     }
-    let kind = kinds.by_path("", "v1", &segments[0]).ok_or(Misdirected::Nowhere)?;
+    let kind = kinds.by_path(group, version, &segments[0]).ok_or(Misdirected::Nowhere)?;
     if inside && (!kind.namespaced || namespace.as_ref().is_some_and(String::is_empty)) {
         return Err(Misdirected::Nowhere);
     }

@@ -41,11 +41,11 @@ impl Fault {
     }
 
     pub fn not_found(call: &Call) -> Fault {
-        Status::not_found(&call.kind.resource, &call.name).into()
+        Status::not_found(&call.shown.resource, &call.name).into()
     }
 
     pub fn stale(call: &Call) -> Fault {
-        Status::stale(&call.kind.resource, &call.name).into()
+        Status::stale(&call.shown.resource, &call.name).into()
     }
 
     pub fn damaged(key: &Key, why: &str) -> Fault {

@@ -101,7 +101,7 @@ fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
         kind: kind.kind.clone(),
     };
     let rules = Rules {
-        kinds: kinds.iter().map(row).collect(),
+        kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),

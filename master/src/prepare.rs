@@ -8,7 +8,7 @@
 
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
-use coracle_api::meta::{Key, Revision};
+use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
 use coracle_api::types;
 use coracle_schema::{Problem, Types, check, decode, default};
@@ -87,6 +87,11 @@ pub struct Preconditions {
 /// because the name may be made here.
 pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
     place(kind, namespace, &mut object);
+    if kind.keeps_status
+        && let Some(fields) = object.as_object_mut()
+    {
+        fields.remove("status");
+    }
     default(&TYPES, &kind.type_name, &mut object);
     (kind.strategy.create)(&mut object, making);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
@@ -94,6 +99,18 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, mak
     let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
     let claims = claims(kind, &object);
     Ok(Write::Create { key, durable: (kind.strategy.durable)(&object), object, claims })
+}
+
+/// A question: a document that is answered and never stored. It has no name.
+pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, now: Time) -> Result<Value, Unfit> {
+    place(kind, namespace, &mut object);
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    default(&TYPES, &kind.type_name, &mut object);
+    fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    object["metadata"]["creationTimestamp"] = now.to_string().into();
+    Ok(object)
 }
 
 /// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
@@ -112,6 +129,9 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
     }
     match part {
         Part::Main => {
+            if kind.keeps_status {
+                strategy::keep_status(&mut new, old.object);
+            }
             default(&TYPES, &kind.type_name, &mut new);
             (kind.strategy.update)(&mut new, old.object, making);
         }
@@ -194,7 +214,7 @@ fn fit(mut problems: Vec<Problem>, more: Vec<Problem>) -> Result<(), Unfit> {
 mod tests {
     use super::*;
     use coracle_api::kinds::Kinds;
-    use coracle_api::meta::{Resource, Time};
+    use coracle_api::meta::Resource;
     use serde_json::json;
 
     fn making<T>(run: impl FnOnce(&mut Making<'_>) -> T) -> T {

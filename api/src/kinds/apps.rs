@@ -1,6 +1,6 @@
 //! What keeps pods in number: workloads, jobs, and what scales and guards them.
 
-use super::{Form, Group, Kind, field_or};
+use super::{Alias, Group, Kind, field_or};
 use crate::strategy::{self, forms};
 
 const APPS: Group = Group { name: "apps", version: "v1", package: "apps" };
@@ -63,7 +63,7 @@ fn autoscalers_v1() -> Kind {
     let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
     let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
     Kind {
-        form: Some(Form { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
+        alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
         ..row.short(&["hpa"]).in_all().with_status().idle()
     }
 }

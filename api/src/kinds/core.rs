@@ -1,6 +1,6 @@
 //! The core group, and events in their other form.
 
-use super::{ALL, Form, Group, Kind, Old, SelectableField, Verb, field, field_or};
+use super::{ALL, Alias, Group, Kind, Old, SelectableField, Verb, field, field_or};
 use crate::strategy::{self, Strategy, forms};
 use std::borrow::Cow;
 
@@ -98,7 +98,7 @@ fn events_of_their_group() -> Kind {
         field("type"),
     ];
     let row = group.row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates();
-    Kind { form: Some(Form { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }), ..row }
+    Kind { alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }), ..row }
 }
 
 fn namespaces() -> Kind {

@@ -64,7 +64,7 @@ pub struct Scale {
 
 /// A kind whose objects are those of another: the same ones, said in another form.
 #[derive(Clone, Copy)]
-pub struct Form {
+pub struct Alias {
     /// `apiVersion` and `kind` of the kind whose rules hold and under whose resource the objects stand.
     pub of: (&'static str, &'static str),
     /// A document of this form becomes one as it is stored. `apiVersion` and `kind` too.
@@ -125,7 +125,7 @@ pub struct Kind {
     pub keeps_status: bool,
     pub scale: Option<Scale>,
     /// None: its objects are its own.
-    pub form: Option<Form>,
+    pub alias: Option<Alias>,
     /// A question: a create is answered, and nothing is stored.
     pub answer: Option<review::Answer>,
     /// Said with every answer about it.
@@ -189,17 +189,17 @@ impl Kinds {
 
     /// Those with objects of their own: not those that are another form of them, nor questions.
     pub fn stored(&self) -> impl Iterator<Item = &Kind> {
-        self.iter().filter(|row| row.form.is_none() && row.answer.is_none())
+        self.iter().filter(|row| row.alias.is_none() && row.answer.is_none())
     }
 
     /// The kind in whose form objects of a resource are stored.
     pub fn by_resource(&self, resource: &Resource) -> Option<&Kind> {
-        self.iter().find(|row| row.resource == *resource && row.form.is_none())
+        self.iter().find(|row| row.resource == *resource && row.alias.is_none())
     }
 
     /// The kind as which objects of this one are stored: mostly itself.
     pub fn stored_as<'k>(&'k self, kind: &'k Kind) -> &'k Kind {
-        kind.form.and_then(|form| self.by_kind(form.of.0, form.of.1)).unwrap_or(kind)
+        kind.alias.and_then(|alias| self.by_kind(alias.of.0, alias.of.1)).unwrap_or(kind)
     }
 
     /// Whether a group has a version: `("apps", "v1")`.
@@ -279,7 +279,7 @@ impl Group {
             orphans: false,
             keeps_status: false,
             scale: None,
-            form: None,
+            alias: None,
             answer: None,
             deprecated: None,
             idle: false,
@@ -372,7 +372,7 @@ mod tests {
             let found = kinds.by_path(&row.resource.group, &row.version, &row.resource.plural);
             assert_eq!(found.map(|row| &row.kind), Some(&row.kind));
             assert_eq!(kinds.by_kind(&row.api_version(), &row.kind).map(|row| &row.resource), Some(&row.resource));
-            assert!(kinds.stored_as(row).form.is_none(), "{row:?}");
+            assert!(kinds.stored_as(row).alias.is_none(), "{row:?}");
             let Some(old) = &row.old else { continue };
             assert_eq!(kinds.by_old_path(&old.plural).map(|row| &row.kind), Some(&row.kind));
             assert_eq!(kinds.by_old_kind(&old.kind).map(|row| &row.kind), Some(&row.kind));

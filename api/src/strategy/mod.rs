@@ -134,6 +134,11 @@ fn creation_token_problem(object: &Value) -> Option<Problem> {
     (!good).then(|| Problem::invalid(&path, token, detail))
 }
 
+/// The status of an update of anything else: as it stands.
+pub fn keep_status(new: &mut Value, old: &Value) {
+    doc::copy(new, old, "status");
+}
+
 /// For kinds that claim nothing.
 fn no_claims(_: &Value) -> Vec<Claim> {
     Vec::new()

@@ -58,6 +58,7 @@ pub fn groups() -> Value {
 pub fn resources(kinds: &Kinds) -> Value {
     let resources: Vec<Value> = kinds
         .iter()
+        .filter(|kind| kind.resource.group.is_empty())
         .flat_map(|kind| std::iter::once(resource(kind)).chain(kind.subresources.iter().map(|sub| subresource(kind, sub))))
         .collect();
     json!({"kind": "APIResourceList", "groupVersion": "v1", "resources": resources})

@@ -55,8 +55,8 @@ impl ListMeta {
 pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
         (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
-        (Version::V1, Media::Json, Shape::Whole) => stored.json.clone(),
-        (Version::V1, ..) => document(form, &kind.type_name, &parsed(stored), now),
+        (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
+        (Version::V1, ..) => document(form, &kind.type_name, &said(kind, stored), now),
     }
 }
 
@@ -75,26 +75,26 @@ pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Byt
 /// A list, or a page of one. In v1 the stored bytes are spliced, unread, where that is what was asked for.
 pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
-        (Version::V1, Media::Json, Shape::Whole) => spliced(kind, meta, items).into(),
+        (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => spliced(kind, meta, items).into(),
         (Version::V1beta1, ..) => {
             let items: Vec<Value> = items.iter().map(parsed).collect();
             let list = json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": meta.to_v1(), "items": items});
             v1beta1::encode(&list).to_string().into()
         }
         (Version::V1, media, Shape::Whole) => {
-            let items: Vec<Value> = items.iter().map(|stored| bare(parsed(stored))).collect();
+            let items: Vec<Value> = items.iter().map(|stored| bare(said(kind, stored))).collect();
             let list = json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": meta.to_v1(), "items": items});
             written(media, &format!("{}List", kind.type_name), &list)
         }
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
-            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &parsed(stored))).collect();
+            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &said(kind, stored))).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta.to_v1(), "items": items,
             });
             written(media, "PartialObjectMetadataList", &list)
         }
         (Version::V1, media, Shape::Table(..)) => {
-            let items: Vec<Value> = items.iter().map(parsed).collect();
+            let items: Vec<Value> = items.iter().map(|stored| said(kind, stored)).collect();
             let items: Vec<&Value> = items.iter().collect();
             let empty = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
             let table = table::of_kind(form.shape, &empty, meta, &items, true, now);
@@ -138,7 +138,7 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
         stored
     };
     match form.shape {
-        Shape::Table(..) => framed(form.media, change.wire(), &row(form, &parsed(stored), first, now)),
+        Shape::Table(..) => framed(form.media, change.wire(), &row(form, &said(kind, stored), first, now)),
         _ => framed(form.media, change.wire(), &object(form, kind, stored, now)),
     }
 }
@@ -220,6 +220,15 @@ fn bare(mut document: Value) -> Value {
 fn revision(document: &Value) -> Revision {
     let text = document["metadata"]["resourceVersion"].as_str().unwrap_or_default();
     Revision(text.parse().unwrap_or_default())
+}
+
+/// An object as its kind says it: that may be another one's form.
+fn said(kind: &Kind, stored: &Stored) -> Value {
+    let mut object = parsed(stored);
+    if let Some(alias) = kind.alias {
+        (alias.show)(&mut object);
+    }
+    object
 }
 
 /// Stored documents are JSON: the store has read or written each.

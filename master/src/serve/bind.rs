@@ -59,5 +59,14 @@ fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
         Version::V1beta1 if call.namespace.is_empty() => "default".to_owned(),
         _ => call.namespace.clone(),
     };
-    Call { version: call.version, kind, verb: call.verb, namespace, name: name.to_owned(), options: call.options.clone(), form: call.form }
+    Call {
+        version: call.version,
+        kind,
+        shown: kind,
+        verb: call.verb,
+        namespace,
+        name: name.to_owned(),
+        options: call.options.clone(),
+        form: call.form,
+    }
 }

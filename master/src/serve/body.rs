@@ -55,7 +55,10 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(call, &document)?;
-            let (object, unknown) = shape(call, document)?;
+            let (mut object, unknown) = shape(call, document)?;
+            if let Some(alias) = call.shown.alias {
+                (alias.read)(&mut object);
+            }
             (Sent::V1(object), unknown)
         }
         Version::V1beta1 => {
@@ -70,15 +73,21 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
     let unknown: Vec<String> = twice.chain(unknown).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
-            let kind = &call.kind.kind;
+            let kind = &call.shown.kind;
             let version = if call.version == Version::V1 { "v1" } else { "v1beta1" };
             let unknown = shortened(unknown).join(", ");
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
         }
-        FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: shortened(unknown) }),
-        FieldValidation::Ignore => Ok(Document { sent, warnings: Vec::new() }),
+        FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: told(call, shortened(unknown)) }),
+        FieldValidation::Ignore => Ok(Document { sent, warnings: told(call, Vec::new()) }),
     }
+}
+
+/// And what is to be said of the kind.
+fn told(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
+    warnings.extend(call.kind.warning());
+    warnings
 }
 
 /// Any JSON object in a body, and its fields that stand there twice.
@@ -104,7 +113,7 @@ fn readable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 fn right_kind(call: &Call, document: &Value) -> Result<(), Fault> {
-    let (version, kind) = (call.kind.api_version(), &call.kind.kind);
+    let (version, kind) = (call.shown.api_version(), &call.shown.kind);
     for (field, expected) in [("apiVersion", version.as_str()), ("kind", kind)] {
         match &document[field] {
             Value::Null => {}
@@ -136,10 +145,10 @@ fn decode(call: &Call, document: &Value) -> Result<Decoded, Fault> {
 
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
 fn shape(call: &Call, mut object: Value) -> Result<(Value, Vec<String>), Fault> {
-    let decoded = coracle_schema::decode(&types::builtin(), &call.kind.type_name, &mut object);
+    let decoded = coracle_schema::decode(&types::builtin(), &call.shown.type_name, &mut object);
     if let Some(message) = decoded.message() {
-        let kind = &call.kind.kind;
-        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", call.kind.version)));
+        let kind = &call.shown.kind;
+        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", call.shown.version)));
     }
     Ok((object, decoded.unknown.iter().map(unknown).collect()))
 }

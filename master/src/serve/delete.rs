@@ -72,7 +72,7 @@ fn give_up(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 
 fn answer(call: &Call, object: &Value) -> Answer {
     let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
-    let status = Status::deleted(&call.kind.resource, &call.name, uid);
+    let status = Status::deleted(&call.shown.resource, &call.name, uid);
     super::shown(call, StatusCode::OK, render::deleted(call.form, &status))
 }
 

@@ -18,7 +18,7 @@ pub enum Fate {
 
 /// After the owner is gone: before, its controller would adopt or replace them.
 pub fn settle(serve: &Serve, owner: &Key, uid: &str, fate: Fate) {
-    for kind in serve.kinds.iter().filter(|kind| kind.namespaced && kind.offers(Verb::Update)) {
+    for kind in serve.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::Update)) {
         for stored in serve.store.list(&kind.resource, Some(&owner.namespace)).items {
             let named = stored.json.windows(uid.len()).any(|text| text == uid.as_bytes());
             if named && let Err(why) = one(serve, kind, stored, uid, fate) {

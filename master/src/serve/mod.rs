@@ -12,6 +12,7 @@ mod health;
 mod log;
 mod namespace;
 mod read;
+mod review;
 mod selector;
 mod timer;
 mod watch;
@@ -82,7 +83,16 @@ impl Serve {
             Route::Object(mut call) => {
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
-                self.object(&call, request)
+                let mut answer = match self.object(&call, request) {
+                    Ok(answer) => answer,
+                    Err(fault) => failure(Form::of_failure(call.version, &accept(&request.headers)), &fault),
+                };
+                if call.version == Version::V1
+                    && let Some(words) = call.shown.deprecated
+                {
+                    warn(&mut answer, &[words.to_owned()]);
+                }
+                Ok(answer)
             }
         }
     }
@@ -105,7 +115,10 @@ impl Serve {
             Verb::Get | Verb::GetStatus => read::get(self, call),
             Verb::List => read::list(self, call),
             Verb::Watch => watch::watch(self, call),
-            Verb::Create => write::create(self, call, request),
+            Verb::Create => match call.kind.answer {
+                Some(reply) => review::answer(self, call, request, reply),
+                None => write::create(self, call, request),
+            },
             Verb::Update => write::update(self, call, request),
             Verb::UpdateStatus => write::update_status(self, call, request),
             Verb::Bind => bind::bind(self, call, request),
@@ -140,7 +153,7 @@ fn key_of(kind: &Kind, namespace: &str, name: &str) -> Key {
 
 /// One object in the form of the call.
 fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
-    shown(call, status, render::object(call.form, call.kind, stored, making::wall_clock()))
+    shown(call, status, render::object(call.form, call.shown, stored, making::wall_clock()))
 }
 
 /// What was rendered in the form of the call.
@@ -193,7 +206,7 @@ fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
         Verb::Watch => Subject::Watch,
         _ => Subject::One,
     };
-    Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object).map_err(|why| unacceptable(call.kind, why))
+    Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object).map_err(|why| unacceptable(call.shown, why))
 }
 
 fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {

@@ -30,7 +30,7 @@ pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
                 return Ok(());
             }
             let why = format!("unable to create new content in namespace {name} because it is being terminated");
-            Err(Status::forbidden(&call.kind.resource, &call.name, &why).into())
+            Err(Status::forbidden(&call.shown.resource, &call.name, &why).into())
         }
         Ok(None) if call.version == Version::V1beta1 => ensure(serve, name),
         Ok(None) => Err(Status::not_found(&NAMESPACES, name).into()),
@@ -54,7 +54,7 @@ pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
 pub fn may_go(serve: &Serve, namespace: &Value) -> Result<(), Fault> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
     // Events fade by themselves.
-    let kinds = serve.kinds.iter().filter(|kind| kind.namespaced && kind.offers(Verb::List) && kind.resource != EVENTS);
+    let kinds = serve.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List) && kind.resource != EVENTS);
     let count = |kind: &Kind| {
         let held = serve.store.list(&kind.resource, Some(name));
         held.items.len() + held.damaged.len()

@@ -36,7 +36,7 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     items.retain(|stored| call.name.is_empty() || stored.key.name == call.name);
     items.retain(|stored| selector::matches(&selector, stored));
     let meta = ListMeta::at(snapshot.revision);
-    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.kind, &meta, &items, wall_clock()));
+    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &meta, &items, wall_clock()));
     let damaged = snapshot.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
     super::warn(&mut answer, &damaged.collect::<Vec<_>>());
     Ok(answer)

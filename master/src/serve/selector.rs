@@ -25,7 +25,7 @@ const OLD_PHASES: [(&str, &str); 2] = [("Waiting", "Pending"), ("Terminated", "F
 pub fn of(call: &Call) -> Result<Selector, Fault> {
     let options = &call.options;
     let (labels, fields) = match call.version {
-        Version::V1 => (LabelSelector::parse(&options.labels, Grammar::V1), FieldSelector::parse(&options.fields, call.kind)),
+        Version::V1 => (LabelSelector::parse(&options.labels, Grammar::V1), FieldSelector::parse(&options.fields, call.shown)),
         Version::V1beta1 => (LabelSelector::parse(&options.labels, Grammar::Old), old_fields(call.kind, &options.fields)),
     };
     Ok(Selector { labels: labels.map_err(Fault::bad_request)?, fields: fields.map_err(Fault::bad_request)? })

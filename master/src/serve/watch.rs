@@ -77,7 +77,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let feed = Arc::new(Mutex::new(Feed::Waiting(Vec::new())));
     let watcher = Watcher {
         form: call.form,
-        kind: call.kind.clone(),
+        kind: call.shown.clone(),
         selector,
         fresh: AtomicBool::new(true),
         rendered: serve.watches.rendered.clone(),
@@ -92,7 +92,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let events = go_live(&serve.watches, &feed, watcher.replay(&watch.replay))?;
     let ends = call.options.timeout.map(|timeout| {
         let last_words =
-            LastWords { store: serve.store.clone(), form: call.form, kind: call.kind.clone(), bookmark: call.options.bookmarks };
+            LastWords { store: serve.store.clone(), form: call.form, kind: call.shown.clone(), bookmark: call.options.bookmarks };
         serve.watches.timer.after(timeout, Box::new(move || last_words.end(&feed)))
     });
     let lease = Box::new((watch.handle, ends));
