@@ -2,12 +2,15 @@
 //!
 //!     JSON -> read -> decode -> default -> check -> (the kind's strategy)
 //!
+//! `patch` changes documents as clients ask; what comes of it goes the same way.
+//!
 //! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds: static
 //! tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
 
 mod check;
 mod decode;
 mod default;
+pub mod patch;
 mod problem;
 mod quantity;
 mod read;
