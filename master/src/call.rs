@@ -52,9 +52,11 @@ pub enum Verb {
     Get,
     Create,
     Update,
+    Patch,
     Delete,
     GetStatus,
     UpdateStatus,
+    PatchStatus,
     Bind,
     Log,
 }
@@ -89,7 +91,11 @@ pub struct Options {
     pub continues: bool,
     pub initial_events: bool,
     pub bookmarks: bool,
-    pub dry_run: bool,
+    /// As they came: only `All` means something.
+    pub dry_run: Vec<String>,
+    /// Who writes, as the client says it.
+    pub field_manager: Option<String>,
+    pub force: Option<bool>,
     pub pretty: Option<bool>,
     /// What rows of a table carry.
     pub include_object: String,
@@ -143,6 +149,9 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
     let options = options(version, &parameters)?;
     let verb = verb(method, &place, watch, watch_path)?;
+    if version == Version::V1beta1 && matches!(verb, Verb::Patch | Verb::PatchStatus) {
+        return Err(Misdirected::Method);
+    }
     // A v1 create names its namespace in the path; v1beta1 has a default.
     if version == Version::V1 && place.kind.namespaced && place.namespace.is_none() && matches!(verb, Verb::Create | Verb::Bind) {
         return Err(Misdirected::Method);
@@ -271,9 +280,11 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
         ("POST", "") if !named && place.kind.resource.plural == "bindings" => Verb::Bind,
         ("POST", "") if !named => Verb::Create,
         ("PUT", "") if named => Verb::Update,
+        ("PATCH", "") if named => Verb::Patch,
         ("DELETE", "") if named => Verb::Delete,
         ("GET", "status") => Verb::GetStatus,
         ("PUT", "status") => Verb::UpdateStatus,
+        ("PATCH", "status") => Verb::PatchStatus,
         ("POST", "binding") => Verb::Bind,
         ("GET", "log") => Verb::Log,
         _ => return Err(Misdirected::Method),
@@ -289,8 +300,9 @@ fn offered(kind: &Kind, verb: Verb) -> bool {
         Verb::Get => kind.offers(kinds::Verb::Get),
         Verb::Create => kind.offers(kinds::Verb::Create),
         Verb::Update => kind.offers(kinds::Verb::Update),
+        Verb::Patch => kind.offers(kinds::Verb::Patch),
         Verb::Delete => kind.offers(kinds::Verb::Delete),
-        Verb::GetStatus | Verb::UpdateStatus | Verb::Bind | Verb::Log => true,
+        Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Log => true,
     }
 }
 
@@ -313,8 +325,10 @@ fn options(version: Version, parameters: &[(String, String)]) -> Result<Options,
             (_, "limit") if !value.is_empty() => drop(number::<i64>(name, value)?),
             (_, "sendInitialEvents") => options.initial_events = true,
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
-            (_, "dryRun") => options.dry_run = true,
             (_, "includeObject") => options.include_object = value.to_owned(),
+            (_, "dryRun") => options.dry_run.push(value.to_owned()),
+            (_, "fieldManager") => options.field_manager = Some(value.to_owned()),
+            (_, "force") => options.force = Some(truth(value)),
             (_, "pretty") => options.pretty = Some(truth(value)),
             _ => {}
         }
@@ -421,7 +435,8 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/pods/b/status", "Method"),
             ("DELETE", "/api/v1/namespaces/a/pods/b", "V1 Delete a/pods/b"),
             ("DELETE", "/api/v1/namespaces/a/pods", "Method"),
-            ("PATCH", "/api/v1/namespaces/a/pods/b", "Method"),
+            ("PATCH", "/api/v1/namespaces/a/pods/b", "V1 Patch a/pods/b"),
+            ("PATCH", "/api/v1beta1/pods/b", "Method"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "V1 Bind a/pods/b"),
             ("POST", "/api/v1/namespaces/a/bindings", "V1 Bind a/bindings/"),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),

@@ -209,7 +209,8 @@ impl Decoder<'_> {
     }
 }
 
-pub(crate) fn json_kind(value: &Value) -> &'static str {
+/// A value's type as messages about JSON call it.
+pub fn json_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",

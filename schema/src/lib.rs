@@ -19,7 +19,7 @@ mod trail;
 pub mod types;
 
 pub use check::check;
-pub use decode::{Decoded, Fault, decode};
+pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;
 pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};

@@ -30,6 +30,16 @@ fn errors() {
 }
 
 #[test]
+fn patches() {
+    check("v1-patch");
+}
+
+#[test]
+fn rehearsals() {
+    check("v1-rehearsals");
+}
+
+#[test]
 fn watches() {
     check("v1-watches");
 }

@@ -1,6 +1,6 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
-use super::{RACES_MAX, Serve, body, write};
+use super::{RACES_MAX, Serve, body, options, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -14,7 +14,7 @@ use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
 
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    write::for_real(call)?;
+    let rehearsal = options::rehearsal(call, "CreateOptions")?;
     let (bindings, pods) = (kind(serve, "Binding")?, kind(serve, "Pod")?);
     let mut sent = body::object(&of(call, bindings, &call.name), request)?;
     write::right_namespace(call, sent.object())?;
@@ -39,7 +39,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         let bound = strategy::bind(&pod, sent.object(), wall_clock())
             .map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?;
         let standing = Standing { key: &old.key, revision: old.revision, object: &pod };
-        match serve.store.write(prepare::replace(pods, standing, bound)) {
+        match serve.commit(prepare::replace(pods, standing, bound), rehearsal) {
             Ok(_) => return Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201)))),
             Err(Refused::Stale { .. }) => {}
             Err(refused) => return Err(Fault::refused(&call, &old.key, None, refused)),

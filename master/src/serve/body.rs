@@ -153,11 +153,26 @@ fn shape(call: &Call, mut object: Value) -> Result<(Value, Vec<String>), Fault> 
     Ok((object, decoded.unknown.iter().map(unknown).collect()))
 }
 
+/// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
+/// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
+pub fn typed(call: &Call, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), String> {
+    let decoded = coracle_schema::decode(&types::builtin(), &call.kind.type_name, &mut object);
+    if let Some(message) = decoded.message() {
+        return Err(message);
+    }
+    let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
+    match call.options.field_validation {
+        FieldValidation::Strict if !found.is_empty() => Err(format!("strict decoding error: {}", found.join(", "))),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, found)),
+        FieldValidation::Ignore => Ok((object, Vec::new())),
+    }
+}
+
 fn unknown(path: &Path) -> String {
     format!("unknown field {:?}", path.as_str())
 }
 
-fn shortened(mut unknown: Vec<String>) -> Vec<String> {
+pub fn shortened(mut unknown: Vec<String>) -> Vec<String> {
     if unknown.len() > WARNINGS_MAX {
         let more = unknown.len() - WARNINGS_MAX;
         unknown.truncate(WARNINGS_MAX);

@@ -1,7 +1,7 @@
 //! Delete: at once, or marked to go when its grace is over or its finalizers are gone.
 
 use super::dependents::{self, Fate};
-use super::{RACES_MAX, Serve, body, document, namespace, write};
+use super::{RACES_MAX, Serve, body, document, namespace, options, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Preconditions, Standing};
@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 use std::sync::PoisonError;
 
 /// What a client says of a deletion, in a body or in the query.
-struct Options {
+struct Wishes {
     grace_s: Option<i64>,
     preconditions: Preconditions,
     fate: Fate,
+    rehearsal: bool,
 }
 
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    write::for_real(call)?;
-    let options = options(call, request)?;
+    let options = wishes(call, request)?;
     let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
     if serve.store.get(&super::key(call)).is_err() && options.preconditions == Preconditions::default() {
-        return give_up(serve, call);
+        return give_up(serve, call, options.rehearsal);
     }
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
@@ -40,8 +40,8 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
         let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
         let gone = matches!(write, Write::Delete { .. });
-        let written = serve.store.write(write);
-        if gone && written.is_ok() && call.kind.owns {
+        let written = serve.commit(write, options.rehearsal);
+        if gone && written.is_ok() && !options.rehearsal && call.kind.owns {
             dependents::settle(serve, &old.key, object["metadata"]["uid"].as_str().unwrap_or_default(), options.fate);
         }
         match written {
@@ -56,12 +56,13 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 
 /// A damaged object, of which nobody can say more than its name: a plain DELETE settles it, as `/healthz?verbose` advises. One with
 /// preconditions meant a certain object, and nobody can say whether this is the one.
-fn give_up(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
+fn give_up(serve: &Serve, call: &Call, rehearsal: bool) -> Result<Answer, Fault> {
     let (key, unknown) = (super::key(call), json!({"metadata": {"name": call.name}}));
     if namespace::is_one(call.kind) {
         namespace::may_go(serve, &unknown)?;
     }
-    match serve.store.write(Write::Delete { key: key.clone(), seen: Revision(0) }) {
+    match serve.commit(Write::Delete { key: key.clone(), seen: Revision(0) }, rehearsal) {
+        Ok(_) if rehearsal => Ok(answer(call, &unknown)),
         Ok(_) => {
             log::warn!("{key} was damaged; a DELETE has given it up");
             Ok(answer(call, &unknown))
@@ -77,8 +78,10 @@ fn answer(call: &Call, object: &Value) -> Answer {
 }
 
 /// Options in the body win over those in the query.
-fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
-    let mut options = Options { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan };
+fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
+    let mut dry_run = call.options.dry_run.clone();
+    let mut options =
+        Wishes { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan, rehearsal: false };
     let mut policy = call.options.propagation.clone();
     if !request.body.iter().all(u8::is_ascii_whitespace) {
         let (sent, twice) = body::json(call, request)?;
@@ -89,8 +92,9 @@ fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
         if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
             return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
         }
-        if sent["dryRun"].as_array().is_some_and(|runs| !runs.is_empty()) {
-            return Err(Fault::bad_request("dryRun is not supported: nothing was deleted"));
+        for run in sent["dryRun"].as_array().into_iter().flatten() {
+            let run = run.as_str().ok_or_else(|| Fault::bad_request("DeleteOptions: dryRun must be a list of strings"))?;
+            dry_run.push(run.to_owned());
         }
         options.grace_s = number(&sent, "gracePeriodSeconds")?.or(options.grace_s);
         let preconditions = &sent["preconditions"];
@@ -99,6 +103,7 @@ fn options(call: &Call, request: &Request) -> Result<Options, Fault> {
         let older = sent["orphanDependents"].as_bool().map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned());
         policy = text(&sent, "propagationPolicy")?.or(older).or(policy);
     }
+    options.rehearsal = options::is_rehearsal(&dry_run, "DeleteOptions")?;
     options.fate = policy.map_or(Ok(Fate::Orphan), |policy| fate(&policy))?;
     Ok(options)
 }

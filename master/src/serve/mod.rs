@@ -11,6 +11,8 @@ mod dependents;
 mod health;
 mod log;
 mod namespace;
+mod options;
+mod patch;
 mod read;
 mod review;
 mod selector;
@@ -21,9 +23,10 @@ mod write;
 use crate::call::{self, Call, Page, Route, Verb, Version};
 use crate::fault::Fault;
 use crate::making::{self, Maker};
+use crate::prepare::Part;
 use crate::render;
 use crate::render::form::{Form, Media, Subject, Unacceptable};
-use crate::store::{Store, Stored};
+use crate::store::{Refused, Store, Stored, Write};
 use bytes::Bytes;
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Key;
@@ -67,6 +70,9 @@ impl Serve {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
+        if request.method == "PATCH" && answer.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
+            answer.headers.insert("accept-patch", patch::accepted());
+        }
         if pretty
             && is_json(&answer)
             && let Body::Whole(document) = &answer.body
@@ -121,6 +127,8 @@ impl Serve {
             },
             Verb::Update => write::update(self, call, request),
             Verb::UpdateStatus => write::update_status(self, call, request),
+            Verb::Patch => patch::patch(self, call, Part::Main, request),
+            Verb::PatchStatus => patch::patch(self, call, Part::Status, request),
             Verb::Bind => bind::bind(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
             Verb::Log => log::log(self, call),
@@ -135,6 +143,11 @@ impl Serve {
             Ok(None) => Err(Fault::not_found(call)),
             Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
         }
+    }
+
+    /// Writes, or says what writing would come to.
+    fn commit(&self, write: Write, rehearsal: bool) -> Result<Stored, Refused> {
+        if rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
     }
 
     fn rules(&self, call: &Call) -> Rules {

@@ -1,7 +1,7 @@
 //! Create, update, update of status.
 
 use super::body::Document;
-use super::{RACES_MAX, Serve, body, document, namespace, warn};
+use super::{RACES_MAX, Serve, body, document, namespace, options, warn};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Part, Standing};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::sync::PoisonError;
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    for_real(call)?;
+    let rehearsal = options::rehearsal(call, "CreateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
@@ -25,7 +25,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call)?;
-    let stored = make(serve, call, sent.object())?;
+    let stored = make(serve, call, sent.object(), rehearsal)?;
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
@@ -33,16 +33,16 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 }
 
 pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    for_real(call)?;
+    let rehearsal = options::rehearsal(call, "UpdateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let (status, stored) = match replace(serve, call, Part::Main, &sent) {
+    let (status, stored) = match replace(serve, call, Part::Main, &sent, rehearsal) {
         Ok(stored) => (StatusCode::OK, stored),
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call)?;
-            (StatusCode::CREATED, make(serve, call, sent.object())?)
+            (StatusCode::CREATED, make(serve, call, sent.object(), rehearsal)?)
         }
         Err(fault) => return Err(fault),
     };
@@ -52,12 +52,12 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 }
 
 pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    for_real(call)?;
+    let rehearsal = options::rehearsal(call, "UpdateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let stored = replace(serve, call, Part::Status, &sent)?;
-    if call.kind.heartbeats {
+    let stored = replace(serve, call, Part::Status, &sent, rehearsal)?;
+    if call.kind.heartbeats && !rehearsal {
         (serve.heard)(&stored.key);
     }
     let mut answer = document(call, StatusCode::OK, &stored);
@@ -66,13 +66,13 @@ pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<An
 }
 
 /// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
-fn make(serve: &Serve, call: &Call, object: &Value) -> Result<Stored, Fault> {
+fn make(serve: &Serve, call: &Call, object: &Value, rehearsal: bool) -> Result<Stored, Fault> {
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
         let write = fit(serve, call, object)?;
         let (key, written) = (key_of(&write), object_of(&write));
-        let outcome = serve.store.write(write);
+        let outcome = serve.commit(write, rehearsal);
         // Where both its name and its token are taken, the token tells more.
         if matches!(outcome, Err(Refused::Exists { .. }))
             && let Some(first) = written.as_ref().and_then(|object| first_with_token(serve, call, object))
@@ -129,12 +129,12 @@ fn holds(document: &Value, value: &str) -> bool {
 }
 
 /// Replaces what stands, or its status. A client that named no revision means whatever stands: for it a lost race is run again.
-fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document) -> Result<Stored, Fault> {
+fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, rehearsal: bool) -> Result<Stored, Fault> {
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let standing = parsed(&old)?;
         let new = sent.over(&standing);
-        match put(serve, call, &old, &standing, part, new) {
+        match put(serve, call, Place { old: &old, standing: &standing, part }, new, rehearsal) {
             Ok(stored) => return Ok(stored),
             Err(Lost::Race) if !names_revision(sent.object()) => {}
             Err(Lost::Race) => return Err(Fault::stale(call)),
@@ -148,18 +148,26 @@ fn names_revision(object: &Value) -> bool {
     object["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty() && version != "0")
 }
 
-enum Lost {
+pub enum Lost {
     /// Somebody wrote between the reading and the writing.
     Race,
     Fault(Fault),
 }
 
-fn put(serve: &Serve, call: &Call, old: &Stored, standing: &Value, part: Part, new: Value) -> Result<Stored, Lost> {
+/// What is written over, parsed, and which part of it.
+pub struct Place<'a> {
+    pub old: &'a Stored,
+    pub standing: &'a Value,
+    pub part: Part,
+}
+
+pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, rehearsal: bool) -> Result<Stored, Lost> {
+    let Place { old, standing, part } = place;
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
     let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
     let written = object_of(&write);
-    serve.store.write(write).map_err(|refused| match refused {
+    serve.commit(write, rehearsal).map_err(|refused| match refused {
         Refused::Stale { .. } => Lost::Race,
         refused => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
     })
@@ -167,11 +175,6 @@ fn put(serve: &Serve, call: &Call, old: &Stored, standing: &Value, part: Part, n
 
 pub fn parsed(stored: &Stored) -> Result<Value, Fault> {
     serde_json::from_slice(&stored.json).map_err(|error| Fault::damaged(&stored.key, &error.to_string()))
-}
-
-/// Dry runs are not served; acting as if would be worse.
-pub fn for_real(call: &Call) -> Result<(), Fault> {
-    if call.options.dry_run { Err(Fault::bad_request("dryRun is not supported: nothing was written")) } else { Ok(()) }
 }
 
 pub fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {

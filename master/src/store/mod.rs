@@ -200,6 +200,20 @@ impl Store {
         self.state().claimed(space, self.uptime())
     }
 
+    /// What a write would answer, or why it would be refused. Nothing is written, no revision is spent: what would be made shows none,
+    /// what would be changed or deleted the one that it has.
+    pub fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
+        Ok(match self.state().decide(write, self.uptime())? {
+            Verdict::Unchanged(stored) => stored,
+            Verdict::Change(change) => match (&change.old, &change.entry) {
+                (Some(old), Some(_)) => change.answer.at(old.revision),
+                (None, Some(_)) => change.answer.unwritten(),
+                (Some(old), None) => old.clone(),
+                (None, None) => change.answer.clone(),
+            },
+        })
+    }
+
     /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
     /// answer says no more than its identity, and its event has neither old nor new.
     ///

@@ -48,6 +48,15 @@ impl Stored {
         Stored::new(key, revision, document::compact(document), document::labels(document))
     }
 
+    /// The same object without a revision: one that nobody has written.
+    pub(super) fn unwritten(&self) -> Stored {
+        let mut document: Value = serde_json::from_slice(&self.json).expect("the store wrote this JSON itself");
+        if let Some(metadata) = document["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        Stored::new(self.key.clone(), Revision(0), document::compact(&document), self.labels.clone())
+    }
+
     /// The same object with another revision inside, as the event of its deletion shows it.
     pub fn at(&self, revision: Revision) -> Stored {
         let mut document: Value = serde_json::from_slice(&self.json).expect("the store wrote this JSON itself");

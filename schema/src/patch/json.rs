@@ -341,7 +341,9 @@ mod tests {
         let mut chance = Chance(11);
         for _ in 0..20_000 {
             let document = chance.value(4);
-            let path = |chance: &mut Chance| (0..chance.below(4)).map(|_| format!("/{}", chance.key().replace('~', "~0").replace('/', "~1"))).collect();
+            let path = |chance: &mut Chance| {
+                (0..chance.below(4)).map(|_| format!("/{}", chance.key().replace('~', "~0").replace('/', "~1"))).collect()
+            };
             let operations: Vec<Operation> = (0..chance.below(4))
                 .map(|_| Operation {
                     op: ["add", "remove", "replace", "move", "copy", "test", ""][chance.below(7)].to_owned(),

@@ -1,0 +1,160 @@
+//! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
+
+use super::write::{Lost, Place};
+use super::{Serve, body, document, options, warn, write};
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::prepare::Part;
+use crate::store::Stored;
+use coracle_api::status::{Reason, Status};
+use coracle_http::{Answer, HeaderValue, Request, StatusCode, header};
+use coracle_schema::patch::{self, Unpatched};
+use coracle_schema::{Path, Problem};
+use serde_json::Value;
+
+/// How often a patch is done anew to what somebody else wrote meanwhile; as often as Kubernetes does.
+const RACES_LOST_MAX: usize = 5;
+/// What of a document that did not come out right is shown to the client.
+const SHOWN_BYTES_MAX: usize = 64 << 10;
+
+/// The languages that a patch may be written in, by their content types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Language {
+    Json,
+    Merge,
+}
+
+/// The last one is what kubectl of 2015 called the merge patch.
+const LANGUAGES: [(&str, Language); 3] = [
+    ("application/json-patch+json", Language::Json),
+    ("application/merge-patch+json", Language::Merge),
+    ("application/merge-json-patch+json", Language::Merge),
+];
+
+/// A patch, read.
+enum Patch {
+    Json(Vec<patch::json::Operation>),
+    Merge(Value),
+}
+
+pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
+    let language = language(request)?;
+    let rehearsal = options::rehearsal(call, "PatchOptions")?;
+    refuse_force(call)?;
+    let mut old = serve.standing(call)?;
+    let (patch, twice) = read(language, &request.body)?;
+    for _ in 0..=RACES_LOST_MAX {
+        let standing = write::parsed(&old)?;
+        let (new, mut warnings) = patched(call, &patch, standing.clone(), &twice)?;
+        match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, rehearsal) {
+            Ok(stored) => {
+                heard(serve, call, part, &stored, rehearsal);
+                let mut answer = document(call, StatusCode::OK, &stored);
+                warn(&mut answer, &body::shortened(std::mem::take(&mut warnings)));
+                return Ok(answer);
+            }
+            Err(Lost::Race) => old = serve.standing(call)?,
+            Err(Lost::Fault(fault)) => return Err(fault),
+        }
+    }
+    Err(Fault::stale(call))
+}
+
+fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
+    if call.kind.heartbeats && part == Part::Status && !rehearsal {
+        (serve.heard)(&stored.key);
+    }
+}
+
+fn language(request: &Request) -> Result<Language, Fault> {
+    let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
+    let named = named.split(';').next().unwrap_or_default().trim();
+    let known = LANGUAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
+    known.map(|(_, language)| *language).ok_or_else(|| {
+        let mut status = Status::unsupported_media_type("");
+        status.message = "415: Unsupported Media Type".to_owned();
+        status.details = Some(Default::default());
+        status.into()
+    })
+}
+
+/// RFC 5789: an answer about a patch in no language of ours says which ones are.
+pub fn accepted() -> HeaderValue {
+    let names: Vec<&str> = LANGUAGES.iter().map(|(name, _)| *name).collect();
+    HeaderValue::from_str(&names.join(", ")).expect("names of types are plain text")
+}
+
+fn refuse_force(call: &Call) -> Result<(), Fault> {
+    if call.options.force.is_none() {
+        return Ok(());
+    }
+    Err(options::wrong("PatchOptions", &[Problem::forbidden(&Path::new("force"), "may not be specified for non-apply patch")]))
+}
+
+/// And what of it stands there twice, or means nothing.
+fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
+    let malformed = |why: String| Fault::bad_request(format!("error decoding patch: {why}"));
+    let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(error.to_string()))?;
+    let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
+    match language {
+        Language::Json => {
+            let twice = twice.map(|field| format!("json patch {field}"));
+            let (operations, unknown) = patch::json::parse(value).map_err(|why| match why {
+                Unpatched::Malformed(why) => malformed(why),
+                other => unpatched(other),
+            })?;
+            let unknown = unknown.iter().map(|path| format!("json patch unknown field {:?}", path.as_str()));
+            Ok((Patch::Json(operations), twice.chain(unknown).collect()))
+        }
+        Language::Merge => match value {
+            Value::Object(_) => Ok((Patch::Merge(value), twice.collect())),
+            Value::Null => Err(Fault::bad_request("Invalid JSON Patch")),
+            other => Err(malformed(format!(
+                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+                coracle_schema::json_kind(&other)
+            ))),
+        },
+    }
+}
+
+/// The document that a patch makes, of the right types, and what the client is warned of.
+fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+    let object = match patch {
+        Patch::Json(operations) => patch::json::apply(object, operations).map_err(unpatched)?,
+        Patch::Merge(over) => {
+            patch::merge(&mut object, over.clone());
+            object
+        }
+    };
+    let sent = object.to_string();
+    let (mut object, warnings) = body::typed(call, object, twice).map_err(|why| misshapen(&sent, &why))?;
+    write::right_namespace(call, &object)?;
+    write::right_name(call, &mut object)?;
+    Ok((object, warnings))
+}
+
+fn unpatched(why: Unpatched) -> Fault {
+    match why {
+        Unpatched::Malformed(why) => Fault::bad_request(why),
+        Unpatched::TooLarge(why) => {
+            let mut status = Status::too_large(0);
+            status.message = format!("Request entity too large: {why}");
+            status.into()
+        }
+        // Kubernetes keeps the reason to itself, and so do its clients' expectations.
+        Unpatched::Failed(why) => {
+            log::debug!("a patch was refused: {why}");
+            let mut status = Status::bad_request("the server rejected our request due to an error in our request");
+            (status.code, status.reason, status.details) = (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
+            status.into()
+        }
+        Unpatched::Unmergeable(why) => Status { code: 500, reason: None, message: why, details: None }.into(),
+    }
+}
+
+/// What came out is no document of the kind. `shown`: what came out, or what was to be done.
+fn misshapen(shown: &str, why: &str) -> Fault {
+    let end = (0..=SHOWN_BYTES_MAX.min(shown.len())).rev().find(|at| shown.is_char_boundary(*at)).unwrap_or_default();
+    let problem = Problem::invalid(&Path::new("patch"), &shown[..end], why);
+    Status::invalid_of("", "", "", &[problem]).into()
+}
