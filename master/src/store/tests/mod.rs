@@ -2,7 +2,9 @@
 
 mod crash;
 mod damage;
+mod lives;
 mod model;
+mod oracle;
 mod pages;
 mod restart;
 pub(crate) mod sim;

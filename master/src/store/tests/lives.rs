@@ -1,0 +1,339 @@
+//! Seeded lives of a host: starts, batches of writes, checkpoints step by step, failures, edits by hand, closes, kills and power cuts at
+//! any step of any of them. After each cut several images of what the medium may hold are opened and judged.
+
+use super::oracle::{Oracle, all};
+use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, SimDisk};
+use super::*;
+use crate::store::load::Ids;
+
+/// What may be opened after one cut, beside the one that the history goes on with.
+const IMAGES: u64 = 3;
+
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub careless: Careless,
+}
+
+/// What was tried, to show that it is no empty test.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Tally {
+    pub cuts: u64,
+    pub cuts_in_starts: u64,
+    pub acknowledged: u64,
+    pub refused: u64,
+    pub failures: u64,
+    pub closes: u64,
+    pub edits: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Tally) {
+        self.cuts += more.cuts;
+        self.cuts_in_starts += more.cuts_in_starts;
+        self.acknowledged += more.acknowledged;
+        self.refused += more.refused;
+        self.failures += more.failures;
+        self.closes += more.closes;
+        self.edits += more.edits;
+    }
+}
+
+/// A host with its disk and its tmpfs, and what its users know.
+struct Host {
+    dice: Dice,
+    disk: SimDisk,
+    tmpfs: SimDisk,
+    boot: u64,
+    oracle: Oracle,
+    tally: Tally,
+    /// Contents written, so that no two are alike.
+    written: u64,
+    faulty: bool,
+}
+
+/// A running master with somebody who follows everything.
+struct Life {
+    store: Store,
+    heard: Arc<Mutex<Vec<Event>>>,
+    _watches: Vec<WatchHandle>,
+}
+
+/// One history. An error says which promise was broken.
+pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
+    let mut dice = Dice::new(seed);
+    let nature = Nature::any(&mut dice);
+    let traced = std::env::var_os("CORACLE_SEED").is_some();
+    let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
+    let mut host = Host {
+        dice,
+        disk,
+        tmpfs: SimDisk::new(seed ^ 2),
+        boot: 1,
+        oracle: Oracle::default(),
+        tally: Tally::default(),
+        written: 0,
+        faulty: seed % 3 == 0,
+    };
+    let lives = 1 + host.dice.below(5);
+    for life in 0..lives {
+        host.live().map_err(|broken| format!("{nature:?}, life {life}: {broken}"))?;
+    }
+    let life = host.start(false)?;
+    drop(life);
+    Ok(host.tally)
+}
+
+fn ids(boot: u64) -> Ids {
+    Ids { fresh_store: format!("store-{boot}"), boot: boot.to_string() }
+}
+
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64) -> Result<Store, OpenError> {
+    let opened = Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules());
+    opened.map(|opened| opened.store)
+}
+
+impl Host {
+    fn live(&mut self) -> Result<(), String> {
+        let mut life = self.start(true)?;
+        let steps = 1 + if self.dice.one_in(3) { self.dice.below(20) } else { self.dice.below(220) };
+        self.disk.cut_in(steps);
+        if self.faulty {
+            self.ail();
+        }
+        for _ in 0..400 {
+            match self.dice.below(60) {
+                0 if self.close(&life)? => break,
+                0 => {}
+                1..=40 => self.write(&mut life)?,
+                _ => self.keep(&life),
+            }
+            if self.disk.is_cut() {
+                break;
+            }
+        }
+        self.tally.failures += self.disk.failures();
+        self.disk.heal();
+        drop(life);
+        self.judge_images()?;
+        self.stop();
+        Ok(())
+    }
+
+    /// Starts until a start is not cut.
+    fn start(&mut self, cuts: bool) -> Result<Life, String> {
+        loop {
+            if cuts && self.dice.one_in(3) {
+                let steps = 1 + self.dice.below(40);
+                self.disk.cut_in(steps);
+            }
+            let opened = open(&self.disk, &self.tmpfs, self.boot);
+            if self.disk.is_cut() {
+                drop(opened);
+                self.tally.cuts_in_starts += 1;
+                // It was read, and what it told can be told again only if the start came to its end.
+                self.oracle.memory_lost();
+                self.judge_images()?;
+                self.stop();
+                continue;
+            }
+            self.disk.spare();
+            let store = opened.map_err(|error| format!("it does not start: {error}"))?;
+            self.oracle.opened(&store)?;
+            return self.follow(store);
+        }
+    }
+
+    fn follow(&mut self, store: Store) -> Result<Life, String> {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let mut watches = Vec::new();
+        for kind in rules().kinds {
+            let ear = heard.clone();
+            let sink = Box::new(move |event: &Event| {
+                locked(&ear).push(event.clone());
+                true
+            });
+            let scope = Scope { resource: kind.resource, namespace: None, name: None };
+            let watch = store.watch(scope, Some(store.revision()), sink).map_err(|gone| format!("{gone:?}"))?;
+            watches.push(watch.handle);
+        }
+        Ok(Life { store, heard, _watches: watches })
+    }
+
+    /// What a medium may hold now is opened elsewhere, perhaps cut and opened again.
+    fn judge_images(&mut self) -> Result<(), String> {
+        for _ in 0..IMAGES {
+            let image = self.disk.fork(self.dice.below(u64::MAX));
+            let mut oracle = self.oracle.clone();
+            oracle.memory_lost();
+            self.tally.cuts += 1;
+            image.power_loss();
+            if self.dice.one_in(2) {
+                image.cut_in(1 + self.dice.below(40));
+                drop(open(&image, &SimDisk::new(0), 0));
+                if image.is_cut() {
+                    self.tally.cuts += 1;
+                }
+                image.power_loss();
+            }
+            let store = open(&image, &SimDisk::new(0), 0).map_err(|error| format!("an image does not start: {error}"))?;
+            oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self) {
+        self.tally.cuts += 1;
+        if self.dice.one_in(4) {
+            self.disk.kill();
+        } else {
+            self.disk.power_loss();
+            self.oracle.memory_lost();
+            self.tmpfs = SimDisk::new(self.boot);
+            self.boot += 1;
+        }
+    }
+
+    /// Something is going to fail.
+    fn ail(&mut self) {
+        match self.dice.below(4) {
+            0 => self.disk.fail_sync_in(1 + self.dice.below(20)),
+            1 => self.disk.fill(self.dice.below(8) as usize * 4096),
+            _ => {
+                let (from, length) = (self.dice.below(60), 1 + self.dice.below(6));
+                self.disk.fail(from..from + length, if self.dice.one_in(2) { EIO } else { ENOSPC });
+            }
+        }
+    }
+
+    fn close(&mut self, life: &Life) -> Result<bool, String> {
+        if life.store.close().is_err() {
+            // It stays closed, and nothing is known of it.
+            return Ok(true);
+        }
+        self.tally.closes += 1;
+        if !self.disk.is_cut() {
+            self.oracle.closed(&life.store);
+        }
+        Ok(true)
+    }
+
+    /// A step of what goes on beside the writes.
+    fn keep(&mut self, _life: &Life) {}
+
+    fn write(&mut self, life: &mut Life) -> Result<(), String> {
+        let count = 1 + self.dice.below(4);
+        let asked: Vec<(Key, Option<Value>, Write)> = (0..count).map(|_| self.any_write(&life.store)).collect();
+        let doubts = self.oracle.doubts();
+        let mut settled = false;
+        let mut acknowledged = Vec::new();
+        let writes: Vec<Write> = asked.iter().map(|(.., write)| write.clone()).collect();
+        let before = self.oracle.last();
+        for ((key, object, _), answer) in asked.iter().zip(write_all(&life.store, writes)) {
+            match answer {
+                Ok(stored) => acknowledged.push((stored, object.as_ref())),
+                Err(Refused::Disk { .. }) => {
+                    self.tally.refused += 1;
+                    self.oracle.doubt(key, object.as_ref());
+                    if !self.disk.is_cut() && !self.faulty {
+                        return Err(format!("{key} was refused by a disk that is well"));
+                    }
+                }
+                Err(Refused::Missing | Refused::Exists { .. } | Refused::Stale { .. } | Refused::Claimed { .. }) => {}
+                Err(refused) => return Err(format!("{key}: {refused:?}")),
+            }
+        }
+        acknowledged.sort_by_key(|(stored, _)| stored.revision);
+        for (stored, object) in &acknowledged {
+            self.tally.acknowledged += 1;
+            settled |= self.oracle.acknowledged(stored, *object)?;
+        }
+        if settled {
+            self.oracle.settled(doubts);
+        }
+        self.compare(life, before, acknowledged.iter().map(|(stored, _)| stored))?;
+        self.oracle.reached(life.store.revision())
+    }
+
+    /// What is told to watchers and shown is what was acknowledged.
+    fn compare<'a>(&mut self, life: &Life, before: Revision, acknowledged: impl Iterator<Item = &'a Stored>) -> Result<(), String> {
+        let heard = std::mem::take(&mut *locked(&life.heard));
+        for event in &heard {
+            self.oracle.show(&event.key, event.revision, event.new.as_ref().map(|stored| &stored.json))?;
+        }
+        let told: Vec<_> = heard.iter().map(|event| (Key::clone(&event.key), event.revision)).collect();
+        let done: Vec<_> = acknowledged.map(|stored| (Key::clone(&stored.key), stored.revision)).filter(|(_, at)| *at > before).collect();
+        if told != done {
+            return Err(format!("watchers heard {told:?}, writers {done:?}"));
+        }
+        let there = all(&life.store);
+        for stored in &there {
+            self.oracle.show(&stored.key, stored.revision, Some(&stored.json))?;
+        }
+        let held = self.oracle.held();
+        if held.len() != there.iter().filter(|stored| durable_of(&stored.key, &Value::Null) != Durable::Nothing).count() {
+            return Err(format!("what is visible is not what was acknowledged: {:?}, {:?}", held.keys(), there));
+        }
+        Ok(())
+    }
+
+    fn any_write(&mut self, store: &Store) -> (Key, Option<Value>, Write) {
+        let key = self.dice.pick(&keys()).clone();
+        let now = store.get(&key).ok().flatten();
+        self.written += 1;
+        let filler = match self.dice.below(10) {
+            0 | 1 => 2000 + self.dice.below(4000),
+            _ => self.dice.below(600),
+        };
+        let mut object = object(&key, &format!("{}{}", self.written, "x".repeat(filler as usize)));
+        if self.dice.one_in(8) {
+            object["metadata"]["annotations"] = json!({ "claim/c": "" });
+        }
+        let (durable, claims) = (durable_of(&key, &object), claims_of(&key, &object));
+        let Some(now) = now else { return (key.clone(), Some(object.clone()), Write::Create { key, object, durable, claims }) };
+        let seen = if self.dice.one_in(20) { Revision(now.revision.0.saturating_sub(1)) } else { now.revision };
+        match self.dice.below(8) {
+            0 | 1 => (key.clone(), None, Write::Delete { key, seen }),
+            2 | 3 => {
+                // A status is all that changes.
+                let mut object: Value = serde_json::from_slice(&now.json).expect("JSON");
+                object["status"] = json!({ "is": self.written.to_string() });
+                let claims = claims_of(&key, &object);
+                (key.clone(), Some(object.clone()), Write::Update { key, object, seen, durable, claims })
+            }
+            _ => (key.clone(), Some(object.clone()), Write::Update { key, object, seen, durable, claims }),
+        }
+    }
+}
+
+/// As many writers would who come at the same time.
+fn write_all(store: &Store, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
+    writes.into_iter().map(|write| store.write(write)).collect()
+}
+
+/// Some of each: durable in part, wholly, and not; with a name that has to be escaped, and one without a namespace.
+fn keys() -> [Key; 7] {
+    let of = |plural: &'static str, namespace: &str, name: &str| Key {
+        resource: Resource::core(plural),
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+    };
+    [
+        key("a"),
+        key("b"),
+        key("Whole"),
+        key("Whole_2"),
+        of("services", "other", "s"),
+        of("namespaces", "", "default"),
+        of("events", "default", "e"),
+    ]
+}
+
+fn object(key: &Key, spec: &str) -> Value {
+    let kinds = rules().kinds;
+    let kind = kinds.iter().find(|kind| kind.resource == key.resource).expect("a kind of the tests");
+    let mut object = json!({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": key.name}, "spec": {"is": spec}});
+    if !key.namespace.is_empty() {
+        object["metadata"]["namespace"] = Value::String(key.namespace.clone());
+    }
+    object
+}
