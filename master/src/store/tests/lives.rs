@@ -2,7 +2,7 @@
 //! any step of any of them. After each cut several images of what the medium may hold are opened and judged.
 
 use super::oracle::{Oracle, all};
-use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, SimDisk};
+use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, Promise, SimDisk};
 use super::*;
 use crate::store::load::Ids;
 
@@ -12,6 +12,8 @@ const IMAGES: u64 = 3;
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub careless: Careless,
+    /// Whether people edit files.
+    pub edits: bool,
 }
 
 /// What was tried, to show that it is no empty test.
@@ -49,6 +51,8 @@ struct Host {
     /// Contents written, so that no two are alike.
     written: u64,
     faulty: bool,
+    torn: bool,
+    edits: bool,
 }
 
 /// A running master with somebody who follows everything.
@@ -73,6 +77,8 @@ pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
         tally: Tally::default(),
         written: 0,
         faulty: seed % 3 == 0,
+        torn: nature.promise == Promise::Torn,
+        edits: setting.edits,
     };
     let lives = 1 + host.dice.below(5);
     for life in 0..lives {
@@ -100,10 +106,13 @@ impl Host {
         if self.faulty {
             self.ail();
         }
+        let mut closed = false;
         for _ in 0..400 {
             match self.dice.below(60) {
-                0 if self.close(&life)? => break,
-                0 => {}
+                0 => {
+                    closed = self.close(&life);
+                    break;
+                }
                 1..=40 => self.write(&mut life)?,
                 _ => self.keep(&life),
             }
@@ -116,6 +125,9 @@ impl Host {
         drop(life);
         self.judge_images()?;
         self.stop();
+        if self.edits && closed && self.dice.one_in(2) {
+            self.edit();
+        }
         Ok(())
     }
 
@@ -205,16 +217,52 @@ impl Host {
         }
     }
 
-    fn close(&mut self, life: &Life) -> Result<bool, String> {
-        if life.store.close().is_err() {
-            // It stays closed, and nothing is known of it.
-            return Ok(true);
-        }
-        self.tally.closes += 1;
-        if !self.disk.is_cut() {
+    /// False: nothing is known of what it left.
+    fn close(&mut self, life: &Life) -> bool {
+        let closed = life.store.close().is_ok() && !self.disk.is_cut();
+        if closed {
+            self.tally.closes += 1;
             self.oracle.closed(&life.store);
         }
-        Ok(true)
+        closed
+    }
+
+    /// A person changes files while no master runs.
+    fn edit(&mut self) {
+        for _ in 0..1 + self.dice.below(2) {
+            let keys = keys();
+            let key = self.dice.pick(&keys[..keys.len() - 1]);
+            let path = format!("objects/{}", names::path(key));
+            self.tally.edits += 1;
+            self.written += 1;
+            let breaks = self.dice.one_in(4) && !self.torn;
+            match self.disk.peek(&path) {
+                _ if self.oracle.is_broken(key) => {}
+                Some(text) if breaks => {
+                    self.disk.overwrite(&path, &text[..text.len() / 2]);
+                    self.oracle.broke(key);
+                }
+                Some(_) if self.dice.one_in(4) => {
+                    self.disk.take(&path);
+                    self.oracle.edited(key, None);
+                }
+                Some(text) => {
+                    let mut object: Value = serde_json::from_slice(&text).expect("the store wrote it");
+                    object["spec"]["is"] = json!(format!("{} by hand", self.written));
+                    let text = serde_json::to_string(&object).expect("JSON");
+                    match self.dice.below(2) {
+                        0 => self.disk.overwrite(&path, text.as_bytes()),
+                        _ => self.disk.place(&path, text.as_bytes()),
+                    }
+                    self.oracle.edited(key, Some(&object));
+                }
+                None => {
+                    let object = object(key, &format!("{} by hand", self.written));
+                    self.disk.place(&path, object.to_string().as_bytes());
+                    self.oracle.edited(key, Some(&object));
+                }
+            }
+        }
     }
 
     /// A step of what goes on beside the writes.
@@ -234,11 +282,14 @@ impl Host {
                 Err(Refused::Disk { .. }) => {
                     self.tally.refused += 1;
                     self.oracle.doubt(key, object.as_ref());
+                    // A file that is brought back may be taken for an edit at the start after a close.
+                    self.oracle.loose = true;
                     if !self.disk.is_cut() && !self.faulty {
                         return Err(format!("{key} was refused by a disk that is well"));
                     }
                 }
                 Err(Refused::Missing | Refused::Exists { .. } | Refused::Stale { .. } | Refused::Claimed { .. }) => {}
+                Err(Refused::Damaged { .. }) if self.oracle.is_broken(key) => {}
                 Err(refused) => return Err(format!("{key}: {refused:?}")),
             }
         }
@@ -278,8 +329,12 @@ impl Host {
 
     fn any_write(&mut self, store: &Store) -> (Key, Option<Value>, Write) {
         let key = self.dice.pick(&keys()).clone();
-        let now = store.get(&key).ok().flatten();
+        let now = store.get(&key);
         self.written += 1;
+        if now.is_err() && self.dice.one_in(2) {
+            return (key.clone(), None, Write::Delete { key, seen: Revision(0) });
+        }
+        let now = now.ok().flatten();
         let filler = match self.dice.below(10) {
             0 | 1 => 2000 + self.dice.below(4000),
             _ => self.dice.below(600),

@@ -3,7 +3,7 @@
 
 use super::*;
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An object's durable part.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,12 +28,20 @@ pub struct Oracle {
     /// All that there was at a clean close, where memory is kept over it.
     closed: Option<BTreeMap<Key, Bytes>>,
     /// Objects whose files a person broke.
-    pub broken: std::collections::BTreeSet<Key>,
+    broken: BTreeSet<Key>,
+    /// Those of which somebody tried to give them up, and was refused by the disk.
+    perhaps_broken: BTreeSet<Key>,
+    /// A start may give every object a fresh revision.
+    pub loose: bool,
 }
 
 impl Oracle {
     pub fn last(&self) -> Revision {
         self.last
+    }
+
+    pub fn is_broken(&self, key: &Key) -> bool {
+        self.broken.contains(key)
     }
 
     pub fn held(&self) -> &BTreeMap<Key, Held> {
@@ -71,6 +79,10 @@ impl Oracle {
 
     /// The disk would not take a write, or the power went: it may be there after the next start.
     pub fn doubt(&mut self, key: &Key, object: Option<&Value>) {
+        if self.broken.contains(key) {
+            self.perhaps_broken.insert(key.clone());
+            return;
+        }
         self.doubts.push((key.clone(), object.and_then(|object| durable_text(key, object.clone()))));
     }
 
@@ -95,7 +107,6 @@ impl Oracle {
     /// A person changed a file of a store that was closed; None: took it away.
     pub fn edited(&mut self, key: &Key, object: Option<&Value>) {
         self.closed = None;
-        self.broken.remove(key);
         match object {
             Some(object) => {
                 let text = durable_text(key, object.clone()).expect("only what is durable has a file");
@@ -130,10 +141,13 @@ impl Oracle {
     /// A store was opened: what it shows has to be what may be there, and is what is known from here on.
     pub fn opened(&mut self, store: &Store) -> Result<(), String> {
         let health = store.health();
-        let broken: std::collections::BTreeSet<_> = health.damaged.iter().filter_map(|damage| damage.key.clone()).collect();
-        if health.degraded.is_some() || broken != self.broken || health.damaged.iter().any(|damage| damage.key.is_none()) {
+        let broken: BTreeSet<_> = health.damaged.iter().filter_map(|damage| damage.key.clone()).collect();
+        let wrong = broken.symmetric_difference(&self.broken).any(|key| !self.perhaps_broken.contains(key));
+        if health.degraded.is_some() || wrong || health.damaged.iter().any(|damage| damage.key.is_none()) {
             return Err(format!("the store complains: {health:?}, broken: {:?}", self.broken));
         }
+        self.perhaps_broken.clear();
+        self.broken = broken;
         let now = all(store);
         let there: BTreeMap<Key, Bytes> = now.iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect();
         if let Some(closed) = self.closed.take().filter(|closed| *closed != there) {
@@ -164,7 +178,7 @@ impl Oracle {
         let same = |state: &BTreeMap<Key, Held>| {
             state.len() == now.len()
                 && state.iter().zip(now).all(|((key, held), (other, is))| {
-                    key == other && held.text == is.text && (held.exact.is_none() || held.exact == is.exact)
+                    key == other && held.text == is.text && (self.loose || held.exact.is_none() || held.exact == is.exact)
                 })
         };
         for from in 0..=self.doubts.len() {
