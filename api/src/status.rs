@@ -15,6 +15,8 @@ pub struct Status {
     pub reason: Option<Reason>,
     pub message: String,
     pub details: Option<Details>,
+    /// The token with which a list that cannot go on as it began may go on with the present; empty in all but one.
+    pub continues: String,
 }
 
 /// The names of failures on the wire.
@@ -112,7 +114,7 @@ pub struct Cause {
 impl Status {
     /// Done, and nothing to say about it but this code: 201 for a binding.
     pub fn success(code: u16) -> Status {
-        Status { code, reason: None, message: String::new(), details: None }
+        Status { code, reason: None, message: String::new(), details: None, continues: String::new() }
     }
 
     /// An object is gone.
@@ -229,6 +231,20 @@ impl Status {
         plain(Reason::Expired, format!("too old resource version: {asked} ({oldest})"))
     }
 
+    /// The same of a list, which cannot be shown as it was then.
+    pub fn expired_list() -> Status {
+        plain(Reason::Expired, "The resourceVersion for the provided list is too old.")
+    }
+
+    /// The same of a page: with `fresh` the list goes on, but shows the present.
+    pub fn expired_page(fresh: String) -> Status {
+        let message = "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
+                       the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
+                       Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+                       deleted between the time the first chunk was returned and now may show up in the list.";
+        Status { continues: fresh, ..plain(Reason::Expired, message) }
+    }
+
     pub fn timeout(message: impl std::fmt::Display, retry_after_s: u32) -> Status {
         failure(Reason::Timeout, format!("Timeout: {message}"), retry(retry_after_s))
     }
@@ -259,7 +275,9 @@ impl Status {
         let mut status = Map::new();
         status.insert("kind".to_owned(), json!("Status"));
         status.insert("apiVersion".to_owned(), json!("v1"));
-        status.insert("metadata".to_owned(), json!({}));
+        let mut metadata = Map::new();
+        put(&mut metadata, "continue", &self.continues);
+        status.insert("metadata".to_owned(), Value::Object(metadata));
         status.insert("status".to_owned(), json!(if self.is_failure() { "Failure" } else { "Success" }));
         put(&mut status, "message", &self.message);
         put(&mut status, "reason", self.reason.map(Reason::wire).unwrap_or_default());
@@ -307,11 +325,11 @@ fn put(into: &mut Map<String, Value>, field: &str, text: &str) {
 }
 
 fn failure(reason: Reason, message: impl Into<String>, details: Details) -> Status {
-    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: Some(details) }
+    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: Some(details), continues: String::new() }
 }
 
 fn plain(reason: Reason, message: impl Into<String>) -> Status {
-    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: None }
+    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: None, continues: String::new() }
 }
 
 fn retry(after_s: u32) -> Details {

@@ -8,6 +8,7 @@
 
 use crate::render::Form;
 use coracle_api::kinds::{self, Kind, Kinds};
+use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
 use std::time::Duration;
 
 /// Query parameters of one request; more are somebody's mistake.
@@ -88,8 +89,12 @@ pub struct Options {
     pub field_validation: FieldValidation,
     pub grace_s: Option<i64>,
     pub propagation: Option<String>,
-    pub continues: bool,
-    pub initial_events: bool,
+    /// At most so many objects in one answer.
+    pub limit: Option<NonZeroUsize>,
+    /// The token of the page before; empty: the first page.
+    pub continues: String,
+    /// Whether a watch wants the state first, if that was said.
+    pub initial_events: Option<bool>,
     pub bookmarks: bool,
     /// As they came: only `All` means something.
     pub dry_run: Vec<String>,
@@ -315,15 +320,18 @@ fn options(version: Version, parameters: &[(String, String)]) -> Result<Options,
             (_, "fieldSelector") | (Version::V1beta1, "fields") if !value.is_empty() => options.fields = value.to_owned(),
             (_, "resourceVersion") => options.resource_version = value.to_owned(),
             (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
+            // Zero is no limit, and what is below it is over at once.
             (_, "timeoutSeconds") if !value.is_empty() => {
-                options.timeout = Some(Duration::from_secs(number(name, value)?)).filter(|time| !time.is_zero())
+                options.timeout =
+                    Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
             }
             (_, "fieldValidation") if !value.is_empty() => options.field_validation = field_validation(value)?,
             (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
             (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
-            (_, "continue") => options.continues = !value.is_empty(),
-            (_, "limit") if !value.is_empty() => drop(number::<i64>(name, value)?),
-            (_, "sendInitialEvents") => options.initial_events = true,
+            // Clients of 2014 know no pages, and would take the first for all.
+            (Version::V1, "continue") => options.continues = value.to_owned(),
+            (Version::V1, "limit") if !value.is_empty() => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
+            (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
             (_, "includeObject") => options.include_object = value.to_owned(),
             (_, "dryRun") => options.dry_run.push(value.to_owned()),
@@ -338,6 +346,15 @@ fn options(version: Version, parameters: &[(String, String)]) -> Result<Options,
 
 fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Misdirected> {
     value.parse().map_err(|_| Misdirected::Malformed(format!("{name}={value} is no number that fits")))
+}
+
+/// A count, or what Kubernetes says of it.
+fn whole(value: &str) -> Result<i64, Misdirected> {
+    value.parse().map_err(|error: ParseIntError| {
+        let range = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+        let why = if range { "value out of range" } else { "invalid syntax" };
+        Misdirected::Malformed(format!("strconv.ParseInt: parsing {value:?}: {why}"))
+    })
 }
 
 fn field_validation(value: &str) -> Result<FieldValidation, Misdirected> {

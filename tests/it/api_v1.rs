@@ -1,7 +1,8 @@
 //! The API of today.
 
-use crate::transcript::{Bed, ask, check};
+use crate::transcript::{Bed, ask, check, check_over};
 use serde_json::{Value, json};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 
 #[test]
@@ -42,6 +43,22 @@ fn rehearsals() {
 #[test]
 fn watches() {
     check("v1-watches");
+}
+
+#[test]
+fn pages() {
+    check("v1-pages");
+}
+
+/// A master that has just started over what another left: it knows nothing of before.
+#[test]
+fn moments_that_are_gone() {
+    check_over("v1-expired", |data| {
+        let folder = data.join("objects/core/namespaces/_cluster");
+        fs::create_dir_all(&folder).expect("a new folder");
+        let namespace = r#"{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "old", "resourceVersion": "500"}}"#;
+        fs::write(folder.join("old.json"), namespace).expect("room for a file");
+    });
 }
 
 /// What should be files and is none, and a namespace that nobody can read: the master starts, and serves all else.

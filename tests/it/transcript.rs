@@ -126,12 +126,17 @@ fn whole(mut chunks: &[u8]) -> Vec<u8> {
 
 /// Runs a script on a new master, over TCP and once more over the local socket.
 pub fn check(name: &str) {
+    check_over(name, |_| {});
+}
+
+/// The same on a master that finds something in its data directory.
+pub fn check_over(name: &str, found: impl Fn(&std::path::Path)) {
     let path = format!("{}/data/transcripts/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let script = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let bed = Bed::new();
+    let bed = Bed::over(&found);
     run(name, &script, || bed.network());
     drop(bed);
-    let bed = Bed::new();
+    let bed = Bed::over(&found);
     run(&format!("{name} over the local socket"), &script, || bed.local());
 }
 

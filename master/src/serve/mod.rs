@@ -6,12 +6,14 @@
 
 mod bind;
 mod body;
+mod bookmarks;
 mod delete;
 mod dependents;
 mod health;
 mod log;
 mod namespace;
 mod options;
+mod pages;
 mod patch;
 mod read;
 mod review;

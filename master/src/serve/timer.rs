@@ -1,4 +1,4 @@
-//! Ends of watches: one thread for all that have a time limit. It starts with the first and sleeps until the next is due.
+//! Ends of watches and bookmarks: one thread for all that wait for a time. It starts with the first and sleeps until the next is due.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -41,10 +41,10 @@ impl Timer {
         waiting.due.insert(at, what);
         if !waiting.running {
             let shared = self.0.clone();
-            let thread = std::thread::Builder::new().name("watch ends".to_owned()).stack_size(128 * 1024);
+            let thread = std::thread::Builder::new().name("watch timer".to_owned()).stack_size(128 * 1024);
             match thread.spawn(move || shared.run()) {
                 Ok(_) => waiting.running = true,
-                Err(error) => log::error!("start the thread that ends watches: {error}; they go on"),
+                Err(error) => log::error!("start the thread that ends watches: {error}; they go on, without bookmarks"),
             }
         }
         drop(waiting);
@@ -55,7 +55,11 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        let mut waiting = self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.stopped = true;
+        let forgotten = std::mem::take(&mut waiting.due);
+        drop(waiting);
+        drop(forgotten);
         self.0.changed.notify_one();
     }
 }

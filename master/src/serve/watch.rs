@@ -2,14 +2,17 @@
 //!
 //!     Store::watch -> the replay, whole, and then each event -> a channel -> the carrier writes at the client's pace
 //!
-//! No watch has a thread. Whoever reads slower than events come has its channel closed: its client resumes where it was.
+//! No watch has a thread. Whoever reads slower than events come has its channel closed: its client resumes where it was, or is told that
+//! this is gone.
 
+use super::bookmarks::Bookmarks;
+use super::pages::{self, Begin};
 use super::{Serve, read, selector, timer};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::render::{self, Form, Shape};
-use crate::store::{Event, Scope, Store, Stored};
+use crate::store::{Event, Scope, Stored};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Revision;
@@ -25,11 +28,14 @@ use tokio::sync::mpsc;
 const PIECE_BYTES: usize = 32 * 1024;
 /// Replays that their watchers have not yet taken, all together. A single one may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
+/// Marks the bookmark that ends the state of a streamed list.
+const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
 /// What all watches share.
 #[derive(Default)]
 pub struct Watches {
-    timer: timer::Timer,
+    timer: Arc<timer::Timer>,
+    pub bookmarks: Arc<Bookmarks>,
     replays: Arc<AtomicUsize>,
     rendered: Arc<Mutex<Option<Rendered>>>,
 }
@@ -49,6 +55,7 @@ enum Feed {
     Waiting(Vec<Bytes>),
     Live {
         sender: mpsc::Sender<Bytes>,
+        /// Up to where it knows that it has seen everything.
         last: Revision,
     },
     /// Too slow, gone, or out of time.
@@ -57,43 +64,41 @@ enum Feed {
 
 pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
-    if call.options.initial_events {
-        // Said, and not passed over: clients that stream lists wait for the end of the state, or list instead when refused.
-        return Err(read::refused(
-            "sendInitialEvents",
-            "sendInitialEvents is forbidden for watch: lists are not streamed here, list and watch instead",
-        ));
-    }
-    if !call.options.resource_version_match.is_empty() {
-        return Err(read::refused(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-        ));
-    }
-    let after = match call.options.resource_version.as_str() {
-        "" | "0" => None,
-        _ => Some(read::number(&call.options)?),
+    let begin = pages::of_watch(&call.options)?;
+    let after = match begin {
+        Begin::State { not_before, .. } => {
+            read::not_from_the_future(serve, not_before)?;
+            None
+        }
+        Begin::Now => Some(serve.store.revision()),
+        Begin::After(revision) => Some(revision),
     };
-    let feed = Arc::new(Mutex::new(Feed::Waiting(Vec::new())));
-    let watcher = Watcher {
+    let watches = &serve.watches;
+    let watcher = Arc::new(Watcher {
         form: call.form,
         kind: call.shown.clone(),
         selector,
         fresh: AtomicBool::new(true),
-        rendered: serve.watches.rendered.clone(),
-    };
-    let watcher = Arc::new(watcher);
+        rendered: watches.rendered.clone(),
+        feed: Mutex::new(Feed::Waiting(Vec::new())),
+    });
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
-    let (told, into) = (watcher.clone(), feed.clone());
-    let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event, &into))) {
+    let told = watcher.clone();
+    let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
         Ok(watch) => watch,
         Err(gone) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
     };
-    let events = go_live(&serve.watches, &feed, watcher.replay(&watch.replay))?;
+    let mut pieces = watcher.replay(&watch.replay);
+    if call.options.bookmarks && matches!(begin, Begin::State { marked: true, .. }) {
+        pieces.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()));
+    }
+    let events = go_live(watches, &watcher.feed, pieces, watch.revision.max(after.unwrap_or_default()))?;
+    if call.options.bookmarks {
+        watches.bookmarks.add(&watches.timer, &serve.store, &watcher);
+    }
     let ends = call.options.timeout.map(|timeout| {
-        let last_words =
-            LastWords { store: serve.store.clone(), form: call.form, kind: call.shown.clone(), bookmark: call.options.bookmarks };
-        serve.watches.timer.after(timeout, Box::new(move || last_words.end(&feed)))
+        let (store, bookmark) = (serve.store.clone(), call.options.bookmarks);
+        watches.timer.after(timeout, Box::new(move || watcher.end(bookmark.then(|| store.told()))))
     });
     let lease = Box::new((watch.handle, ends));
     Ok(Answer::new(StatusCode::OK, call.form.stream_type(), Body::Stream(Stream { events, lease })))
@@ -103,12 +108,12 @@ fn some(text: &str) -> Option<String> {
     Some(text.to_owned()).filter(|text| !text.is_empty())
 }
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The replay goes into a channel that holds it whole, and as many live events as a watcher may be late with.
-fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>) -> Result<mpsc::Receiver<Bytes>, Fault> {
+fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>, begun: Revision) -> Result<mpsc::Receiver<Bytes>, Fault> {
     let bytes: usize = pieces.iter().map(Vec::len).sum();
     let before = watches.replays.fetch_add(bytes, Ordering::Relaxed);
     if before > 0 && before + bytes > REPLAYS_BYTES_MAX {
@@ -125,7 +130,7 @@ fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>) -> Resul
     for item in pieces.chain(waiting) {
         sender.try_send(item).expect("the channel was made for so many");
     }
-    *feed = Feed::Live { sender, last: Revision(0) };
+    *feed = Feed::Live { sender, last: begun };
     Ok(receiver)
 }
 
@@ -147,44 +152,42 @@ impl Drop for Piece {
     }
 }
 
-/// What a watch does when its time is up.
-struct LastWords {
-    store: Store,
-    form: Form,
-    kind: Kind,
-    /// The client wants to know up to where it has seen everything, so that it resumes there.
-    bookmark: bool,
-}
-
-impl LastWords {
-    fn end(self, feed: &Mutex<Feed>) {
-        let told = self.bookmark.then(|| self.told()).flatten();
-        let mut feed = lock(feed);
-        if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
-            // A watcher that cannot take it resumes from its last event.
-            let _ = sender.try_send(render::bookmark(self.form, &self.kind, told.max(*last), &[], wall_clock()).into());
-        }
-        *feed = Feed::Ended;
-    }
-
-    /// A revision up to which every watcher has been told everything: that at which a new one would begin.
-    fn told(&self) -> Option<Revision> {
-        let nothing = Scope { resource: self.kind.resource.clone(), namespace: None, name: Some(String::new()) };
-        self.store.watch(nothing, Some(self.store.revision()), Box::new(|_| false)).ok().map(|watch| watch.revision)
-    }
-}
-
 /// How one watcher sees events.
-struct Watcher {
+pub struct Watcher {
     form: Form,
     kind: Kind,
     selector: Selector,
     /// Whether nothing has been told yet: the first event of a table brings the columns.
     fresh: AtomicBool,
     rendered: Arc<Mutex<Option<Rendered>>>,
+    feed: Mutex<Feed>,
 }
 
 impl Watcher {
+    /// Says up to where this watcher has seen everything, unless it knows: events of others have happened since.
+    pub fn bookmark(&self, told: Revision) {
+        if let Feed::Live { sender, last } = &mut *lock(&self.feed)
+            && told > *last
+            && sender.try_send(self.mark(told)).is_ok()
+        {
+            *last = told;
+        }
+    }
+
+    /// Its time is up. Whoever wants to know up to where it has seen everything resumes there.
+    fn end(&self, told: Option<Revision>) {
+        let mut feed = lock(&self.feed);
+        if let (Feed::Live { sender, last }, Some(told)) = (&*feed, told) {
+            // A watcher that cannot take it resumes from its last event.
+            let _ = sender.try_send(self.mark(told.max(*last)));
+        }
+        *feed = Feed::Ended;
+    }
+
+    fn mark(&self, told: Revision) -> Bytes {
+        render::bookmark(self.form, &self.kind, told, &[], wall_clock()).into()
+    }
+
     /// What was before, in pieces of whole events.
     fn replay(&self, events: &[Event]) -> Vec<Vec<u8>> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
@@ -201,12 +204,12 @@ impl Watcher {
     }
 
     /// On the committing thread. `false` ends the watch.
-    fn tell(&self, event: &Event, feed: &Mutex<Feed>) -> bool {
-        let Some((change, stored)) = self.shown(event) else { return !matches!(*lock(feed), Feed::Ended) };
+    fn tell(&self, event: &Event) -> bool {
+        let Some((change, stored)) = self.shown(event) else { return !matches!(*lock(&self.feed), Feed::Ended) };
         // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
-        let early = matches!(*lock(feed), Feed::Waiting(_));
+        let early = matches!(*lock(&self.feed), Feed::Waiting(_));
         let line = self.line(event.revision, change, stored, early);
-        let mut feed = lock(feed);
+        let mut feed = lock(&self.feed);
         let taken = match &mut *feed {
             Feed::Waiting(lines) => {
                 lines.push(line);

@@ -154,6 +154,12 @@ impl Store {
         self.state().revision()
     }
 
+    /// A revision up to which every watcher has been told everything.
+    pub fn told(&self) -> Revision {
+        let _followers = locked(&self.inner.followers);
+        self.state().revision()
+    }
+
     pub fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
         let state = self.state();
         match state.damage(key) {

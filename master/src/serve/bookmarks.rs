@@ -1,0 +1,126 @@
+//! Bookmarks: once a minute those watchers that asked for it hear up to where they have seen everything, if that has moved though nothing
+//! of theirs happened. Then a client resumes there, and not at an event that is long forgotten.
+//!
+//! One appointment for all, and none where nobody asked.
+
+use super::timer::{Appointment, Timer};
+use super::watch::{Watcher, lock};
+use crate::store::Store;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+/// As often as Kubernetes does it.
+const EVERY: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub struct Bookmarks(Mutex<Marked>);
+
+#[derive(Default)]
+struct Marked {
+    watchers: Vec<Weak<Watcher>>,
+    next: Option<Appointment>,
+}
+
+impl Bookmarks {
+    pub fn add(self: &Arc<Self>, timer: &Arc<Timer>, store: &Store, watcher: &Arc<Watcher>) {
+        let mut marked = lock(&self.0);
+        marked.watchers.push(Arc::downgrade(watcher));
+        if marked.next.is_none() {
+            marked.next = Some(self.appoint(timer, store));
+        }
+    }
+
+    fn appoint(self: &Arc<Self>, timer: &Arc<Timer>, store: &Store) -> Appointment {
+        // The timer keeps alive what it will call, and that must not keep the timer.
+        let (bookmarks, again, store) = (Arc::downgrade(self), Arc::downgrade(timer), store.clone());
+        let due = move || {
+            let (Some(bookmarks), Some(timer)) = (bookmarks.upgrade(), again.upgrade()) else { return };
+            bookmarks.tell(&store);
+            let mut marked = lock(&bookmarks.0);
+            marked.next = (!marked.watchers.is_empty()).then(|| bookmarks.appoint(&timer, &store));
+        };
+        timer.after(EVERY, Box::new(due))
+    }
+
+    pub fn tell(&self, store: &Store) {
+        let told = store.told();
+        let watchers: Vec<Arc<Watcher>> = {
+            let mut marked = lock(&self.0);
+            marked.watchers.retain(|watcher| watcher.strong_count() > 0);
+            marked.watchers.iter().filter_map(Weak::upgrade).collect()
+        };
+        watchers.iter().for_each(|watcher| watcher.bookmark(told));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::call::{self, Route};
+    use crate::making::Maker;
+    use crate::serve::{Serve, watch};
+    use crate::store::{KindRow, Rules, Store, Write};
+    use coracle_api::kinds::Kinds;
+    use coracle_api::meta::{Durable, Key, Resource, Time};
+    use coracle_api::strategy::Cidr;
+    use coracle_http::Body;
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn serve() -> (Serve, Store) {
+        let kinds = Arc::new(Kinds::builtin());
+        let row = |kind: &coracle_api::kinds::Kind| KindRow {
+            resource: kind.resource.clone(),
+            api_version: kind.api_version().into(),
+            kind: kind.kind.clone(),
+        };
+        let rules = Rules {
+            kinds: kinds.iter().map(row).collect(),
+            claims: &|_, _| Vec::new(),
+            fault: &|_, _| None,
+            durable: &|_, _| Durable::Nothing,
+        };
+        let store = Store::in_memory(&rules);
+        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
+        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
+        (Serve::new(store.clone(), kinds, Arc::new(maker), Box::new(|_| {})), store)
+    }
+
+    fn create(store: &Store, plural: &'static str, kind: &str) -> u64 {
+        let key = Key { resource: Resource::core(plural), namespace: "a".to_owned(), name: "b".to_owned() };
+        let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "b", "namespace": "a"}});
+        store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new").revision.0
+    }
+
+    #[test]
+    fn who_has_missed_nothing_hears_so_once() {
+        let (serve, store) = serve();
+        let watching = |query: &str| {
+            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", query) else { panic!("{query}") };
+            let Ok(answer) = watch::watch(&serve, &call) else { panic!("{query}") };
+            let Body::Stream(stream) = answer.body else { panic!("{query}") };
+            stream
+        };
+        let mut marked = watching("watch=1&allowWatchBookmarks=1");
+        let mut plain = watching("watch=1");
+        let gone = watching("watch=1&allowWatchBookmarks=1");
+        drop(gone);
+        let mut minute = || {
+            serve.watches.bookmarks.tell(&store);
+            assert!(plain.events.try_recv().is_err(), "it did not ask");
+            let line = marked.events.try_recv().ok()?;
+            let event: Value = serde_json::from_slice(&line).expect("JSON");
+            assert!(marked.events.try_recv().is_err(), "one at a time");
+            Some((event["type"].as_str().unwrap_or_default().to_owned(), event["object"]["metadata"]["resourceVersion"].clone()))
+        };
+        assert_eq!(minute(), None, "nothing has happened");
+        let others = create(&store, "services", "Service");
+        assert_eq!(minute(), Some(("BOOKMARK".to_owned(), json!(others.to_string()))));
+        assert_eq!(minute(), None, "nothing has happened since");
+        let own = create(&store, "pods", "Pod");
+        assert!(plain.events.try_recv().is_ok());
+        let event = marked.events.try_recv().expect("its own event");
+        assert!(String::from_utf8_lossy(&event).contains(&format!("\"resourceVersion\":\"{own}\"")));
+        serve.watches.bookmarks.tell(&store);
+        assert!(marked.events.try_recv().is_err(), "its own event said it");
+    }
+}

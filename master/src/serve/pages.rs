@@ -1,0 +1,186 @@
+//! What a list or a watch asks of time and pages, checked as Kubernetes checks it; and continue tokens. PURE.
+//!
+//! A token is the revision of the first page and the last object of the page before: `1042/default/web-7`. Nothing is kept for it. Once
+//! the history no longer reaches back to its revision the client gets `now/default/web-7`, which goes on with the present.
+
+use crate::call::{Call, Options};
+use crate::fault::Fault;
+use coracle_api::meta::{Key, Revision};
+use coracle_api::status::Status;
+use coracle_schema::{Path, Problem, Reason};
+use std::num::NonZeroUsize;
+
+/// What a list asks for.
+#[derive(Debug, Default, PartialEq)]
+pub struct Wanted {
+    /// The objects as they were then. None: as they are.
+    pub at: Option<Revision>,
+    /// A revision that must have been.
+    pub not_before: Option<Revision>,
+    /// Only what is behind this namespace and name.
+    pub after: Option<(String, String)>,
+    pub limit: Option<NonZeroUsize>,
+}
+
+/// Where a watch begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Begin {
+    /// With the objects that there are, at a revision that must have been. `marked`: a bookmark says where they end.
+    State {
+        not_before: Revision,
+        marked: bool,
+    },
+    /// With what happens next.
+    Now,
+    After(Revision),
+}
+
+pub fn of_list(call: &Call) -> Result<Wanted, Fault> {
+    let options = &call.options;
+    refuse(list_problems(options))?;
+    if !options.continues.is_empty() {
+        let (at, after) = continued(call, &options.continues)?;
+        if !matches!(options.resource_version.as_str(), "" | "0") {
+            return Err(Fault::bad_request("specifying resource version is not allowed when using continue"));
+        }
+        return Ok(Wanted { at, after: Some(after), limit: options.limit, ..Wanted::default() });
+    }
+    let revision = match options.resource_version.as_str() {
+        "" => return Ok(Wanted { limit: options.limit, ..Wanted::default() }),
+        text => number(text).map_err(|why| Fault::bad_request(format!("invalid resource version: {why}")))?,
+    };
+    // Any state would do, and the present one is as cheap: all of it, as Kubernetes answers from its cache.
+    if revision == Revision(0) {
+        return Ok(Wanted::default());
+    }
+    let exact = match options.resource_version_match.as_str() {
+        "Exact" => true,
+        // Pages of a revision mean that very one.
+        "" => options.limit.is_some(),
+        _ => false,
+    };
+    Ok(Wanted { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, after: None })
+}
+
+pub fn of_watch(options: &Options) -> Result<Begin, Fault> {
+    refuse(watch_problems(options))?;
+    let revision = match options.resource_version.as_str() {
+        "" => Revision(0),
+        text => number(text).map_err(Fault::bad_request)?,
+    };
+    let said = revision > Revision(0);
+    Ok(match options.initial_events {
+        Some(true) => Begin::State { not_before: revision, marked: true },
+        None if !said => Begin::State { not_before: revision, marked: false },
+        Some(false) if !said => Begin::Now,
+        Some(false) | None => Begin::After(revision),
+    })
+}
+
+/// `resourceVersion` of a GET.
+pub fn of_get(options: &Options) -> Result<Option<Revision>, Fault> {
+    match options.resource_version.as_str() {
+        "" => Ok(None),
+        text => number(text).map(Some).map_err(Fault::bad_request),
+    }
+}
+
+/// The token for what is behind an object. None: from the present on.
+pub fn token(revision: Option<Revision>, after: &Key) -> String {
+    written(revision, &after.namespace, &after.name)
+}
+
+/// The history no longer holds what was asked for.
+pub fn expired(wanted: &Wanted) -> Fault {
+    match &wanted.after {
+        Some((namespace, name)) => Status::expired_page(written(None, namespace, name)),
+        None => Status::expired_list(),
+    }
+    .into()
+}
+
+fn written(revision: Option<Revision>, namespace: &str, name: &str) -> String {
+    let revision = revision.map_or_else(|| "now".to_owned(), |revision| revision.to_string());
+    format!("{revision}/{namespace}/{name}")
+}
+
+fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, (String, String)), Fault> {
+    let bad = || Fault::bad_request("invalid continue token: continue key is not valid");
+    let mut parts = token.splitn(3, '/');
+    let (Some(revision), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
+    let at = match revision {
+        "now" => None,
+        text => Some(number(text).ok().filter(|revision| *revision > Revision(0)).ok_or_else(bad)?),
+    };
+    // A token of another list would begin somewhere in this one.
+    let inside = if call.kind.namespaced { call.namespace.is_empty() || namespace == call.namespace } else { namespace.is_empty() };
+    if !inside || name.is_empty() || name.contains('/') {
+        return Err(bad());
+    }
+    Ok((at, (namespace.to_owned(), name.to_owned())))
+}
+
+/// A revision as clients write it, or what Kubernetes says of it.
+fn number(text: &str) -> Result<Revision, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits).map(Revision).ok_or_else(|| {
+        let why = if digits { "value out of range" } else { "invalid syntax" };
+        format!("resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}")
+    })
+}
+
+fn list_problems(options: &Options) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let asked = options.resource_version_match.as_str();
+    if !asked.is_empty() {
+        if options.resource_version.is_empty() {
+            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+        }
+        if !options.continues.is_empty() {
+            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        if !matches!(asked, "Exact" | "NotOlderThan") {
+            problems.push(unsupported(asked, "supported values: \"Exact\", \"NotOlderThan\", \"\""));
+        }
+        if asked == "Exact" && options.resource_version == "0" {
+            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""));
+        }
+    }
+    if options.initial_events.is_some() {
+        problems.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
+    }
+    problems
+}
+
+fn watch_problems(options: &Options) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    let asked = options.resource_version_match.as_str();
+    if options.initial_events.is_some() && asked != "NotOlderThan" {
+        problems.push(forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"));
+    }
+    if !asked.is_empty() {
+        if options.initial_events.is_none() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            problems.push(forbidden("resourceVersionMatch", why));
+        }
+        if asked != "NotOlderThan" {
+            problems.push(unsupported(asked, "supported values: \"NotOlderThan\""));
+        }
+        if !options.continues.is_empty() {
+            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
+        }
+    }
+    problems
+}
+
+fn forbidden(field: &str, why: &str) -> Problem {
+    Problem::forbidden(&Path::new(field), why)
+}
+
+fn unsupported(asked: &str, supported: &str) -> Problem {
+    Problem::new(&Path::new("resourceVersionMatch"), Reason::NotSupported, Some(asked.into()), supported)
+}
+
+fn refuse(problems: Vec<Problem>) -> Result<(), Fault> {
+    if problems.is_empty() { Ok(()) } else { Err(Status::invalid_of("meta.k8s.io", "ListOptions", "", &problems).into()) }
+}
