@@ -243,7 +243,7 @@ fn go_name(name: &str) -> String {
 }
 
 /// What a null is in a list or a map.
-fn empty(element: &Element) -> Value {
+pub(crate) fn empty(element: &Element) -> Value {
     match element {
         Element::Text | Element::Bytes => Value::from(""),
         Element::Bool => Value::from(false),

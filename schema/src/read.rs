@@ -11,10 +11,16 @@ const DUPLICATES_MAX: usize = 200;
 
 /// A document, and the fields that it has more than once. Nothing may stand behind it; 128 levels are the deepest.
 pub fn read(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
-    let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(json);
-    let value = Reader { trail: &Trail::root(), duplicates: &mut duplicates }.deserialize(&mut reader)?;
+    let found = read_from(&mut reader)?;
     reader.end()?;
+    Ok(found)
+}
+
+/// The same of any format that knows its own types: YAML. Keys that are no texts are written as one.
+pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Path>), D::Error> {
+    let mut duplicates = Vec::new();
+    let value = Reader { trail: &Trail::root(), duplicates: &mut duplicates }.deserialize(reader)?;
     Ok((value, duplicates))
 }
 
@@ -40,7 +46,7 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
+        while let Some(key) = entries.next_key_seed(Key)? {
             let here = self.trail.then(Step::Field(&key));
             let value = entries.next_value_seed(Reader { trail: &here, duplicates: self.duplicates })?;
             if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_MAX {
@@ -88,6 +94,49 @@ impl<'de> Visitor<'de> for Reader<'_> {
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(Value::Null)
+    }
+}
+
+/// The key of an entry, as a text.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key that can be written as text")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.to_owned())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<String, E> {
+        Ok(text)
+    }
+
+    fn visit_bool<E>(self, yes: bool) -> Result<String, E> {
+        Ok(yes.to_string())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<String, E> {
+        Ok(number.to_string())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<String, E> {
+        Ok(number.to_string())
     }
 }
 

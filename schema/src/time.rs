@@ -19,6 +19,26 @@ pub fn canonical_micro_time(text: &str) -> Result<String, String> {
     Ok(format!("{}.{:06}Z", date_and_time(moment.seconds), moment.micros))
 }
 
+/// Seconds since 1970 and nanoseconds of a time that was written here; none of anything else.
+pub fn moment(text: &str) -> Option<(i64, u32)> {
+    let moment = parse(text, Layout { name: "", micros: false }).ok()?;
+    Some((moment.seconds, moment.micros * 1000))
+}
+
+/// A Time; none outside the years that four digits can say.
+pub fn write(seconds: i64, _nanos: u32) -> Option<String> {
+    in_four_digits(seconds).then(|| format!("{}Z", date_and_time(seconds)))
+}
+
+/// A MicroTime.
+pub fn write_micro(seconds: i64, nanos: u32) -> Option<String> {
+    (in_four_digits(seconds) && nanos < 1_000_000_000).then(|| format!("{}.{:06}Z", date_and_time(seconds), nanos / 1000))
+}
+
+fn in_four_digits(seconds: i64) -> bool {
+    (days_since_1970(0, 1, 1)..days_since_1970(10_000, 1, 1)).contains(&seconds.div_euclid(86400))
+}
+
 #[derive(Clone, Copy)]
 struct Layout {
     name: &'static str,
@@ -106,7 +126,7 @@ fn parse(text: &str, layout: Layout) -> Result<Moment, String> {
     }
     let seconds = days_since_1970(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset;
     // An offset can carry the first and the last day out of what four digits of a year can say.
-    if !(days_since_1970(0, 1, 1)..days_since_1970(10_000, 1, 1)).contains(&seconds.div_euclid(86400)) {
+    if !in_four_digits(seconds) {
         return Err(format!("parsing time {text:?}: year out of range"));
     }
     Ok(Moment { seconds, micros })

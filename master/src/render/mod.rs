@@ -8,6 +8,8 @@
 pub mod discovery;
 pub mod form;
 pub mod pretty;
+#[cfg(test)]
+mod round_trip;
 mod table;
 pub mod yaml;
 
@@ -19,8 +21,10 @@ use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Revision, Time};
 use coracle_api::status::Status;
+use coracle_api::types;
 use coracle_api::v1beta1;
 use coracle_api::watch::Change;
+use coracle_schema::protobuf;
 use form::Meta;
 use serde_json::{Map, Value, json};
 
@@ -64,11 +68,9 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
 pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Bytes {
     let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
     match form.shape {
-        Shape::Whole => written(form.media, type_name, document),
-        Shape::Metadata(version) | Shape::MetadataList(version) => {
-            written(form.media, "PartialObjectMetadata", &metadata(version, document))
-        }
-        Shape::Table(..) => written(form.media, "Table", &table::of(form.shape, &meta, &[document], true, now)),
+        Shape::Whole => written(form.media, Message::Object(type_name), document),
+        Shape::Metadata(version) | Shape::MetadataList(version) => written(form.media, Message::Metadata, &metadata(version, document)),
+        Shape::Table(..) => written(form.media, TABLE, &table::of(form.shape, &meta, &[document], true, now)),
     }
 }
 
@@ -84,21 +86,21 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Tim
         (Version::V1, media, Shape::Whole) => {
             let items: Vec<Value> = items.iter().map(|stored| bare(said(kind, stored))).collect();
             let list = json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": meta.to_v1(), "items": items});
-            written(media, &format!("{}List", kind.type_name), &list)
+            written(media, Message::List(&Message::Object(&kind.type_name)), &list)
         }
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
             let items: Vec<Value> = items.iter().map(|stored| metadata(version, &said(kind, stored))).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta.to_v1(), "items": items,
             });
-            written(media, "PartialObjectMetadataList", &list)
+            written(media, Message::List(&Message::Metadata), &list)
         }
         (Version::V1, media, Shape::Table(..)) => {
             let items: Vec<Value> = items.iter().map(|stored| said(kind, stored)).collect();
             let items: Vec<&Value> = items.iter().collect();
             let empty = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
             let table = table::of_kind(form.shape, &empty, meta, &items, true, now);
-            written(media, "Table", &table)
+            written(media, TABLE, &table)
         }
     }
 }
@@ -165,13 +167,21 @@ pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
 /// A table of one row, with or without the columns.
 fn row(form: Form, document: &Value, columns: bool, now: Time) -> Bytes {
     let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
-    written(form.media, "Table", &table::of(form.shape, &meta, &[document], columns, now))
+    written(form.media, TABLE, &table::of(form.shape, &meta, &[document], columns, now))
 }
 
-/// One event as it stands on the wire: a line of JSON.
+/// One event as it stands on the wire: a line of JSON, or a WatchEvent behind its length.
 fn framed(media: Media, change: &str, object: &[u8]) -> Vec<u8> {
     match media {
-        Media::Json | Media::Yaml | Media::Protobuf => {
+        Media::Protobuf => {
+            let (mut raw, mut event) = (Vec::with_capacity(object.len() + 8), Vec::with_capacity(object.len() + 32));
+            protobuf::put_bytes(&mut raw, 1, object);
+            protobuf::put_bytes(&mut event, 1, change.as_bytes());
+            protobuf::put_bytes(&mut event, 2, &raw);
+            let length = u32::try_from(event.len()).expect("no object has four gigabytes");
+            [&length.to_be_bytes()[..], &event].concat()
+        }
+        Media::Json | Media::Yaml => {
             let mut line = Vec::with_capacity(object.len() + 40);
             line.extend_from_slice(format!(r#"{{"type":"{change}","object":"#).as_bytes());
             line.extend_from_slice(object);
@@ -183,7 +193,7 @@ fn framed(media: Media, change: &str, object: &[u8]) -> Vec<u8> {
 
 pub fn status(form: Form, status: &Status) -> Bytes {
     match form.version {
-        Version::V1 => written(form.media, "Status", &status.to_v1()),
+        Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
         Version::V1beta1 => v1beta1::encode_status(&status.to_v1()).to_string().into(),
     }
 }
@@ -191,7 +201,7 @@ pub fn status(form: Form, status: &Status) -> Bytes {
 /// What a deletion answers that has no object to show. The documents of June 2014 promise `success`.
 pub fn deleted(form: Form, status: &Status) -> Bytes {
     match form.version {
-        Version::V1 => written(form.media, "Status", &status.to_v1()),
+        Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
         Version::V1beta1 => v1beta1::encode_deleted(&status.to_v1()).to_string().into(),
     }
 }
@@ -201,10 +211,44 @@ fn metadata(version: Meta, document: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": document["metadata"]})
 }
 
-fn written(media: Media, _type_name: &str, document: &Value) -> Bytes {
+/// What a document is in protobuf.
+enum Message<'a> {
+    /// Of a type in the schema.
+    Object(&'a str),
+    /// PartialObjectMetadata.
+    Metadata,
+    List(&'a Message<'a>),
+}
+
+/// Tables have no protobuf form; nobody is promised one.
+const TABLE: Message<'static> = Message::Object("Table");
+
+fn written(media: Media, message: Message<'_>, document: &Value) -> Bytes {
     match media {
-        Media::Json | Media::Protobuf => document.to_string().into(),
+        Media::Json => document.to_string().into(),
         Media::Yaml => yaml::write(document).into(),
+        Media::Protobuf => {
+            let text = |field: &str| document[field].as_str().unwrap_or_default();
+            protobuf::seal(text("apiVersion"), text("kind"), &message.encode(document)).into()
+        }
+    }
+}
+
+impl Message<'_> {
+    fn encode(&self, document: &Value) -> Vec<u8> {
+        let types = types::builtin();
+        let mut out = Vec::new();
+        match self {
+            Message::Object(type_name) => return protobuf::encode(&types, type_name, document),
+            Message::Metadata => protobuf::put_bytes(&mut out, 1, &protobuf::encode(&types, "ObjectMeta", &document["metadata"])),
+            Message::List(item) => {
+                protobuf::put_bytes(&mut out, 1, &protobuf::encode(&types, "ListMeta", &document["metadata"]));
+                for document in document["items"].as_array().into_iter().flatten() {
+                    protobuf::put_bytes(&mut out, 2, &item.encode(document));
+                }
+            }
+        }
+        out
     }
 }
 

@@ -2,13 +2,18 @@
 
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
+use crate::render::Media;
+use crate::serve::yaml;
+use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::status::Status;
 use coracle_api::types;
 use coracle_api::v1beta1::{self, DecodeError, Decoded};
 use coracle_http::{HeaderMap, Request, header};
-use coracle_schema::Path;
-use serde_json::Value;
+use coracle_schema::{Path, protobuf};
+use serde_json::{Map, Value};
 
+/// Bytes of a body that a refusal shows.
+const SUMMARY_BYTES: usize = 30;
 /// Unknown and double fields that one answer tells of; the rest is counted.
 const WARNINGS_MAX: usize = 32;
 
@@ -49,23 +54,51 @@ impl Document {
     }
 }
 
+/// What a body should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// `apps`, or nothing.
+    pub group: &'a str,
+    /// Empty: any version is right, as of DeleteOptions.
+    pub version: &'a str,
+    pub kind: &'a str,
+    /// Of its type in the schema.
+    pub type_name: &'a str,
+}
+
+impl<'a> Wanted<'a> {
+    pub fn of(kind: &'a Kind) -> Wanted<'a> {
+        Wanted { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name }
+    }
+
+    fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
 /// What the schema of the kind does not know, or stands there twice, is refused, warned of or dropped, as asked.
 pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
-    let (document, twice) = json(call, request)?;
+    let mut document = document(call, request, Wanted::of(call.shown))?;
+    if let (Sent::V1(object), Some(alias)) = (&mut document.sent, call.shown.alias) {
+        (alias.read)(object);
+    }
+    Ok(document)
+}
+
+/// The same of a document that is not of the call's kind: a scale, a token request.
+pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
+    let (document, twice) = read(call, request, wanted)?;
     let (sent, unknown) = match call.version {
         Version::V1 => {
-            right_kind(call, &document)?;
-            let (mut object, unknown) = shape(call, document)?;
-            if let Some(alias) = call.shown.alias {
-                (alias.read)(&mut object);
-            }
+            right_kind(wanted, &document)?;
+            let (object, unknown) = shape(wanted, document)?;
             (Sent::V1(object), unknown)
         }
         Version::V1beta1 => {
             let mut decoded = decode(call, &document)?;
             let unknown = decoded.unknown.iter().map(unknown).collect();
             // Amounts and times come into the one form in which they are stored.
-            decoded.object = shape(call, decoded.object)?.0;
+            decoded.object = shape(wanted, decoded.object)?.0;
             (Sent::V1beta1(decoded), unknown)
         }
     };
@@ -73,8 +106,8 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
     let unknown: Vec<String> = twice.chain(unknown).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
-            let kind = &call.shown.kind;
-            let version = if call.version == Version::V1 { "v1" } else { "v1beta1" };
+            let kind = wanted.kind;
+            let version = if call.version == Version::V1 { wanted.version } else { "v1beta1" };
             let unknown = shortened(unknown).join(", ");
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
@@ -90,45 +123,106 @@ fn told(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
     warnings
 }
 
-/// Any JSON object in a body, and its fields that stand there twice.
-pub fn json(call: &Call, request: &Request) -> Result<(Value, Vec<Path>), Fault> {
-    readable(call, &request.headers)?;
-    if request.body.iter().all(u8::is_ascii_whitespace) {
-        return Err(Fault::bad_request("the body is empty: expected a JSON object"));
-    }
-    let (document, twice) =
-        coracle_schema::read(&request.body).map_err(|error| Fault::bad_request(format!("the body is not JSON: {error}")))?;
-    if document.is_object() { Ok((document, twice)) } else { Err(Fault::bad_request("the body is not a JSON object")) }
-}
-
-/// JSON, by name or without one. `curl -d` of 2014 said that it sent a form; it sent JSON.
-fn readable(call: &Call, headers: &HeaderMap) -> Result<(), Fault> {
-    let Some(named) = headers.get(header::CONTENT_TYPE) else { return Ok(()) };
-    let kind = named.to_str().unwrap_or("?").split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let form = call.version == Version::V1beta1 && kind == "application/x-www-form-urlencoded";
-    if kind.is_empty() || kind == "application/json" || form {
-        return Ok(());
-    }
-    Err(Status::unsupported_media_type("application/json").into())
-}
-
-fn right_kind(call: &Call, document: &Value) -> Result<(), Fault> {
-    let (version, kind) = (call.shown.api_version(), &call.shown.kind);
-    for (field, expected) in [("apiVersion", version.as_str()), ("kind", kind)] {
-        match &document[field] {
-            Value::Null => {}
-            Value::String(given) if given.is_empty() || given == expected => {}
-            Value::String(given) if field == "apiVersion" => {
-                let message = format!("the API version in the data ({given}) does not match the expected API version ({expected})");
-                return Err(Fault::bad_request(message));
-            }
-            Value::String(given) => {
-                return Err(Fault::bad_request(format!("{given} in version {version:?} cannot be handled as a {expected}")));
-            }
-            _ => return Err(Fault::bad_request(format!("{field} must be a string"))),
+/// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty document.
+pub fn read(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<(Value, Vec<Path>), Fault> {
+    let unrecognized = |why: &str| {
+        let summary = summary(&request.body);
+        Fault::bad_request(format!("the object provided is unrecognized (must be of type {}): {why} ({summary})", wanted.kind))
+    };
+    // Kubernetes stores what is no UTF-8 with a sign in its place.
+    let text = || String::from_utf8_lossy(&request.body);
+    let (document, twice) = match media(call, &request.headers)? {
+        Media::Json => coracle_schema::read(text().as_bytes())
+            .map_err(|error| unrecognized(&format!("couldn't get version/kind; json parse error: {}", json_error(&error))))?,
+        Media::Yaml => yaml::read(&text()).map_err(|why| unrecognized(&format!("yaml: {why}")))?,
+        Media::Protobuf => return Ok((protobuf(&request.body, wanted, unrecognized)?, Vec::new())),
+    };
+    match &document {
+        Value::Object(_) => Ok((document, twice)),
+        Value::Null => Ok((Value::Object(Map::new()), twice)),
+        other => {
+            let found = match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            };
+            let target = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+            let why = format!("couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type {target}");
+            Err(unrecognized(&why))
         }
     }
-    Ok(())
+}
+
+/// A message of another kind is not looked into: its kind alone is reason enough to refuse it.
+fn protobuf(body: &[u8], wanted: Wanted<'_>, unrecognized: impl Fn(&str) -> Fault) -> Result<Value, Fault> {
+    let envelope = protobuf::open(body).map_err(|why| unrecognized(&why.to_string()))?;
+    let mut document = Value::Object(Map::new());
+    if envelope.kind.is_empty() || envelope.kind == wanted.kind {
+        let (kind, version) = (wanted.kind, wanted.version);
+        let refused =
+            |why: protobuf::Malformed| Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"));
+        document = protobuf::decode(&types::builtin(), wanted.type_name, envelope.raw).map_err(refused)?;
+    }
+    for (field, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
+        if !text.is_empty() {
+            document[field] = text.into();
+        }
+    }
+    Ok(document)
+}
+
+/// Of a body without a name it is taken for JSON. `curl -d` of 2014 said that it sent a form; it sent JSON.
+fn media(call: &Call, headers: &HeaderMap) -> Result<Media, Fault> {
+    let Some(named) = headers.get(header::CONTENT_TYPE) else { return Ok(Media::Json) };
+    let named = named.to_str().unwrap_or("?");
+    let kind = named.split(';').next().unwrap_or_default().trim();
+    match (call.version, Media::named(named)) {
+        _ if kind.is_empty() => Ok(Media::Json),
+        (Version::V1, Some(media)) => Ok(media),
+        (Version::V1beta1, Some(Media::Json)) => Ok(Media::Json),
+        (Version::V1beta1, _) if kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") => Ok(Media::Json),
+        (Version::V1, None) => Err(Status::unsupported_media_type(&Media::offered()).into()),
+        (Version::V1beta1, _) => Err(Status::unsupported_media_type(Media::Json.content_type()).into()),
+    }
+}
+
+/// The beginning of a body, as a refusal shows it.
+fn summary(body: &[u8]) -> String {
+    let shown = &body[..body.len().min(SUMMARY_BYTES)];
+    let more = if body.len() > SUMMARY_BYTES { " ..." } else { "" };
+    match body.first() {
+        None => "<empty>".to_owned(),
+        Some(b'{') => format!("{}{more}", String::from_utf8_lossy(shown)),
+        Some(_) => format!("{}{more}", shown.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+    }
+}
+
+fn json_error(error: &serde_json::Error) -> String {
+    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+}
+
+fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
+    let text = |field: &str| match &document[field] {
+        Value::Null => Ok(""),
+        Value::String(text) => Ok(text.as_str()),
+        _ => Err(Fault::bad_request(format!("{field} must be a string"))),
+    };
+    let (given_version, given_kind) = (text("apiVersion")?, text("kind")?);
+    let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
+    let expected = wanted.api_version();
+    let api_version = if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
+    if kind == wanted.kind && api_version == expected {
+        return Ok(());
+    }
+    let version = api_version.rsplit('/').next().unwrap_or_default();
+    let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+    let why = if Kinds::builtin().by_kind(api_version, kind).is_some() {
+        format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
+    } else {
+        format!("no kind {kind:?} is registered for version {api_version:?}")
+    };
+    Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
 }
 
 fn decode(call: &Call, document: &Value) -> Result<Decoded, Fault> {
@@ -144,11 +238,11 @@ fn decode(call: &Call, document: &Value) -> Result<Decoded, Fault> {
 }
 
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
-fn shape(call: &Call, mut object: Value) -> Result<(Value, Vec<String>), Fault> {
-    let decoded = coracle_schema::decode(&types::builtin(), &call.shown.type_name, &mut object);
+fn shape(wanted: Wanted<'_>, mut object: Value) -> Result<(Value, Vec<String>), Fault> {
+    let decoded = coracle_schema::decode(&types::builtin(), wanted.type_name, &mut object);
     if let Some(message) = decoded.message() {
-        let kind = &call.shown.kind;
-        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", call.shown.version)));
+        let kind = wanted.kind;
+        return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", wanted.version)));
     }
     Ok((object, decoded.unknown.iter().map(unknown).collect()))
 }

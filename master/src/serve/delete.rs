@@ -15,6 +15,9 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
+/// Of any group and version.
+const OPTIONS: body::Wanted<'static> = body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions" };
+
 /// What a client says of a deletion, in a body or in the query.
 struct Wishes {
     grace_s: Option<i64>,
@@ -84,7 +87,7 @@ fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
         Wishes { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan, rehearsal: false };
     let mut policy = call.options.propagation.clone();
     if !request.body.iter().all(u8::is_ascii_whitespace) {
-        let (sent, twice) = body::json(call, request)?;
+        let (sent, twice) = body::read(call, request, OPTIONS)?;
         // A word said twice could be the wrong one, and what is deleted stays so.
         if let Some(field) = twice.first() {
             return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));

@@ -21,6 +21,9 @@ mod selector;
 mod timer;
 mod watch;
 mod write;
+mod yaml;
+
+pub use yaml::read as read_yaml;
 
 use crate::call::{self, Call, Page, Route, Verb, Version};
 use crate::fault::Fault;
@@ -208,9 +211,7 @@ fn is_json(answer: &Answer) -> bool {
 }
 
 fn accept(headers: &HeaderMap) -> String {
-    // Protobuf is not written yet: those who ask for it are passed on to their next choice.
-    let named = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",");
-    named.replace("application/vnd.kubernetes.protobuf", "application/x-not-written")
+    headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect::<Vec<_>>().join(",")
 }
 
 /// The form of the answer, from the Accept header. Logs are text, whatever is accepted.

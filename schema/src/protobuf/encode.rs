@@ -1,0 +1,106 @@
+//! A document -> bytes, by type.
+
+use super::base64;
+use super::wire::{put_bytes, put_fixed64, put_varint};
+use crate::time;
+use crate::types::{Container, Element, Field, Types};
+use serde_json::{Map, Value};
+
+/// The message of a document that is of its type: as `decode` leaves it. What is not is left out.
+pub fn encode(types: &Types, type_name: &str, document: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Value::Object(fields) = document {
+        message(types, type_name, fields, &mut out);
+    }
+    out
+}
+
+fn message(types: &Types, type_name: &str, document: &Map<String, Value>, out: &mut Vec<u8>) {
+    let Some(row) = types.get(type_name) else { return };
+    let mut fields: Vec<(&Field, &Value)> =
+        document.iter().filter_map(|(name, value)| Some((row.field(name)?, value))).filter(|(field, _)| field.number > 0).collect();
+    let place = |field: &Field| if field.inside == 0 { (field.number, 0) } else { (field.inside, field.number) };
+    fields.sort_by_key(|(field, _)| place(field));
+    for part in fields.chunk_by(|(a, _), (b, _)| a.inside == b.inside) {
+        let inside = part[0].0.inside;
+        let mut inner = Vec::new();
+        let into = if inside == 0 { &mut *out } else { &mut inner };
+        for (field, value) in part {
+            self::field(types, field, value, into);
+        }
+        if inside != 0 {
+            put_bytes(out, inside, &inner);
+        }
+    }
+}
+
+fn field(types: &Types, field: &Field, value: &Value, out: &mut Vec<u8>) {
+    match (field.container, value) {
+        (Container::One, value) => element(types, field.number, &field.element, value, out),
+        (Container::List, Value::Array(list)) => {
+            for entry in list {
+                element(types, field.number, &field.element, entry, out);
+            }
+        }
+        (Container::Map, Value::Object(map)) => {
+            for (key, value) in map {
+                let mut entry = Vec::new();
+                put_bytes(&mut entry, 1, key.as_bytes());
+                element(types, 2, &field.element, value, &mut entry);
+                put_bytes(out, field.number, &entry);
+            }
+        }
+        (Container::MapOfLists, Value::Object(map)) => {
+            for (key, values) in map {
+                let mut list = Vec::new();
+                for value in values.as_array().into_iter().flatten() {
+                    element(types, 1, &field.element, value, &mut list);
+                }
+                let mut entry = Vec::new();
+                put_bytes(&mut entry, 1, key.as_bytes());
+                put_bytes(&mut entry, 2, &list);
+                put_bytes(out, field.number, &entry);
+            }
+        }
+        (Container::List | Container::Map | Container::MapOfLists, _) => {}
+    }
+}
+
+fn element(types: &Types, number: u16, element: &Element, value: &Value, out: &mut Vec<u8>) {
+    let mut inner = Vec::new();
+    match (element, value) {
+        // No field says nothing; in a list it would say an empty entry.
+        (_, Value::Null) if !matches!(element, Element::Any) => {}
+        (Element::Text, Value::String(text)) => put_bytes(out, number, text.as_bytes()),
+        (Element::Bool, Value::Bool(yes)) => put_varint(out, number, u64::from(*yes)),
+        (Element::Int32 | Element::Int64, Value::Number(given)) => put_varint(out, number, given.as_i64().unwrap_or_default() as u64),
+        (Element::Float, Value::Number(given)) => put_fixed64(out, number, given.as_f64().unwrap_or_default().to_bits()),
+        (Element::Bytes, Value::String(text)) => put_bytes(out, number, &base64::decode(text).unwrap_or_default()),
+        (Element::Time | Element::MicroTime, Value::String(text)) => {
+            if let Some((seconds, nanos)) = time::moment(text) {
+                put_varint(&mut inner, 1, seconds as u64);
+                put_varint(&mut inner, 2, u64::from(nanos));
+                put_bytes(out, number, &inner);
+            }
+        }
+        (Element::Quantity, Value::String(text)) => {
+            put_bytes(&mut inner, 1, text.as_bytes());
+            put_bytes(out, number, &inner);
+        }
+        (Element::IntOrText, value) => {
+            put_varint(&mut inner, 1, u64::from(value.is_string()));
+            put_varint(&mut inner, 2, value.as_i64().unwrap_or_default() as u64);
+            put_bytes(&mut inner, 3, value.as_str().unwrap_or_default().as_bytes());
+            put_bytes(out, number, &inner);
+        }
+        (Element::Any, value) => {
+            put_bytes(&mut inner, 1, value.to_string().as_bytes());
+            put_bytes(out, number, &inner);
+        }
+        (Element::Named(name), Value::Object(fields)) => {
+            message(types, name, fields, &mut inner);
+            put_bytes(out, number, &inner);
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,55 @@
+//! `runtime.Unknown` behind four bytes: says what the message inside is.
+
+use super::Malformed;
+use super::wire::{Reader, put_bytes};
+
+const PREFIX: [u8; 4] = *b"k8s\0";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    pub api_version: String,
+    pub kind: String,
+    pub raw: &'a [u8],
+}
+
+/// What is inside, and what it says it is; either may be empty.
+pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
+    let mut reader = Reader::new(bytes.strip_prefix(&PREFIX).ok_or(Malformed::NoEnvelope)?);
+    let mut envelope = Envelope::default();
+    while let Some((number, wire)) = reader.field()? {
+        match number {
+            1 => {
+                let mut meta = Reader::new(wire.bytes()?);
+                while let Some((number, wire)) = meta.field()? {
+                    let text = String::from_utf8_lossy(wire.bytes()?).into_owned();
+                    match number {
+                        1 => envelope.api_version = text,
+                        2 => envelope.kind = text,
+                        _ => {}
+                    }
+                }
+            }
+            2 => envelope.raw = wire.bytes()?,
+            // Who compresses what is inside says so here.
+            3 if !wire.bytes()?.is_empty() => {
+                return Err(Malformed::Encoding(String::from_utf8_lossy(wire.bytes()?).into_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(envelope)
+}
+
+pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
+    let mut meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
+    put_bytes(&mut meta, 1, api_version.as_bytes());
+    put_bytes(&mut meta, 2, kind.as_bytes());
+    let mut out = Vec::with_capacity(raw.len() + meta.len() + 24);
+    out.extend_from_slice(&PREFIX);
+    put_bytes(&mut out, 1, &meta);
+    put_bytes(&mut out, 2, raw);
+    // Its other two fields, which Go writes as empty texts.
+    put_bytes(&mut out, 3, b"");
+    put_bytes(&mut out, 4, b"");
+    out
+}
