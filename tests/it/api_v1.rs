@@ -26,6 +26,11 @@ fn others() {
 }
 
 #[test]
+fn forms() {
+    check("v1-forms");
+}
+
+#[test]
 fn errors() {
     check("v1-errors");
 }
