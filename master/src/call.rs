@@ -6,6 +6,7 @@
 //!
 //! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
 
+use crate::page::{self, Page};
 use crate::render::Form;
 use coracle_api::kinds::{self, Kind, Kinds};
 use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
@@ -28,25 +29,7 @@ pub enum Route<'k> {
     Page(Page),
 }
 
-/// Documents that are about the server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Page {
-    Root,
-    Health {
-        verbose: bool,
-    },
-    Version,
-    /// `/api`: the versions of the core group.
-    Versions,
-    /// `/apis`: all other groups.
-    Groups,
-    /// `/api/v1`.
-    Resources,
-    /// `/api/v1beta1`.
-    OldResources,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
     List,
     Watch,
@@ -136,8 +119,9 @@ pub fn version(path: &str) -> Version {
 
 pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
     let path = path.trim_end_matches('/');
-    if let Some(page) = page(path, query) {
-        return if method == "GET" || method == "HEAD" { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
+    if let Some(page) = page::of(kinds, path, query) {
+        let reads = method == "GET" || method == "HEAD" || page == Page::Nothing;
+        return if reads { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
     }
     let version = version(path);
     let (group, group_version, rest) = group(path, version)?;
@@ -183,22 +167,6 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         call.options.log = parameters;
     }
     Ok(Route::Object(Box::new(call)))
-}
-
-fn page(path: &str, query: &str) -> Option<Page> {
-    Some(match path {
-        "" => Page::Root,
-        "/healthz" | "/livez" | "/readyz" => {
-            let verbose = query.split('&').any(|pair| pair == "verbose" || pair.starts_with("verbose="));
-            Page::Health { verbose }
-        }
-        "/version" => Page::Version,
-        "/api" => Page::Versions,
-        "/apis" => Page::Groups,
-        "/api/v1" => Page::Resources,
-        "/api/v1beta1" => Page::OldResources,
-        _ => return None,
-    })
 }
 
 /// What a path names.
@@ -498,15 +466,14 @@ mod tests {
     fn pages() {
         check(&[
             ("GET", "/", "Root"),
-            ("GET", "/healthz?verbose", "Health { verbose: true }"),
-            ("HEAD", "/readyz", "Health { verbose: false }"),
+            ("HEAD", "/version", "Version"),
             ("GET", "/version/", "Version"),
             ("POST", "/version", "Method"),
             ("GET", "/api", "Versions"),
-            ("GET", "/api/v1", "Resources"),
             ("GET", "/api/v1beta1/", "OldResources"),
             ("GET", "/apis", "Groups"),
-            ("GET", "/apis/apps/v1", "Nowhere"),
+            ("GET", "/apis/nope.io/v1", "Nothing"),
+            ("POST", "/nope", "Nothing"),
         ]);
     }
 

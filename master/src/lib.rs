@@ -10,6 +10,7 @@ pub mod control;
 pub mod fault;
 pub mod making;
 pub mod notify;
+pub mod page;
 pub mod prepare;
 pub mod render;
 pub mod serve;

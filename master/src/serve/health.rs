@@ -1,23 +1,110 @@
-//! `/healthz`: whether this master serves, and with `?verbose` what it could not read.
+//! `/healthz`, `/livez`, `/readyz`: whether this master serves, and with `?verbose` what it could not read.
+//!
+//! Damaged objects do not make a master unhealthy: it serves all others, and a restart would not mend them. A disk that takes
+//! nothing does, but it is no reason to be restarted either: `livez` does not look at it.
 
-use crate::store::Store;
+use crate::page;
+use crate::store::{self, Store};
 use coracle_http::{Answer, StatusCode};
+use std::fmt::Write;
 
-/// Damaged objects do not make a master unhealthy: it serves all others, and a restart would not mend them. A disk that
-/// takes nothing does.
-pub fn answer(store: &Store, verbose: bool) -> Answer {
+/// Name, whether `livez` minds it, and what is wrong if anything is.
+type Check = (&'static str, bool, fn(&store::Health) -> Option<String>);
+
+const CHECKS: [Check; 2] = [
+    // Who answers, lives.
+    ("ping", true, |_| None),
+    ("store", false, |health| health.degraded.clone()),
+];
+
+const ENDPOINTS: [&str; 3] = ["healthz", "livez", "readyz"];
+
+fn checks(endpoint: &str) -> impl Iterator<Item = &'static Check> {
+    CHECKS.iter().filter(move |(_, of_livez, _)| *of_livez || endpoint != "livez")
+}
+
+/// All paths.
+pub fn paths() -> Vec<String> {
+    let below = |endpoint: &'static str| checks(endpoint).map(move |(name, ..)| format!("/{endpoint}/{name}"));
+    ENDPOINTS.into_iter().flat_map(|endpoint| std::iter::once(format!("/{endpoint}")).chain(below(endpoint))).collect()
+}
+
+/// None: there is no such check.
+pub fn answer(store: &Store, asked: &page::Health) -> Option<Answer> {
     let health = store.health();
-    let code = if health.degraded.is_none() { StatusCode::OK } else { StatusCode::INTERNAL_SERVER_ERROR };
-    if !verbose && code == StatusCode::OK {
-        return Answer::text(code, "ok");
+    match &asked.check {
+        None => Some(all(&health, asked)),
+        Some(name) => {
+            let (name, _, check) = checks(asked.endpoint).find(|(known, ..)| known == name)?;
+            Some(match check(&health) {
+                None => Answer::text(StatusCode::OK, "ok"),
+                Some(why) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("{name} failed: {why}\n")),
+            })
+        }
     }
-    let mut text = match &health.degraded {
-        None => "[+]store can be written to\n".to_owned(),
-        Some(why) => format!("[-]store cannot be written to: {why}\n"),
-    };
+}
+
+fn all(health: &store::Health, asked: &page::Health) -> Answer {
+    let mut text = String::new();
+    let mut well = true;
+    for (name, _, check) in checks(asked.endpoint) {
+        // Writing to a String cannot fail; the results are dropped.
+        let _ = if asked.exclude.iter().any(|excluded| excluded == name) {
+            writeln!(text, "[+]{name} excluded: ok")
+        } else if let Some(why) = check(health) {
+            well = false;
+            writeln!(text, "[-]{name} failed: {why}")
+        } else {
+            writeln!(text, "[+]{name} ok")
+        };
+    }
     for damage in &health.damaged {
-        text.push_str(&format!("[-]damaged file: {damage}\n"));
+        let _ = writeln!(text, "[!]damaged file: {damage}");
     }
-    text.push_str(if code == StatusCode::OK { "healthz check passed\n" } else { "healthz check failed\n" });
-    Answer::text(code, text)
+    let unknown: Vec<String> = asked
+        .exclude
+        .iter()
+        .filter(|name| !name.is_empty() && checks(asked.endpoint).all(|(known, ..)| known != name))
+        .map(|name| format!("{name:?}"))
+        .collect();
+    if !unknown.is_empty() {
+        let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {}", unknown.join(","));
+    }
+    let _ = writeln!(text, "{} check {}", asked.endpoint, if well { "passed" } else { "failed" });
+    match (well, asked.verbose) {
+        (true, false) => Answer::text(StatusCode::OK, "ok"),
+        (true, true) => Answer::text(StatusCode::OK, text),
+        (false, _) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_http::Body;
+
+    fn check(degraded: Option<&str>, asked: page::Health, code: u16, expected: &str) {
+        let health = store::Health { degraded: degraded.map(str::to_owned), damaged: Vec::new() };
+        let answer = all(&health, &asked);
+        let Body::Whole(text) = answer.body else { panic!("text is whole") };
+        assert_eq!((answer.status.as_u16(), &*String::from_utf8_lossy(&text)), (code, expected));
+    }
+
+    #[test]
+    fn what_is_asked_is_looked_at() {
+        let asked = |endpoint, verbose, exclude: &[&str]| page::Health {
+            endpoint,
+            check: None,
+            verbose,
+            exclude: exclude.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let full = Some("no space left");
+        check(None, asked("healthz", false, &[]), 200, "ok");
+        check(None, asked("readyz", true, &[]), 200, "[+]ping ok\n[+]store ok\nreadyz check passed\n");
+        check(full, asked("readyz", false, &[]), 500, "[+]ping ok\n[-]store failed: no space left\nreadyz check failed\n");
+        check(full, asked("livez", false, &[]), 200, "ok");
+        check(full, asked("readyz", true, &["store"]), 200, "[+]ping ok\n[+]store excluded: ok\nreadyz check passed\n");
+        let warning = "[+]ping ok\nwarn: some health checks cannot be excluded: no matches for \"etcd\"\nlivez check passed\n";
+        check(None, asked("livez", true, &["etcd"]), 200, warning);
+    }
 }

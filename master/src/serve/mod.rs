@@ -4,6 +4,7 @@
 //!
 //! One file a verb family; none names a kind. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
+mod about;
 mod bind;
 mod body;
 mod bookmarks;
@@ -11,6 +12,7 @@ mod delete;
 mod dependents;
 mod health;
 mod log;
+mod metrics;
 mod namespace;
 mod options;
 mod pages;
@@ -25,7 +27,7 @@ mod yaml;
 
 pub use yaml::read as read_yaml;
 
-use crate::call::{self, Call, Page, Route, Verb, Version};
+use crate::call::{self, Call, Route, Verb, Version};
 use crate::fault::Fault;
 use crate::making::{self, Maker};
 use crate::prepare::Part;
@@ -54,13 +56,22 @@ pub struct Serve {
     heard: Heard,
     maker: Arc<Maker>,
     watches: watch::Watches,
+    metrics: metrics::Metrics,
     /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
     places: RwLock<()>,
 }
 
 impl Serve {
     pub fn new(store: Store, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
-        Serve { store, kinds, heard, maker, watches: watch::Watches::default(), places: RwLock::new(()) }
+        Serve {
+            store,
+            kinds,
+            heard,
+            maker,
+            watches: watch::Watches::default(),
+            metrics: metrics::Metrics::default(),
+            places: RwLock::new(()),
+        }
     }
 
     /// Makes a namespace unless it is there.
@@ -71,7 +82,8 @@ impl Serve {
     pub fn answer(&self, request: &Request) -> Answer {
         let version = call::version(request.target.path());
         let mut pretty = is_person(&request.headers);
-        let mut answer = match self.route(request, &mut pretty) {
+        let mut asked = None;
+        let mut answer = match self.route(request, &mut pretty, &mut asked) {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
@@ -84,14 +96,16 @@ impl Serve {
         {
             answer.body = Body::Whole(render::pretty::indent(document).into());
         }
+        self.metrics.count(asked, &mut answer);
         answer
     }
 
-    fn route(&self, request: &Request, pretty: &mut bool) -> Result<Answer, Fault> {
+    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut Option<metrics::Asked>) -> Result<Answer, Fault> {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
-            Route::Page(page) => self.page(page, &request.headers),
+            Route::Page(page) => about::answer(self, &page, request),
             Route::Object(mut call) => {
+                *asked = Some(metrics::Asked::of(&call));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
                 let mut answer = match self.object(&call, request) {
@@ -106,19 +120,6 @@ impl Serve {
                 Ok(answer)
             }
         }
-    }
-
-    fn page(&self, page: Page, headers: &HeaderMap) -> Result<Answer, Fault> {
-        let document = match page {
-            Page::Health { verbose } => return Ok(health::answer(&self.store, verbose)),
-            Page::Root => render::discovery::root(),
-            Page::Version => render::discovery::version(),
-            Page::Versions => render::discovery::versions(accept(headers).contains("g=apidiscovery.k8s.io")),
-            Page::Groups => render::discovery::groups(),
-            Page::Resources => render::discovery::resources(&self.kinds),
-            Page::OldResources => render::discovery::old_resources(),
-        };
-        Ok(Answer::json(StatusCode::OK, document.to_string()))
     }
 
     fn object(&self, call: &Call, request: &Request) -> Result<Answer, Fault> {

@@ -1,0 +1,148 @@
+//! Paths that are about the server, and not about objects. PURE.
+
+use coracle_api::kinds::Kinds;
+
+/// Names in one `exclude`; there are fewer checks.
+const EXCLUDED_MAX: usize = 16;
+
+/// Documents that are about the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// `/`: the paths that there are.
+    Root,
+    Health(Health),
+    Metrics,
+    Version,
+    /// `/api`: the versions of the core group.
+    Versions,
+    /// `/apis`: all other groups.
+    Groups,
+    /// `/apis/G`.
+    Group {
+        group: String,
+    },
+    /// `/api/v1`, `/apis/G/V`.
+    Resources {
+        group: String,
+        version: String,
+    },
+    /// `/api/v1beta1`.
+    OldResources,
+    /// `/openapi/v2`.
+    Swagger,
+    /// `/openapi/v3`: where each group's document is.
+    OpenApiIndex,
+    /// `/openapi/v3/apis/G/V`; the hash of what the client expects to find.
+    OpenApi {
+        group: String,
+        version: String,
+        hash: Option<String>,
+    },
+    /// No group is served there: not even a Status says so.
+    Nothing,
+}
+
+/// A question after the health of this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// `healthz`, `livez`, `readyz`.
+    pub endpoint: &'static str,
+    /// One check alone.
+    pub check: Option<String>,
+    pub verbose: bool,
+    pub exclude: Vec<String>,
+}
+
+/// What stands at a path without a slash at its end; None: an object's path, or one below a group.
+pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
+    let mut parts = path.split('/').skip(1);
+    let (first, second, third, fourth) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());
+    let more = fourth.is_some();
+    match (first, second, third) {
+        ("", None, _) => Some(Page::Root),
+        ("version", None, _) => Some(Page::Version),
+        ("metrics", None, _) => Some(Page::Metrics),
+        ("healthz" | "livez" | "readyz", check, None) => Some(Page::Health(health(first, check, query))),
+        ("api", None, _) => Some(Page::Versions),
+        ("api", Some("v1"), None) => Some(Page::Resources { group: String::new(), version: "v1".to_owned() }),
+        // Clients between the old and the new discovery look for it there.
+        ("api" | "apis", Some("v1beta1"), None) => Some(Page::OldResources),
+        ("api", _, _) => None,
+        ("apis", None, _) => Some(Page::Groups),
+        ("apis", Some(group), None) if serves(kinds, group, None) => Some(Page::Group { group: group.to_owned() }),
+        ("apis", Some(group), Some(version)) if !more && serves(kinds, group, Some(version)) => {
+            Some(Page::Resources { group: group.to_owned(), version: version.to_owned() })
+        }
+        ("apis", Some(group), _) if serves(kinds, group, None) => None,
+        ("openapi", Some("v2"), None) => Some(Page::Swagger),
+        ("openapi", Some("v3"), None) => Some(Page::OpenApiIndex),
+        ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(Page::Nothing)),
+        _ => Some(Page::Nothing),
+    }
+}
+
+fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
+    let (group, version) = match path.strip_prefix("/openapi/v3/")? {
+        "api/v1" => ("", "v1"),
+        rest => rest.strip_prefix("apis/")?.split_once('/')?,
+    };
+    let hash = query.split('&').find_map(|pair| pair.strip_prefix("hash=")).map(str::to_owned);
+    serves(kinds, group, Some(version)).then(|| Page::OpenApi { group: group.to_owned(), version: version.to_owned(), hash })
+}
+
+/// None: in any version.
+fn serves(kinds: &Kinds, group: &str, version: Option<&str>) -> bool {
+    kinds.iter().any(|kind| kind.resource.group == group && version.is_none_or(|version| kind.version == version))
+}
+
+fn health(endpoint: &str, check: Option<&str>, query: &str) -> Health {
+    let values = |name: &'static str| {
+        query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).filter(move |(known, _)| *known == name)
+    };
+    Health {
+        endpoint: ["healthz", "livez", "readyz"].into_iter().find(|known| *known == endpoint).unwrap_or("healthz"),
+        check: check.map(str::to_owned),
+        verbose: values("verbose").next().is_some(),
+        exclude: values("exclude").flat_map(|(_, names)| names.split(',')).take(EXCLUDED_MAX).map(str::to_owned).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        let kinds = Kinds::builtin();
+        let health = |check: Option<&str>, verbose, exclude: &[&str]| {
+            let exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
+            Some(Page::Health(Health { endpoint: "readyz", check: check.map(str::to_owned), verbose, exclude }))
+        };
+        let core = |hash: Option<&str>| Some(Page::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) });
+        for (path, query, expected) in [
+            ("", "", Some(Page::Root)),
+            ("/version", "timeout=32s", Some(Page::Version)),
+            ("/readyz", "", health(None, false, &[])),
+            ("/readyz", "verbose", health(None, true, &[])),
+            ("/readyz/store", "verbose=1&exclude=a&exclude=b,c", health(Some("store"), true, &["a", "b", "c"])),
+            ("/readyz/a/b", "", Some(Page::Nothing)),
+            ("/api", "", Some(Page::Versions)),
+            ("/api/v1", "", Some(Page::Resources { group: String::new(), version: "v1".into() })),
+            ("/api/v1beta1", "", Some(Page::OldResources)),
+            ("/apis/v1beta1", "", Some(Page::OldResources)),
+            ("/api/v2", "", None),
+            ("/api/v1/pods", "", None),
+            ("/apis", "", Some(Page::Groups)),
+            ("/apis/nope.io", "", Some(Page::Nothing)),
+            ("/apis/nope.io/v1/things", "", Some(Page::Nothing)),
+            ("/nope", "", Some(Page::Nothing)),
+            ("/openapi/v2", "", Some(Page::Swagger)),
+            ("/openapi/v3", "", Some(Page::OpenApiIndex)),
+            ("/openapi/v3/api/v1", "hash=AB", core(Some("AB"))),
+            ("/openapi/v3/api/v1", "", core(None)),
+            ("/openapi/v3/api/v2", "", Some(Page::Nothing)),
+        ] {
+            assert_eq!(of(&kinds, path, query), expected, "{path}?{query}");
+        }
+    }
+}

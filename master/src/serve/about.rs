@@ -1,0 +1,123 @@
+//! Pages about the server: which document, in which form, and whether the client has it already.
+
+use super::{Serve, health};
+use crate::fault::Fault;
+use crate::page::Page;
+use crate::render::discovery;
+use coracle_api::kinds::Kinds;
+use coracle_api::status::Status;
+use coracle_http::{Answer, HeaderMap, HeaderValue, Request, StatusCode, header};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+const NOT_FOUND: &str = "404 page not found\n";
+const OFFERED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// One form of the document of all resources: the version of it, and the type by which alone clients know it.
+const AGGREGATED: [(&str, &str); 2] = [
+    ("v2", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+    ("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"),
+];
+
+pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, Fault> {
+    let kinds = &serve.kinds;
+    let headers = &request.headers;
+    let document = match page {
+        Page::Health(asked) => return Ok(health::answer(&serve.store, asked).unwrap_or_else(nothing)),
+        Page::Metrics => return Ok(serve.metrics.answer(&serve.store, kinds)),
+        Page::Nothing => return Ok(nothing()),
+        Page::Versions => return listed(kinds, true, headers),
+        Page::Groups => return listed(kinds, false, headers),
+        Page::Swagger | Page::OpenApiIndex | Page::OpenApi { .. } => return Ok(nothing()),
+        Page::Root => discovery::root(kinds, &health::paths()),
+        Page::Version => discovery::version(),
+        Page::Group { group } => discovery::one_group(kinds, group),
+        Page::Resources { group, version } => discovery::resources(kinds, group, version),
+        Page::OldResources => discovery::old_resources(),
+    };
+    plain(headers)?;
+    Ok(Answer::json(StatusCode::OK, document.to_string()))
+}
+
+fn nothing() -> Answer {
+    Answer::text(StatusCode::NOT_FOUND, NOT_FOUND)
+}
+
+/// `/api` and `/apis`, in the first form of the Accept header that can be had.
+fn listed(kinds: &Kinds, core: bool, headers: &HeaderMap) -> Result<Answer, Fault> {
+    let aggregated = accepted(headers).find_map(|clause| match clause {
+        Clause::Plain => Some(None),
+        Clause::Aggregated(at) => Some(Some(AGGREGATED[at])),
+        Clause::Other => None,
+    });
+    match aggregated {
+        None => Err(Status::not_acceptable(OFFERED).into()),
+        Some(Some((version, content_type))) => Ok(tagged(discovery::aggregated(kinds, core, version), content_type, headers)),
+        Some(None) => {
+            let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+            let document = if core { discovery::versions(host) } else { discovery::group_list(kinds) };
+            let mut answer = Answer::json(StatusCode::OK, document.to_string());
+            answer.headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+            Ok(answer)
+        }
+    }
+}
+
+/// Whoever has it by its tag is not sent it again.
+fn tagged(document: Value, content_type: &'static str, headers: &HeaderMap) -> Answer {
+    let text = document.to_string();
+    let tag = format!("\"{}\"", hex(&Sha256::digest(&text)));
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let known = known.flat_map(|value| value.split(',')).any(|known| known.trim() == tag);
+    let mut answer = if known {
+        Answer { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: coracle_http::Body::Whole(Default::default()) }
+    } else {
+        Answer::new(StatusCode::OK, content_type, coracle_http::Body::Whole(text.into()))
+    };
+    answer.headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        answer.headers.insert(header::ETAG, tag);
+    }
+    answer
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// What one part of an Accept header asks for.
+enum Clause {
+    Plain,
+    /// By its place in `AGGREGATED`.
+    Aggregated(usize),
+    Other,
+}
+
+fn accepted(headers: &HeaderMap) -> impl Iterator<Item = Clause> {
+    let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let all = given.collect::<Vec<_>>().join(",");
+    let all = if all.trim().is_empty() { "*/*".to_owned() } else { all };
+    all.split(',').map(clause).collect::<Vec<_>>().into_iter()
+}
+
+fn clause(text: &str) -> Clause {
+    let mut parts = text.split(';').map(str::trim);
+    let json = matches!(parts.next(), Some("application/json" | "application/*" | "*/*"));
+    let parts: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+    let value = |name: &str| parts.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| *value);
+    match (json, value("as"), value("g")) {
+        (true, "", _) => Clause::Plain,
+        (true, "APIGroupDiscoveryList", "apidiscovery.k8s.io") => {
+            AGGREGATED.iter().position(|(version, _)| *version == value("v")).map_or(Clause::Other, Clause::Aggregated)
+        }
+        _ => Clause::Other,
+    }
+}
+
+/// Pages of one form are JSON.
+fn plain(headers: &HeaderMap) -> Result<(), Fault> {
+    if accepted(headers).any(|clause| matches!(clause, Clause::Plain)) {
+        return Ok(());
+    }
+    Err(Status::not_acceptable(OFFERED).into())
+}
