@@ -198,11 +198,11 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-fn json_error(error: &serde_json::Error) -> String {
+pub fn json_error(error: &serde_json::Error) -> String {
     if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
 }
 
-fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
+pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
         Value::Null => Ok(""),
         Value::String(text) => Ok(text.as_str()),
@@ -250,15 +250,15 @@ fn shape(wanted: Wanted<'_>, mut object: Value) -> Result<(Value, Vec<String>), 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
 /// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
 pub fn typed(call: &Call, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), String> {
-    let decoded = coracle_schema::decode(&types::builtin(), &call.kind.type_name, &mut object);
+    let decoded = coracle_schema::decode(&types::builtin(), &call.shown.type_name, &mut object);
     if let Some(message) = decoded.message() {
         return Err(message);
     }
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
         FieldValidation::Strict if !found.is_empty() => Err(format!("strict decoding error: {}", found.join(", "))),
-        FieldValidation::Strict | FieldValidation::Warn => Ok((object, found)),
-        FieldValidation::Ignore => Ok((object, Vec::new())),
+        FieldValidation::Strict | FieldValidation::Warn => Ok((object, told(call, shortened(found)))),
+        FieldValidation::Ignore => Ok((object, told(call, Vec::new()))),
     }
 }
 
@@ -266,7 +266,7 @@ fn unknown(path: &Path) -> String {
     format!("unknown field {:?}", path.as_str())
 }
 
-pub fn shortened(mut unknown: Vec<String>) -> Vec<String> {
+fn shortened(mut unknown: Vec<String>) -> Vec<String> {
     if unknown.len() > WARNINGS_MAX {
         let more = unknown.len() - WARNINGS_MAX;
         unknown.truncate(WARNINGS_MAX);

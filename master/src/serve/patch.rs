@@ -7,10 +7,11 @@ use crate::fault::Fault;
 use crate::prepare::Part;
 use crate::store::Stored;
 use coracle_api::status::{Reason, Status};
+use coracle_api::types;
 use coracle_http::{Answer, HeaderValue, Request, StatusCode, header};
 use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// How often a patch is done anew to what somebody else wrote meanwhile; as often as Kubernetes does.
 const RACES_LOST_MAX: usize = 5;
@@ -22,12 +23,14 @@ const SHOWN_BYTES_MAX: usize = 64 << 10;
 enum Language {
     Json,
     Merge,
+    Strategic,
 }
 
 /// The last one is what kubectl of 2015 called the merge patch.
-const LANGUAGES: [(&str, Language); 3] = [
+const LANGUAGES: [(&str, Language); 4] = [
     ("application/json-patch+json", Language::Json),
     ("application/merge-patch+json", Language::Merge),
+    ("application/strategic-merge-patch+json", Language::Strategic),
     ("application/merge-json-patch+json", Language::Merge),
 ];
 
@@ -35,6 +38,7 @@ const LANGUAGES: [(&str, Language); 3] = [
 enum Patch {
     Json(Vec<patch::json::Operation>),
     Merge(Value),
+    Strategic(Map<String, Value>),
 }
 
 pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
@@ -45,12 +49,12 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     let (patch, twice) = read(language, &request.body)?;
     for _ in 0..=RACES_LOST_MAX {
         let standing = write::parsed(&old)?;
-        let (new, mut warnings) = patched(call, &patch, standing.clone(), &twice)?;
+        let (new, warnings) = patched(call, &patch, standing.clone(), &twice)?;
         match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, rehearsal) {
             Ok(stored) => {
                 heard(serve, call, part, &stored, rehearsal);
                 let mut answer = document(call, StatusCode::OK, &stored);
-                warn(&mut answer, &body::shortened(std::mem::take(&mut warnings)));
+                warn(&mut answer, &warnings);
                 return Ok(answer);
             }
             Err(Lost::Race) => old = serve.standing(call)?,
@@ -93,8 +97,11 @@ fn refuse_force(call: &Call) -> Result<(), Fault> {
 
 /// And what of it stands there twice, or means nothing.
 fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
-    let malformed = |why: String| Fault::bad_request(format!("error decoding patch: {why}"));
-    let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(error.to_string()))?;
+    let malformed = |why: String| match language {
+        Language::Strategic => Fault::bad_request(why),
+        Language::Json | Language::Merge => Fault::bad_request(format!("error decoding patch: {why}")),
+    };
+    let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(&error)))?;
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
     match language {
         Language::Json => {
@@ -106,28 +113,42 @@ fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault>
             let unknown = unknown.iter().map(|path| format!("json patch unknown field {:?}", path.as_str()));
             Ok((Patch::Json(operations), twice.chain(unknown).collect()))
         }
-        Language::Merge => match value {
+        Language::Merge | Language::Strategic => match value {
+            Value::Object(map) if language == Language::Strategic => Ok((Patch::Strategic(map), twice.collect())),
             Value::Object(_) => Ok((Patch::Merge(value), twice.collect())),
-            Value::Null => Err(Fault::bad_request("Invalid JSON Patch")),
-            other => Err(malformed(format!(
-                "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                coracle_schema::json_kind(&other)
-            ))),
+            Value::Null if language == Language::Merge => Err(Fault::bad_request("Invalid JSON Patch")),
+            other => {
+                let kind = coracle_schema::json_kind(&other);
+                Err(malformed(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")))
+            }
         },
     }
 }
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
 fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+    if let Some(alias) = call.shown.alias {
+        (alias.show)(&mut object);
+    }
     let object = match patch {
         Patch::Json(operations) => patch::json::apply(object, operations).map_err(unpatched)?,
         Patch::Merge(over) => {
             patch::merge(&mut object, over.clone());
             object
         }
+        Patch::Strategic(over) => {
+            patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone()).map_err(unpatched)?
+        }
     };
-    let sent = object.to_string();
+    let sent = match patch {
+        Patch::Json(_) | Patch::Merge(_) => object.to_string(),
+        Patch::Strategic(over) => patch::shown(&Value::Object(over.clone())),
+    };
     let (mut object, warnings) = body::typed(call, object, twice).map_err(|why| misshapen(&sent, &why))?;
+    body::right_kind(body::Wanted::of(call.shown), &object)?;
+    if let Some(alias) = call.shown.alias {
+        (alias.read)(&mut object);
+    }
     write::right_namespace(call, &object)?;
     write::right_name(call, &mut object)?;
     Ok((object, warnings))
