@@ -1,6 +1,6 @@
 //! What keeps pods in number: workloads, jobs, and what scales and guards them.
 
-use super::{Alias, Group, Kind, field_or};
+use super::{Alias, Group, Kind, SelectableField, field_or};
 use crate::strategy::{self, forms};
 
 const APPS: Group = Group { name: "apps", version: "v1", package: "apps" };
@@ -40,7 +40,7 @@ pub fn rows() -> Vec<Kind> {
             .row("jobs", "job", "Job", &strategy::JOB)
             .in_all()
             .with_status()
-            .selectable([field_or("status.successful", "0")])
+            .selectable([SelectableField { path: "status.succeeded".into(), ..field_or("status.successful", "0") }])
             .owns()
             .orphans()
             .idle(),
