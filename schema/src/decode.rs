@@ -4,6 +4,7 @@
 //! Follows Go's decoder where that shows: an explicit null is a missing field (an empty entry in a list or map), field
 //! names mind their case, a number with a point or an exponent is no integer, and messages read as Kubernetes' do.
 
+use crate::base64;
 use crate::problem::Path;
 use crate::quantity;
 use crate::time;
@@ -145,7 +146,7 @@ impl Decoder<'_> {
     fn element(&mut self, owner: &str, field: &Field, value: &mut Value, trail: &Trail<'_>) {
         let right = match (&field.element, &mut *value) {
             (Element::Any, _) => true,
-            (Element::Text | Element::Bytes, Value::String(_)) | (Element::Bool, Value::Bool(_)) => true,
+            (Element::Text, Value::String(_)) | (Element::Bool, Value::Bool(_)) => true,
             (Element::Float, Value::Number(_)) | (Element::IntOrText, Value::String(_)) => true,
             (Element::Int64, Value::Number(number)) => number.is_i64(),
             (Element::Int32 | Element::IntOrText, Value::Number(number)) => {
@@ -155,6 +156,7 @@ impl Decoder<'_> {
                 self.object(name, object, trail);
                 true
             }
+            (Element::Bytes, Value::String(text)) => return self.text(text, canonical_bytes, trail),
             (Element::Time, Value::String(text)) => return self.text(text, time::canonical_time, trail),
             (Element::MicroTime, Value::String(text)) => return self.text(text, time::canonical_micro_time, trail),
             (Element::Quantity, value) => return self.quantity(value, trail),
@@ -206,6 +208,15 @@ impl Decoder<'_> {
             self.found.unknown.push(trail.path());
         }
         false
+    }
+}
+
+/// Base64 without line ends.
+fn canonical_bytes(text: &str) -> Result<String, String> {
+    match base64::decode(text) {
+        Ok(_) if !text.contains(['\r', '\n']) => Ok(text.to_owned()),
+        Ok(bytes) => Ok(base64::encode(&bytes)),
+        Err(at) => Err(format!("illegal base64 data at input byte {at}")),
     }
 }
 

@@ -18,10 +18,6 @@ pub static CLAIM: Strategy = IN_NAMESPACE;
 pub static VOLUME: Strategy = OF_CLUSTER;
 
 pub static CONTROLLER_REVISION: Strategy = IN_NAMESPACE;
-pub static DAEMON_SET: Strategy = Strategy { durable: without_status, ..IN_NAMESPACE_COUNTED };
-pub static DEPLOYMENT: Strategy = Strategy { durable: without_status, ..IN_NAMESPACE_COUNTED };
-pub static REPLICA_SET: Strategy = Strategy { durable: without_status, ..IN_NAMESPACE_COUNTED };
-pub static STATEFUL_SET: Strategy = Strategy { durable: without_status, ..IN_NAMESPACE_COUNTED };
 pub static JOB: Strategy = IN_NAMESPACE_COUNTED;
 pub static CRON_JOB: Strategy = IN_NAMESPACE_COUNTED;
 pub static AUTOSCALER: Strategy = Strategy { durable: without_status, ..IN_NAMESPACE };

@@ -227,7 +227,7 @@ pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem
     problems
 }
 
-fn annotations(meta: &Value, path: &Path) -> Vec<Problem> {
+pub fn annotations(meta: &Value, path: &Path) -> Vec<Problem> {
     let path = path.field("annotations");
     let mut problems = Vec::new();
     let mut bytes = 0;

@@ -8,6 +8,7 @@
 //! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
 
+mod apps;
 pub mod binding;
 mod container;
 mod doc;
@@ -16,6 +17,7 @@ mod event;
 pub mod forms;
 mod general;
 mod kinds;
+mod label_selector;
 pub mod meta;
 pub(crate) mod names;
 pub mod namespace;
@@ -38,6 +40,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
+pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET};
 pub use binding::{BINDING, bind};
 pub use endpoints::ENDPOINTS;
 pub use event::EVENT;
@@ -181,5 +184,7 @@ fn supported_text(list: &[&str]) -> String {
     format!("supported values: {}", quoted.join(", "))
 }
 
+#[cfg(test)]
+mod recorded;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::container::{self, host_port_clashes, user_numbers};
 use super::doc::{has, is_empty, list, number, text, texts, yes};
-use super::meta::{NameRule, labels};
+use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
 use super::{Rules, full, supported};
@@ -87,8 +87,13 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 
 /// A template for pods: its labels and annotations, and the spec. `path` is the template's.
 pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
-    let mut found = labels(&template["metadata"], "labels", &path.field("metadata"), rules);
+    let mut found = labels(&template["metadata"], "labels", path, rules);
+    found.extend(annotations(&template["metadata"], path));
     found.extend(validate(&template["spec"], rules, &path.field("spec")));
+    if !list(&template["spec"], "ephemeralContainers").is_empty() {
+        let words = "ephemeral containers not allowed in pod template";
+        found.push(Problem::forbidden(&path.field("spec").field("ephemeralContainers"), words));
+    }
     found
 }
 

@@ -1,0 +1,95 @@
+//! Label selectors as documents hold them: `matchLabels` and `matchExpressions`.
+
+use super::doc::{entries, is_empty, list, text};
+use super::meta::labels;
+use super::{Rules, full, names};
+use coracle_schema::{Path, Problem};
+use serde_json::Value;
+
+/// Every problem of a selector; a missing one has none.
+pub fn validate(selector: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = labels(selector, "matchLabels", path, rules);
+    for (at, rule) in list(selector, "matchExpressions").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        found.extend(expression(rule, &path.field("matchExpressions").index(at)));
+    }
+    found
+}
+
+fn expression(rule: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let none = list(rule, "values").is_empty();
+    match text(rule, "operator") {
+        "In" | "NotIn" if none => {
+            found.push(Problem::required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'"));
+        }
+        "Exists" | "DoesNotExist" if !none => {
+            found.push(Problem::forbidden(&path.field("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        other => found.push(Problem::invalid(&path.field("operator"), other, "not a valid selector operator")),
+    }
+    found.extend(names::problems(&path.field("key"), text(rule, "key"), names::qualified(text(rule, "key"))));
+    for (at, value) in list(rule, "values").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let value = value.as_str().unwrap_or_default();
+        found.extend(names::problems(&path.field("values").index(at), value, names::label_value(value)));
+    }
+    found
+}
+
+/// Whether it says nothing, and so selects everything. A missing selector selects nothing instead.
+pub fn selects_all(selector: &Value) -> bool {
+    selector.is_object() && is_empty(&selector["matchLabels"]) && is_empty(&selector["matchExpressions"])
+}
+
+/// Whether labels are selected by a selector without problems.
+pub fn matches(selector: &Value, labels: &Value) -> bool {
+    let has = |key: &str| labels[key].as_str();
+    selector.is_object()
+        && entries(selector, "matchLabels").all(|(key, value)| has(key) == value.as_str())
+        && list(selector, "matchExpressions").iter().all(|rule| {
+            let held = has(text(rule, "key"));
+            let among = held.is_some_and(|held| list(rule, "values").iter().any(|value| value == held));
+            match text(rule, "operator") {
+                "In" => among,
+                "NotIn" => !among,
+                "Exists" => held.is_some(),
+                "DoesNotExist" => held.is_none(),
+                _ => false,
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn selectors_select() {
+        fn check(selector: Value, selected: bool) {
+            assert_eq!(matches(&selector, &json!({"app": "web", "tier": "1"})), selected, "{selector}");
+        }
+        check(json!({}), true);
+        check(Value::Null, false);
+        check(json!({"matchLabels": {"app": "web"}}), true);
+        check(json!({"matchLabels": {"app": "db"}}), false);
+        for (key, operator, values, selected) in [
+            ("app", "In", json!(["web", "db"]), true),
+            ("app", "In", json!(["db"]), false),
+            ("no", "NotIn", json!(["x"]), true),
+            ("app", "NotIn", json!(["web"]), false),
+            ("app", "Exists", json!([]), true),
+            ("no", "Exists", json!([]), false),
+            ("no", "DoesNotExist", json!([]), true),
+            ("app", "Near", json!([]), false),
+        ] {
+            check(json!({"matchExpressions": [{"key": key, "operator": operator, "values": values}]}), selected);
+        }
+    }
+}
