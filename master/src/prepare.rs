@@ -200,10 +200,15 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
     }
 }
 
-/// What the type says of a value and what the strategy says; where both say it, it is said once.
-fn fit(mut problems: Vec<Problem>, more: Vec<Problem>) -> Result<(), Unfit> {
-    for problem in more {
-        if !problems.iter().any(|other| other.path == problem.path && other.reason == problem.reason) {
+/// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy
+/// may call the place by the name that Kubernetes has for it.
+fn fit(of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
+    for problem in of_type {
+        let same = |other: &Problem| {
+            other.reason == problem.reason
+                && (other.path == problem.path || (other.value == problem.value && other.detail == problem.detail))
+        };
+        if !problems.iter().any(same) {
             problems.push(problem);
         }
     }

@@ -44,8 +44,15 @@ const NO_SELECTOR: &str = "invalid label selector";
 /// Written into every daemon set since its first version.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// What of a stateful set may change.
-const CHANGEABLE: [&str; 7] =
-    ["replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "minReadySeconds"];
+const CHANGEABLE: [&str; 7] = [
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+];
 
 fn create(new: &mut Value, making: &mut Making<'_>, defaults: fn(&mut Value)) {
     defaults(new);

@@ -218,7 +218,7 @@ pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem
             old_style += 1;
         }
         problems.extend(names::problems(&path, key, of_key));
-        problems.extend(names::problems(&path.key(key), value, of_value));
+        problems.extend(names::problems(&path, value, of_value));
     }
     if old_style > OLD_LABELS_MAX {
         let words = format!("must have at most {OLD_LABELS_MAX} items that follow no rule of v1");
@@ -346,7 +346,7 @@ mod tests {
         check(json!({"generateName": "A-", "name": "A-abcde"}), Scope::Cluster, strict, both);
         check(json!({"generateName": "a-", "name": "a-abcde"}), Scope::Cluster, strict, &[]);
         let labels = json!({"name": "a", "labels": {"a b": "c", "d": "e f"}});
-        let both = &["metadata.labels: Invalid value: \"a b\"", "metadata.labels[d]: Invalid value: \"e f\": a valid label must"];
+        let both = &["metadata.labels: Invalid value: \"a b\"", "metadata.labels: Invalid value: \"e f\": a valid label must"];
         check(labels.clone(), Scope::Cluster, strict, both);
         check(labels, Scope::Cluster, old, &["metadata.labels: Invalid value: \"a b\": must not be empty"]);
         let annotations = json!({"name": "a", "annotations": {"a b": "c", "X/y": ""}});

@@ -9,8 +9,13 @@
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
 
 mod apps;
+mod batch;
 pub mod binding;
+mod claim;
+mod classes;
+mod config;
 mod container;
+mod cron;
 mod doc;
 mod endpoints;
 mod event;
@@ -18,19 +23,26 @@ pub mod forms;
 mod general;
 mod kinds;
 mod label_selector;
+mod lease;
+mod limits;
 pub mod meta;
 pub(crate) mod names;
 pub mod namespace;
 mod network;
+mod networking;
 mod node;
 pub mod pod;
 pub mod pod_defaults;
 mod pod_spec;
 pub mod qos;
+mod rbac;
 mod replicationcontroller;
 pub mod review;
+mod scaling;
 pub mod service;
 mod service_rules;
+mod signing;
+mod templates;
 
 pub use network::Cidr;
 
@@ -41,16 +53,27 @@ use std::borrow::Cow;
 use std::net::Ipv4Addr;
 
 pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET};
+pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind};
+pub use claim::{CLAIM, VOLUME};
+pub use classes::{ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT};
+pub use config::{CONFIG_MAP, SECRET};
 pub use endpoints::ENDPOINTS;
 pub use event::EVENT;
 pub use kinds::*;
+pub use lease::{ENDPOINT_SLICE, LEASE};
+pub use limits::{LIMIT_RANGE, RESOURCE_QUOTA};
 pub use namespace::NAMESPACE;
+pub use networking::{INGRESS, INGRESS_CLASS, NETWORK_POLICY};
 pub use node::NODE;
 pub use pod::POD;
+pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;
+pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
+pub use signing::SIGNING_REQUEST;
+pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 
 /// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.
 pub struct Strategy {

@@ -79,7 +79,7 @@ pub fn qualified(name: &str) -> Faults {
     if name.is_empty() {
         faults.push("name part must be non-empty".into());
     } else {
-        faults.extend(no_longer_than(name, LABEL_BYTES_MAX).into_iter().map(|fault| format!("name part {fault}")));
+        faults.extend(no_more_bytes(name).into_iter().map(|fault| format!("name part {fault}")));
     }
     if !is_token(name) {
         faults.push(format!("name part {QUALIFIED_WORDS}"));
@@ -89,7 +89,7 @@ pub fn qualified(name: &str) -> Faults {
 
 /// Values of labels: empty, or `MyValue`.
 pub fn label_value(value: &str) -> Faults {
-    let mut faults = no_longer_than(value, LABEL_BYTES_MAX);
+    let mut faults = no_more_bytes(value);
     if !value.is_empty() && !is_token(value) {
         faults.push(LABEL_VALUE_WORDS.into());
     }
@@ -173,7 +173,12 @@ pub fn problems(path: &Path, value: impl Into<serde_json::Value>, faults: Faults
     faults.into_iter().map(|fault| Problem::invalid(path, value.clone(), fault)).collect()
 }
 
-fn no_longer_than(text: &str, bytes_max: usize) -> Faults {
+/// Of keys and values of labels, whose limits are told otherwise.
+fn no_more_bytes(text: &str) -> Faults {
+    if text.len() <= LABEL_BYTES_MAX { Vec::new() } else { vec![format!("must be no more than {LABEL_BYTES_MAX} bytes")] }
+}
+
+pub fn no_longer_than(text: &str, bytes_max: usize) -> Faults {
     if text.len() <= bytes_max { Vec::new() } else { vec![format!("must be no more than {bytes_max} characters")] }
 }
 
@@ -223,7 +228,7 @@ mod tests {
         check(qualified, &["a", "A_b.c-1", "example.com/a"], &[("a b", no_name), ("-a", no_name), ("a.b/c d", no_name)]);
         check(qualified, &[], &[("", &["name part must be non-empty", "name part must consist"])]);
         check(qualified, &[], &[("/a", &["prefix part must be non-empty"]), ("a/b/c", &["a qualified name must consist"])]);
-        check(qualified, &[], &[("A/b", &["prefix part a lowercase"]), (&long, &["name part must be no more than 63 characters"])]);
+        check(qualified, &[], &[("A/b", &["prefix part a lowercase"]), (&long, &["name part must be no more than 63 bytes"])]);
         let no_value: &[&str] = &["a valid label must be"];
         check(label_value, &["", "a", "MyValue_1"], &[("a b", no_value), ("-", no_value), ("/", no_value)]);
         check(old_label_key, &["name", "a/b/c"], &[("", &["must not be empty"]), ("a b", &["must not be empty"])]);

@@ -47,7 +47,7 @@ pub fn template(spec: &mut Value) {
             map_at(volume, "hostPath").insert("type".into(), "".into());
         }
     }
-    for field in ["initContainers", "containers"] {
+    for field in ["initContainers", "containers", "ephemeralContainers"] {
         list_at(spec, field).for_each(container);
     }
 }

@@ -1,0 +1,302 @@
+//! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
+
+use super::apps::{immutable, not_negative, selected};
+use super::doc::{default_to, has, is_empty, list, map_at, number, remove, text, yes};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, cron, full, general, label_selector, names, pod_defaults, pod_spec};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::{Value, json};
+
+/// A cron job's jobs are called after it, with the time behind.
+const CRON_JOB_NAME_BYTES_MAX: usize = 52;
+/// Labels of a job's pods.
+const UID: &str = "batch.kubernetes.io/controller-uid";
+const NAME: &str = "batch.kubernetes.io/job-name";
+/// The same, from before labels had prefixes.
+const OLD_UID: &str = "controller-uid";
+const OLD_NAME: &str = "job-name";
+/// First parts of the names of time zones, and names of one part. Which places are there is the time zone database's to say.
+const ZONE_AREAS: [&str; 17] = [
+    "Africa",
+    "America",
+    "Antarctica",
+    "Arctic",
+    "Asia",
+    "Atlantic",
+    "Australia",
+    "Brazil",
+    "Canada",
+    "Chile",
+    "Etc",
+    "Europe",
+    "Indian",
+    "Mexico",
+    "Pacific",
+    "US",
+    "posix",
+];
+const ZONE_WORDS: [&str; 40] = [
+    "CET",
+    "CST6CDT",
+    "Cuba",
+    "EET",
+    "EST",
+    "EST5EDT",
+    "Egypt",
+    "Eire",
+    "Factory",
+    "GB",
+    "GB-Eire",
+    "GMT",
+    "GMT+0",
+    "GMT-0",
+    "GMT0",
+    "Greenwich",
+    "HST",
+    "Hongkong",
+    "Iceland",
+    "Iran",
+    "Israel",
+    "Jamaica",
+    "Japan",
+    "Kwajalein",
+    "Libya",
+    "MET",
+    "MST",
+    "MST7MDT",
+    "NZ",
+    "NZ-CHAT",
+    "Navajo",
+    "PRC",
+    "PST8PDT",
+    "Poland",
+    "Portugal",
+    "ROC",
+    "Turkey",
+    "UCT",
+    "UTC",
+    "WET",
+];
+
+pub static JOB: Strategy = Strategy {
+    create: |job, making| {
+        job_defaults(job);
+        general::create::<true>(job, making);
+        select_own(job);
+        labels(job);
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        job_defaults(new);
+        labels(new);
+        general::update::<true>(new, old, making);
+    },
+    validate: job,
+    validate_update: job_update,
+    ..general::strategy::<false, true>()
+};
+
+pub static CRON_JOB: Strategy = Strategy {
+    create: |cron_job, making| {
+        cron_job_defaults(cron_job);
+        general::create::<true>(cron_job, making);
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        cron_job_defaults(new);
+        general::update::<true>(new, old, making);
+    },
+    validate: cron_job,
+    validate_update: |new, old, rules| general::changed(new, old, rules, cron_job),
+    ..general::strategy::<false, true>()
+};
+
+fn job_defaults(job: &mut Value) {
+    map_at(job, "spec");
+    let spec = &mut job["spec"];
+    template_defaults(spec);
+    if !has(spec, "completions") && !has(spec, "parallelism") {
+        spec["completions"] = 1.into();
+    }
+    default_to(spec, "parallelism", 1);
+    default_to(spec, "backoffLimit", if has(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 });
+    default_to(spec, "completionMode", "NonIndexed");
+    default_to(spec, "suspend", false);
+    default_to(spec, "manualSelector", false);
+    let replaced = if has(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    default_to(spec, "podReplacementPolicy", replaced);
+}
+
+fn template_defaults(spec: &mut Value) {
+    let template = map_at(spec, "template");
+    // A job's pods never run for ever, so there is no default that Kubernetes would take.
+    let policy = template.get("spec").is_some_and(|spec| has(spec, "restartPolicy"));
+    map_at(&mut spec["template"], "spec");
+    let template = &mut spec["template"]["spec"];
+    pod_defaults::template(template);
+    if !policy {
+        template["restartPolicy"] = "Always".into();
+    }
+}
+
+/// The uid makes the selector, and the labels that it selects.
+fn select_own(job: &mut Value) {
+    if yes(&job["spec"], "manualSelector") {
+        return;
+    }
+    let (uid, name) = (job["metadata"]["uid"].clone(), job["metadata"]["name"].clone());
+    map_at(&mut job["spec"], "selector");
+    map_at(&mut job["spec"]["selector"], "matchLabels").insert(UID.into(), uid.clone());
+    map_at(&mut job["spec"]["template"], "metadata");
+    let labels = map_at(&mut job["spec"]["template"]["metadata"], "labels");
+    for (label, value) in [(UID, &uid), (OLD_UID, &uid), (NAME, &name), (OLD_NAME, &name)] {
+        labels.insert(label.into(), value.clone());
+    }
+}
+
+/// The job's own labels are the template's where it has none.
+fn labels(job: &mut Value) {
+    let labels = job["spec"]["template"]["metadata"]["labels"].clone();
+    if is_empty(&job["metadata"]["labels"]) && !is_empty(&labels) {
+        map_at(job, "metadata").insert("labels".into(), labels);
+    }
+}
+
+fn cron_job_defaults(cron_job: &mut Value) {
+    map_at(cron_job, "spec");
+    map_at(&mut cron_job["spec"], "jobTemplate");
+    map_at(&mut cron_job["spec"]["jobTemplate"], "spec");
+    template_defaults(&mut cron_job["spec"]["jobTemplate"]["spec"]);
+}
+
+fn job(job: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = if job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] {
+        // They came from there, where they are looked at.
+        let mut bare = json!({"metadata": job["metadata"]});
+        remove(&mut bare["metadata"], "labels");
+        meta::validate(&bare, Scope::Namespaced, names::subdomain, rules)
+    } else {
+        meta::validate(job, Scope::Namespaced, names::subdomain, rules)
+    };
+    let (spec, path) = (&job["spec"], Path::new("spec"));
+    let manual = yes(spec, "manualSelector");
+    if !manual && has(spec, "selector") && spec["selector"] != json!({"matchLabels": {UID: job["metadata"]["uid"]}}) {
+        found.push(Problem::invalid(&path.field("selector"), spec["selector"].clone(), "`selector` not auto-generated"));
+    }
+    found.extend(job_spec(spec, rules, &path));
+    if !has(spec, "selector") {
+        found.push(Problem::required(&path.field("selector"), ""));
+    }
+    let of_selector = label_selector::validate(&spec["selector"], rules, &path.field("selector"));
+    let good = of_selector.is_empty();
+    found.extend(of_selector);
+    if good {
+        found.extend(selected(spec, &path));
+    }
+    found
+}
+
+/// A job's spec, a cron job's template too.
+fn job_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let fields = [
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+    ];
+    let mut found = not_negative(spec, &fields, path);
+    if text(spec, "completionMode") == "Indexed" && !has(spec, "completions") {
+        found.push(Problem::required(&path.field("completions"), "when completion mode is Indexed"));
+    }
+    if has(spec, "backoffLimitPerIndex") && text(spec, "completionMode") != "Indexed" {
+        let words = "requires indexed completion mode";
+        found.push(Problem::invalid(&path.field("backoffLimitPerIndex"), spec["backoffLimitPerIndex"].clone(), words));
+    }
+    for (at, rule) in list(&spec["podFailurePolicy"], "rules").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        found.extend(failure_rule(rule, &path.field("podFailurePolicy").field("rules").index(at)));
+    }
+    let template = path.field("template");
+    found.extend(pod_spec::validate_template(&spec["template"], rules, &template));
+    if !matches!(text(&spec["template"]["spec"], "restartPolicy"), "OnFailure" | "Never") {
+        let words = "valid values: \"OnFailure\", \"Never\"";
+        found.push(Problem::required(&template.field("spec").field("restartPolicy"), words));
+    }
+    found
+}
+
+fn failure_rule(rule: &Value, path: &Path) -> Vec<Problem> {
+    const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
+    let mut found: Vec<Problem> = super::supported(rule, "action", &ACTIONS, path).into_iter().collect();
+    let words = match (has(rule, "onExitCodes"), !list(rule, "onPodConditions").is_empty()) {
+        (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
+        (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
+        _ => return found,
+    };
+    found.push(Problem::new(path, Reason::Invalid, None, words));
+    found
+}
+
+fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = general::changed(new, old, rules, job);
+    let (now, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
+    // An indexed job may change both numbers together.
+    let elastic = text(now, "completionMode") == "Indexed" && number(now, "completions") == number(now, "parallelism");
+    if now["completions"] != was["completions"] && !elastic {
+        found.extend(immutable(now, was, "completions", &path));
+    }
+    found.extend(immutable(now, was, "selector", &path));
+    let waits = yes(was, "suspend") && !has(&old["status"], "startTime");
+    if !waits {
+        found.extend(immutable(now, was, "template", &path));
+    }
+    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
+        found.extend(immutable(now, was, field, &path));
+    }
+    found
+}
+
+fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(cron_job, Scope::Namespaced, names::subdomain, rules);
+    let (spec, path) = (&cron_job["spec"], Path::new("spec"));
+    let name = text(&cron_job["metadata"], "name");
+    if name.len() > CRON_JOB_NAME_BYTES_MAX {
+        let words = format!("must be no more than {CRON_JOB_NAME_BYTES_MAX} characters");
+        found.push(Problem::invalid(&Path::new("metadata.name"), name, words));
+    }
+    found.extend(schedule(spec, &path));
+    found.extend(not_negative(spec, &["startingDeadlineSeconds"], &path));
+    found.extend(zone(spec, &path));
+    found.extend(job_spec(&spec["jobTemplate"]["spec"], rules, &path.field("jobTemplate").field("spec")));
+    found.extend(not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], &path));
+    found
+}
+
+fn schedule(spec: &Value, path: &Path) -> Option<Problem> {
+    let (schedule, path) = (text(spec, "schedule"), path.field("schedule"));
+    if schedule.is_empty() {
+        return Some(Problem::required(&path, ""));
+    }
+    if schedule.contains("TZ") {
+        return Some(Problem::invalid(&path, schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"));
+    }
+    cron::fault(schedule).map(|why| Problem::invalid(&path, schedule, why))
+}
+
+fn zone(spec: &Value, path: &Path) -> Option<Problem> {
+    let zone = spec["timeZone"].as_str()?;
+    let path = path.field("timeZone");
+    let words = match zone {
+        "" => "timeZone must be nil or non-empty string".to_owned(),
+        _ if zone.eq_ignore_ascii_case("local") => {
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones".to_owned()
+        }
+        _ if zone.split_once('/').is_some_and(|(area, place)| ZONE_AREAS.contains(&area) && !place.is_empty()) => return None,
+        _ if ZONE_WORDS.contains(&zone) => return None,
+        _ => format!("unknown time zone {zone}"),
+    };
+    Some(Problem::invalid(&path, zone, words))
+}

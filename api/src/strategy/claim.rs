@@ -1,0 +1,225 @@
+//! Persistent volumes, and claims to them.
+
+use super::apps::immutable;
+use super::doc::{copy, has, is_empty, list, map_at, text};
+use super::meta::{self, Scope};
+use super::qos::quantity;
+use super::{Making, Rules, Strategy, full, general, names};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::Value;
+
+const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+/// What a volume may be made of, in the order in which Kubernetes looks.
+const SOURCES: [&str; 22] = [
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+];
+const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+
+pub static CLAIM: Strategy = Strategy {
+    create: |claim, making| {
+        claim_defaults(claim);
+        general::create::<false>(claim, making);
+        protect(claim, "kubernetes.io/pvc-protection");
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        claim_defaults(new);
+        general::update::<false>(new, old, making);
+    },
+    validate: claim,
+    validate_update: claim_update,
+    ..general::strategy::<false, false>()
+};
+
+pub static VOLUME: Strategy = Strategy {
+    create: |volume, making| {
+        volume_defaults(volume);
+        general::create::<false>(volume, making);
+        map_at(volume, "status").insert("lastPhaseTransitionTime".into(), making.now.to_string().into());
+        protect(volume, "kubernetes.io/pv-protection");
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        volume_defaults(new);
+        general::update::<false>(new, old, making);
+    },
+    validate: volume,
+    validate_update: volume_update,
+    ..general::strategy::<true, false>()
+};
+
+/// Held until nobody uses it.
+fn protect(object: &mut Value, finalizer: &str) {
+    let finalizers = &mut map_at(object, "metadata").entry("finalizers").or_insert_with(|| Vec::<Value>::new().into());
+    if let Some(all) = finalizers.as_array_mut()
+        && !all.iter().any(|one| one == finalizer)
+    {
+        all.push(finalizer.into());
+    }
+}
+
+/// The two fields for where the data comes from say the same.
+fn claim_defaults(claim: &mut Value) {
+    let spec = map_at(claim, "spec");
+    let said = |field: &str| spec.get(field).filter(|source| source.is_object()).cloned();
+    match (said("dataSource"), said("dataSourceRef")) {
+        (Some(source), None) => drop(spec.insert("dataSourceRef".into(), source)),
+        (None, Some(source)) if source["namespace"].as_str().is_none_or(str::is_empty) => {
+            spec.insert("dataSource".into(), source);
+        }
+        _ => {}
+    }
+}
+
+fn volume_defaults(volume: &mut Value) {
+    map_at(volume, "spec");
+    if has(&volume["spec"], "hostPath") && !has(&volume["spec"]["hostPath"], "type") {
+        map_at(&mut volume["spec"], "hostPath").insert("type".into(), "".into());
+    }
+}
+
+fn claim(claim: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(claim, Scope::Namespaced, names::subdomain, rules);
+    let (spec, path) = (&claim["spec"], Path::new("spec"));
+    if list(spec, "accessModes").is_empty() {
+        found.push(Problem::required(&path.field("accessModes"), "at least 1 access mode is required"));
+    }
+    found.extend(super::label_selector::validate(&spec["selector"], rules, &path.field("selector")));
+    found.extend(modes(spec, &path));
+    let (wanted, at) = (&spec["resources"]["requests"]["storage"], path.field("resources").key("storage"));
+    if wanted.is_null() {
+        found.push(Problem::required(&at, ""));
+    } else if quantity(wanted).milli() <= 0 {
+        found.push(Problem::invalid(&at, wanted.clone(), "must be greater than zero"));
+    }
+    found.extend(class(spec, &path));
+    found
+}
+
+fn modes(spec: &Value, path: &Path) -> Vec<Problem> {
+    let (modes, path) = (list(spec, "accessModes"), path.field("accessModes"));
+    let mut found = Vec::new();
+    for mode in modes.iter().filter(|mode| !MODES.iter().any(|known| *mode == known)) {
+        if full(&found) {
+            break;
+        }
+        found.push(Problem::new(&path, Reason::NotSupported, Some(mode.clone()), super::supported_text(&MODES)));
+    }
+    if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
+        found.push(Problem::forbidden(&path, "may not use ReadWriteOncePod with other access modes"));
+    }
+    found
+}
+
+fn class(spec: &Value, path: &Path) -> Vec<Problem> {
+    let class = text(spec, "storageClassName");
+    if class.is_empty() { Vec::new() } else { names::problems(&path.field("storageClassName"), class, names::subdomain(class)) }
+}
+
+fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(volume, Scope::Cluster, names::subdomain, rules);
+    let (spec, path) = (&volume["spec"], Path::new("spec"));
+    if list(spec, "accessModes").is_empty() {
+        found.push(Problem::required(&path.field("accessModes"), ""));
+    }
+    found.extend(modes(spec, &path));
+    let (capacity, at) = (&spec["capacity"], path.field("capacity"));
+    if is_empty(capacity) {
+        found.push(Problem::required(&at, ""));
+    }
+    let size = &capacity["storage"];
+    if size.is_null() || capacity.as_object().is_some_and(|all| all.len() > 1) {
+        found.push(Problem::new(&at, Reason::NotSupported, Some(capacity.clone()), super::supported_text(&["storage"])));
+    }
+    if !size.is_null() && quantity(size).milli() <= 0 {
+        found.push(Problem::invalid(&at.key("storage"), size.clone(), "must be greater than zero"));
+    }
+    let mut sources = SOURCES.iter().filter(|source| has(spec, source));
+    match sources.next() {
+        None => found.push(Problem::required(&path, "must specify a volume type")),
+        Some(first) => found.extend(of_source(spec, first, &path)),
+    }
+    found.extend(sources.map(|source| Problem::forbidden(&path.field(source), "may not specify more than 1 volume type")));
+    found.extend(class(spec, &path));
+    found
+}
+
+fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
+    let at = path.field(source);
+    let needed = |field: &str| text(&spec[source], field).is_empty().then(|| Problem::required(&at.field(field), ""));
+    let mut found: Vec<Problem> = match source {
+        "hostPath" | "local" => needed("path").into_iter().collect(),
+        "nfs" => needed("server").into_iter().chain(needed("path")).collect(),
+        "csi" => needed("driver").into_iter().chain(needed("volumeHandle")).collect(),
+        _ => Vec::new(),
+    };
+    let directory = text(&spec[source], "path");
+    if matches!(source, "hostPath" | "local") && directory.split('/').any(|part| part == "..") {
+        found.push(Problem::invalid(&at.field("path"), directory, "must not contain '..'"));
+    }
+    if source == "nfs" && !directory.is_empty() && !directory.starts_with('/') {
+        found.push(Problem::invalid(&at.field("path"), directory, "must be an absolute path"));
+    }
+    if source == "local" && !has(spec, "nodeAffinity") {
+        found.push(Problem::required(&path.field("nodeAffinity"), "Local volume requires node affinity"));
+    }
+    found
+}
+
+/// What a claim asks for is final; a class may still be given to one without, and a volume; a bound one may grow.
+fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = general::changed(new, old, rules, claim);
+    let (now, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
+    let mut allowed = now.clone();
+    let bound = text(&new["status"], "phase") == "Bound";
+    for (field, free) in [
+        ("volumeName", is_empty(&was["volumeName"])),
+        ("storageClassName", !has(was, "storageClassName")),
+        ("volumeAttributesClassName", bound || now["volumeAttributesClassName"] == was["volumeAttributesClassName"]),
+        ("resources", bound && now["resources"]["limits"] == was["resources"]["limits"]),
+    ] {
+        if free {
+            copy(&mut allowed, was, field);
+        }
+    }
+    if allowed != *was {
+        found.push(Problem::forbidden(&path, CLAIM_IS_FINAL));
+    }
+    let (size, had) = (&now["resources"]["requests"]["storage"], &was["resources"]["requests"]["storage"]);
+    if bound && !size.is_null() && quantity(size) < quantity(had) {
+        let words = "field can not be less than status.capacity";
+        found.push(Problem::forbidden(&path.field("resources").field("requests").field("storage"), words));
+    }
+    found.extend(immutable(now, was, "volumeMode", &Path::root()));
+    found
+}
+
+fn volume_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = general::changed(new, old, rules, volume);
+    let (now, was) = (&new["spec"], &old["spec"]);
+    if SOURCES.iter().any(|source| now[source] != was[source]) {
+        let words = "spec.persistentvolumesource is immutable after creation";
+        found.push(Problem::forbidden(&Path::new("spec.persistentvolumesource"), words));
+    }
+    found.extend(immutable(now, was, "volumeMode", &Path::root()));
+    found
+}

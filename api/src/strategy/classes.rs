@@ -1,0 +1,144 @@
+//! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
+
+use super::apps::immutable;
+use super::doc::{has, is_empty, number, text};
+use super::meta::{self, Scope};
+use super::{Rules, Strategy, general, names, without_status};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::Value;
+
+/// Above are the system's own.
+const USER_PRIORITY_MAX: i64 = 1_000_000_000;
+const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+
+pub static PRIORITY_CLASS: Strategy = Strategy {
+    // Kubernetes counts its generations and never goes on.
+    update: |new, old, _| meta::update(new, old, false),
+    validate: priority,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, priority);
+        if number(new, "value") != number(old, "value") {
+            found.push(Problem::forbidden(&Path::new("value"), "may not be changed in an update."));
+        }
+        found.extend(immutable(new, old, "preemptionPolicy", &Path::root()));
+        found
+    },
+    ..general::strategy::<true, true>()
+};
+
+pub static RUNTIME_CLASS: Strategy = Strategy {
+    validate: runtime,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, runtime);
+        found.extend(immutable(new, old, "handler", &Path::root()));
+        found
+    },
+    ..general::strategy::<true, false>()
+};
+
+pub static STORAGE_CLASS: Strategy = Strategy {
+    validate: storage,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, storage);
+        for field in ["parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"] {
+            found.extend(immutable(new, old, field, &Path::root()));
+        }
+        found
+    },
+    ..general::strategy::<true, false>()
+};
+
+pub static ATTRIBUTES_CLASS: Strategy = Strategy {
+    validate: |class, rules| needs(class, rules, "driverName"),
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, |class, rules| needs(class, rules, "driverName"));
+        for field in ["driverName", "parameters"] {
+            found.extend(immutable(new, old, field, &Path::root()));
+        }
+        found
+    },
+    ..general::strategy::<true, false>()
+};
+
+pub static VOLUME_ATTACHMENT: Strategy = Strategy {
+    validate: attachment,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, attachment);
+        found.extend(immutable(new, old, "spec", &Path::root()));
+        found
+    },
+    durable: without_status,
+    ..general::strategy::<true, false>()
+};
+
+fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
+    let name = text(&class["metadata"], "name");
+    if name.starts_with("system-") {
+        if !SYSTEM_CLASSES.contains(&name) {
+            let words = "priority class names with 'system-' prefix are reserved for system use only. error";
+            let words = format!("{words}: {name} is not a known system priority class");
+            found.push(Problem::forbidden(&Path::new("metadata.name"), words));
+        }
+    } else if number(class, "value").is_some_and(|value| value > USER_PRIORITY_MAX) {
+        let words = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
+        found.push(Problem::forbidden(&Path::new("value"), words));
+    }
+    found
+}
+
+fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
+    let (handler, path) = (text(class, "handler"), Path::new("handler"));
+    if handler.is_empty() {
+        found.push(Problem::required(&path, ""));
+    } else {
+        found.extend(names::problems(&path, handler, names::label(handler)));
+    }
+    found
+}
+
+fn storage(class: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = needs(class, rules, "provisioner");
+    let provisioner = text(class, "provisioner");
+    if !provisioner.is_empty() {
+        let faults = names::qualified(&provisioner.to_ascii_lowercase());
+        found.extend(names::problems(&Path::new("provisioner"), provisioner, faults));
+    }
+    for (key, _) in super::doc::entries(class, "parameters").filter(|(key, _)| key.is_empty()) {
+        found.push(Problem::invalid(&Path::new("parameters"), key.as_str(), "field can not be empty."));
+    }
+    found
+}
+
+/// A kind of the cluster with one word that must be there.
+fn needs(object: &Value, rules: Rules, field: &str) -> Vec<Problem> {
+    let mut found = meta::validate(object, Scope::Cluster, names::subdomain, rules);
+    if is_empty(&object[field]) {
+        found.push(Problem::required(&Path::new(field), ""));
+    }
+    found
+}
+
+fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(attachment, Scope::Cluster, names::subdomain, rules);
+    let (spec, path) = (&attachment["spec"], Path::new("spec"));
+    for field in ["attacher", "nodeName"] {
+        if is_empty(&spec[field]) {
+            found.push(Problem::required(&path.field(field), ""));
+        }
+    }
+    let source = &spec["source"];
+    match (has(source, "persistentVolumeName"), has(source, "inlineVolumeSpec")) {
+        (false, false) => {
+            let words = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+            found.push(Problem::required(&path.field("source"), words));
+        }
+        (true, true) => {
+            let words = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
+            found.push(Problem::new(&path.field("source"), Reason::Forbidden, None, words));
+        }
+        _ => {}
+    }
+    found
+}

@@ -1,0 +1,109 @@
+//! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by hand.
+
+use super::apps::{NOT_NEGATIVE, immutable};
+use super::doc::{is_empty, list, number, text};
+use super::meta::{self, Scope};
+use super::{Rules, Strategy, full, general, names, nothing};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::Value;
+
+/// Of one slice.
+const ENDPOINTS_MAX: usize = 1000;
+const ADDRESSES_MAX: usize = 100;
+
+/// Whoever leads says so again; who does not know it any more stands for election.
+pub static LEASE: Strategy = Strategy {
+    validate: lease,
+    validate_update: |new, old, rules| general::changed(new, old, rules, lease),
+    durable: nothing,
+    ..general::strategy::<false, false>()
+};
+
+pub static ENDPOINT_SLICE: Strategy = Strategy {
+    validate: slice,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, slice);
+        found.extend(immutable(new, old, "addressType", &Path::root()));
+        found
+    },
+    ..general::strategy::<false, true>()
+};
+
+fn lease(lease: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(lease, Scope::Namespaced, names::subdomain, rules);
+    let (spec, path) = (&lease["spec"], Path::new("spec"));
+    if let Some(seconds) = number(spec, "leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
+        found.push(Problem::invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0"));
+    }
+    if let Some(changes) = number(spec, "leaseTransitions").filter(|changes| *changes < 0) {
+        found.push(Problem::invalid(&path.field("leaseTransitions"), changes, NOT_NEGATIVE));
+    }
+    found
+}
+
+fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(slice, Scope::Namespaced, names::subdomain, rules);
+    let family = text(slice, "addressType");
+    if family.is_empty() {
+        found.push(Problem::required(&Path::new("addressType"), ""));
+    }
+    let (endpoints, path) = (list(slice, "endpoints"), Path::new("endpoints"));
+    if endpoints.len() > ENDPOINTS_MAX {
+        let words = format!("must have at most {ENDPOINTS_MAX} items");
+        found.push(Problem::new(&path, Reason::TooMany, Some(endpoints.len().into()), words));
+        return found;
+    }
+    for (at, endpoint) in endpoints.iter().enumerate() {
+        let path = path.index(at).field("addresses");
+        let addresses = list(endpoint, "addresses");
+        if addresses.is_empty() {
+            found.push(Problem::required(&path, "must contain at least 1 address"));
+        } else if addresses.len() > ADDRESSES_MAX {
+            let words = format!("must have at most {ADDRESSES_MAX} items");
+            found.push(Problem::new(&path, Reason::TooMany, Some(addresses.len().into()), words));
+        }
+        for (n, address) in addresses.iter().enumerate().take(ADDRESSES_MAX) {
+            if full(&found) {
+                return found;
+            }
+            let address = address.as_str().unwrap_or_default();
+            found.extend(names::problems(&path.index(n), address, of_family(address, family)));
+        }
+    }
+    found.extend(ports(slice));
+    found
+}
+
+fn of_family(address: &str, family: &str) -> names::Faults {
+    match (family, address.parse::<std::net::IpAddr>()) {
+        ("IPv4", Ok(found)) if found.is_ipv6() => vec!["must be an IPv4 address".into()],
+        ("IPv6", Ok(found)) if found.is_ipv4() => vec!["must be an IPv6 address".into()],
+        ("IPv4" | "IPv6", Err(_)) => vec![names::IP_WORDS.into()],
+        ("FQDN", _) => names::subdomain(address),
+        _ => Vec::new(),
+    }
+}
+
+fn ports(slice: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for (at, port) in list(slice, "ports").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (name, path) = (text(port, "name"), Path::new("ports").index(at));
+        if !name.is_empty() {
+            found.extend(names::problems(&path.field("name"), name, names::label(name)));
+        }
+        if !seen.insert(name) {
+            found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+        }
+        if is_empty(&port["protocol"]) {
+            found.push(Problem::required(&path.field("protocol"), ""));
+        }
+        if let Some(number) = number(port, "port") {
+            found.extend(names::problems(&path.field("port"), number, names::port_number(number)));
+        }
+    }
+    found
+}

@@ -1,0 +1,54 @@
+//! Templates that stand alone, and the history of those that do not: pod templates, controller revisions.
+
+use super::doc::{has, map_at, number};
+use super::meta::{self, Scope};
+use super::{Making, Rules, Strategy, apps::immutable, general, names, pod_defaults, pod_spec};
+use coracle_schema::{Path, Problem};
+use serde_json::Value;
+
+pub static POD_TEMPLATE: Strategy = Strategy {
+    create: |template, making| {
+        defaults(template);
+        general::create::<true>(template, making);
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        defaults(new);
+        general::update::<true>(new, old, making);
+    },
+    validate: pod_template,
+    validate_update: |new, old, rules| general::changed(new, old, rules, pod_template),
+    ..general::strategy::<false, true>()
+};
+
+pub static CONTROLLER_REVISION: Strategy = Strategy {
+    validate: revision,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, revision);
+        found.extend(immutable(new, old, "data", &Path::root()));
+        found
+    },
+    ..general::strategy::<false, false>()
+};
+
+fn defaults(template: &mut Value) {
+    map_at(template, "template");
+    map_at(&mut template["template"], "spec");
+    pod_defaults::template(&mut template["template"]["spec"]);
+}
+
+fn pod_template(template: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(template, Scope::Namespaced, names::subdomain, rules);
+    found.extend(pod_spec::validate_template(&template["template"], rules, &Path::new("template")));
+    found
+}
+
+fn revision(revision: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(revision, Scope::Namespaced, names::subdomain, rules);
+    if !has(revision, "data") {
+        found.push(Problem::required(&Path::new("data"), "data is mandatory"));
+    }
+    if let Some(number) = number(revision, "revision").filter(|number| *number < 0) {
+        found.push(Problem::invalid(&Path::new("revision"), number, super::apps::NOT_NEGATIVE));
+    }
+    found
+}
