@@ -20,9 +20,10 @@ use crate::config::Config;
 use crate::control::{Control, Gate};
 use crate::making::Maker;
 use crate::serve::Serve;
-use crate::store::{KindRow, Rules, Store};
+use crate::store::{KindRow, Rules, Sketch, Store};
 use coracle_api::kinds::Kinds;
-use coracle_api::meta::Durable;
+use coracle_api::meta::{Durable, Key};
+use coracle_api::strategy::CREATION_TOKEN;
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
@@ -105,11 +106,27 @@ fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
+        edited: &|key, object| edited(kinds, key, object),
+        told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
     };
     let opened = Store::open(&config.data_dir, config.admin_socket.parent(), &rules).map_err(|error| format!("--data-dir {error}"))?;
     log::info!("{} objects in {}", opened.objects, config.data_dir.display());
     Ok(opened.store)
+}
+
+/// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.
+fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
+    let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
+    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, making)).map_err(|error| format!("/dev/urandom: {error}"))?;
+    made.map_err(|unfit| unfit.to_string())
+}
+
+/// What of a loaded object is known without reading it whole.
+fn told(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
+    let strategy = kinds.by_resource(&key.resource)?.strategy;
+    let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();
+    (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable_without_status())
 }
 
 impl Master {

@@ -79,6 +79,18 @@ impl Maker {
     }
 }
 
+/// For files that people wrote before there was a store to ask: addresses and ports have to stand in them.
+pub fn by_hand<T>(with: impl FnOnce(&mut Making<'_>) -> T) -> io::Result<T> {
+    let entropy = Entropy::open()?;
+    Ok(with(&mut Making {
+        now: wall_clock(),
+        uid: entropy.uuid(),
+        suffix: &mut || entropy.suffix(),
+        service_address: &mut || None,
+        node_port: &mut || None,
+    }))
+}
+
 /// The claim `TCP/30080` is of port 30080, and takes it for all protocols: people expect one number to mean one service.
 fn bare(value: String) -> String {
     value.rsplit('/').next().map(str::to_owned).unwrap_or(value)

@@ -91,10 +91,22 @@ pub struct Strategy {
     pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
     /// What the object owns alone while it lives. The creation token is not among them: see `creation_token`.
     pub claims: fn(&Value) -> Vec<Claim>,
-    /// How much of the object goes to disk.
+    /// How much of the object goes to disk: its status says that, if anything of it does.
     pub durable: fn(&Value) -> Durable,
     /// What a DELETE of the object does.
     pub delete: fn(&Value, Deleting) -> Deletion,
+}
+
+impl Strategy {
+    /// Whether no object of this kind claims anything but perhaps a creation token. False where that is not known.
+    pub fn claims_nothing(&self) -> bool {
+        std::ptr::fn_addr_eq(self.claims, no_claims as fn(&Value) -> Vec<Claim>)
+    }
+
+    /// How much goes to disk of an object that has no status: `durable` looks at nothing else.
+    pub fn durable_without_status(&self) -> Durable {
+        (self.durable)(&Value::Null)
+    }
 }
 
 /// Which rules an object is held to.

@@ -74,6 +74,8 @@ mod tests {
             kind: kind.kind.clone(),
         };
         let rules = Rules {
+            edited: &|_, object| Ok(object),
+            told: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),
             claims: &|_, _| Vec::new(),
             fault: &|_, _| None,

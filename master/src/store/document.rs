@@ -25,11 +25,80 @@ pub fn compact(document: &Value) -> Bytes {
     Bytes::copy_from_slice(&serde_json::to_vec(&KindFirst(document)).expect("a Value has string keys only"))
 }
 
-/// As it lies on disk, for people, jq and git.
-pub fn pretty(document: &Value) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(&KindFirst(document)).expect("a Value has string keys only");
-    text.push(b'\n');
-    text
+/// Compact JSON as it lies on disk, for people, jq and git.
+pub fn indented(compact: &[u8]) -> Vec<u8> {
+    fn line(out: &mut Vec<u8>, depth: usize) {
+        out.push(b'\n');
+        out.resize(out.len() + 2 * depth, b' ');
+    }
+    let mut out = Vec::with_capacity(compact.len() * 2);
+    let (mut depth, mut at) = (0, 0);
+    while let Some(&byte) = compact.get(at) {
+        let next = compact.get(at + 1).copied();
+        match byte {
+            b'"' => {
+                let end = string_end(compact, at);
+                out.extend_from_slice(&compact[at..end]);
+                at = end;
+                continue;
+            }
+            b'{' | b'[' if matches!(next, Some(b'}' | b']')) => {
+                out.extend_from_slice(&compact[at..at + 2]);
+                at += 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                out.push(byte);
+                line(&mut out, depth);
+            }
+            b'}' | b']' => {
+                depth = usize::saturating_sub(depth, 1);
+                line(&mut out, depth);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                line(&mut out, depth);
+            }
+            b':' => out.extend_from_slice(b": "),
+            _ => out.push(byte),
+        }
+        at += 1;
+    }
+    out.push(b'\n');
+    out
+}
+
+/// JSON without the white space between its words.
+pub fn stripped(text: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        let end = match byte {
+            b' ' | b'\n' | b'\t' | b'\r' => {
+                at += 1;
+                continue;
+            }
+            b'"' => string_end(text, at),
+            _ => at + 1,
+        };
+        out.extend_from_slice(&text[at..end]);
+        at = end;
+    }
+}
+
+/// Behind the quote that ends the string that begins at `at`.
+fn string_end(text: &[u8], at: usize) -> usize {
+    let mut end = at + 1;
+    while let Some(&byte) = text.get(end) {
+        end += 1;
+        match byte {
+            b'"' => return end,
+            b'\\' => end += 1,
+            _ => {}
+        }
+    }
+    text.len()
 }
 
 /// Takes away what is not made durable. False: nothing of it is.
@@ -91,13 +160,28 @@ impl Serialize for KindFirst<'_> {
     }
 }
 
-/// CRC-32 (IEEE). It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
+/// CRC-32 (IEEE), eight bytes at a step. It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ CRC_TABLE[((crc ^ u32::from(*byte)) & 0xff) as usize])
+    let mut crc = !0;
+    let mut eights = bytes.chunks_exact(8);
+    for eight in &mut eights {
+        let low = crc ^ u32::from_le_bytes([eight[0], eight[1], eight[2], eight[3]]);
+        let [a, b, c, d] = low.to_le_bytes();
+        crc = CRC[7][usize::from(a)]
+            ^ CRC[6][usize::from(b)]
+            ^ CRC[5][usize::from(c)]
+            ^ CRC[4][usize::from(d)]
+            ^ CRC[3][usize::from(eight[4])]
+            ^ CRC[2][usize::from(eight[5])]
+            ^ CRC[1][usize::from(eight[6])]
+            ^ CRC[0][usize::from(eight[7])];
+    }
+    !eights.remainder().iter().fold(crc, |crc, byte| (crc >> 8) ^ CRC[0][((crc ^ u32::from(*byte)) & 0xff) as usize])
 }
 
-const CRC_TABLE: [u32; 256] = {
-    let mut table = [0; 256];
+/// `CRC[k][byte]`: what a byte adds that `k` more bytes follow.
+static CRC: [[u32; 256]; 8] = {
+    let mut table = [[0; 256]; 8];
     let mut index = 0;
     while index < 256 {
         let mut crc = index as u32;
@@ -106,8 +190,53 @@ const CRC_TABLE: [u32; 256] = {
             crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
             bit += 1;
         }
-        table[index] = crc;
+        table[0][index] = crc;
         index += 1;
+    }
+    let mut later = 1;
+    while later < 8 {
+        let mut index = 0;
+        while index < 256 {
+            let former = table[later - 1][index];
+            table[later][index] = (former >> 8) ^ table[0][(former & 0xff) as usize];
+            index += 1;
+        }
+        later += 1;
     }
     table
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn white_space_comes_and_goes() {
+        for value in [
+            serde_json::json!({"a": {}, "b": [], "c": [1, -2.5e3, null, true, [{"d": "e f\\\" \n{},:[]"}], {"": ""}], "z": "\u{1f6f6}"}),
+            serde_json::json!([]),
+            serde_json::json!("a \"b\" \\"),
+            serde_json::json!(7),
+        ] {
+            let compact = serde_json::to_vec(&value).expect("JSON");
+            let mut text = serde_json::to_vec_pretty(&value).expect("JSON");
+            text.push(b'\n');
+            assert_eq!(String::from_utf8_lossy(&indented(&compact)), String::from_utf8_lossy(&text));
+            let mut back = b"rest".to_vec();
+            stripped(&text, &mut back);
+            assert_eq!(back, compact);
+        }
+        // Whatever it is, it ends.
+        for torn in ["\"", "{\"a\\", "\\", "]]", "{,:"] {
+            indented(torn.as_bytes());
+            stripped(torn.as_bytes(), &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_the_common_one() {
+        assert_eq!(crc32(b""), 0);
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+        assert_eq!(crc32(b"The quick brown fox jumps over the lazy dog"), 0x414f_a339);
+    }
+}

@@ -8,23 +8,35 @@
 //! watchers never wait for a disk.
 //!
 //! ```text
-//! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so) · names, document, judge PURE (paths, JSON, whether it fits)
-//! files (one JSON file an object, made durable) · load (the directory at start) · quarantine (what is no object of ours)
-//! volatile (over a restart) · follow (who is told) · disk (the system calls)
+//! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so)
+//! names, document, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
+//! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
+//! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
+//! load, tree (a start: the journal, the files) · quarantine (what is no object of ours) · volatile (over a restart)
+//! follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
+mod checkpoint;
+mod commit;
 mod disk;
 mod document;
 mod files;
 mod follow;
+mod head;
 mod history;
+mod journal;
 mod judge;
+mod keeper;
 mod load;
 mod names;
 mod pages;
 mod protocol;
 mod quarantine;
+mod queue;
+mod setup;
+mod sketch;
 mod state;
+mod tree;
 mod volatile;
 mod words;
 
@@ -32,20 +44,24 @@ pub use files::DiskError;
 pub use follow::{Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
 pub use pages::{Listing, More, Page};
+pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
     Claimed, Damage, Damaged, Event, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted, Write,
 };
 
-use coracle_api::meta::{Key, Resource, Revision};
+use commit::Writer;
+use coracle_api::meta::{Durable, Key, Resource, Revision};
 use disk::{Disk, RealDisk};
-use files::Files;
 use follow::Followers;
+use keeper::Keeper;
 use load::{Ids, Loaded};
-use state::{Change, Entry, State, Verdict};
+use queue::Queue;
+use setup::Setup;
+use state::{State, Verdict};
 use std::fs::File;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 /// A handle; clones are the same store.
@@ -56,24 +72,24 @@ pub struct Store {
 
 /// Locks are taken in the order of the fields.
 struct Inner {
-    /// Held by the one writer, over its wait for the disk.
+    queue: Queue,
+    /// Held by the one who commits, over its wait for the disk.
     writer: Mutex<Writer>,
+    /// A checkpoint has ended.
+    caught_up: Condvar,
     /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
     followers: Arc<Mutex<Followers>>,
     /// Held for moments.
     state: RwLock<State>,
     trouble: Mutex<Trouble>,
+    keeper: Keeper,
+    setup: Setup,
     opened: Instant,
     uuid: String,
     boot: String,
     volatile: Option<Box<dyn Disk>>,
     /// Keeps the directory ours.
     _lock: Option<File>,
-}
-
-struct Writer {
-    files: Files,
-    closed: bool,
 }
 
 struct Trouble {
@@ -101,7 +117,10 @@ impl Store {
         };
         let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
         let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
-        Store::open_on(Arc::new(disk), volatile, Some(lock), ids, rules)
+        let opened = Store::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, Setup::PRODUCT)?;
+        let inner = &opened.store.inner;
+        inner.keeper.start(Arc::downgrade(inner)).map_err(failed(Path::new("a thread for the store")))?;
+        Ok(opened)
     }
 
     fn open_on(
@@ -110,8 +129,9 @@ impl Store {
         lock: Option<File>,
         ids: Ids,
         rules: &Rules,
+        setup: Setup,
     ) -> Result<Opened, OpenError> {
-        let Loaded { state, files, notes, foreign, degraded } = load::load(disk, volatile.as_deref(), &ids, rules)?;
+        let Loaded { state, writer, notes, foreign, degraded } = load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");
         }
@@ -123,11 +143,15 @@ impl Store {
         }
         let objects = state.all().count();
         let inner = Inner {
-            uuid: files.head().store.clone(),
-            writer: Mutex::new(Writer { files, closed: false }),
+            uuid: writer.head.store.clone(),
+            queue: Queue::default(),
+            writer: Mutex::new(writer),
+            caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
             state: RwLock::new(state),
             trouble: Mutex::new(Trouble { degraded, foreign }),
+            keeper: Keeper::default(),
+            setup,
             opened: Instant::now(),
             boot: ids.boot,
             volatile,
@@ -141,7 +165,7 @@ impl Store {
     pub(crate) fn in_memory(rules: &Rules) -> Store {
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let disk = tests::sim::SimDisk::new(1);
-        Store::open_on(Arc::new(disk), None, None, ids, rules).expect("an empty disk is a new store").store
+        Store::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
     }
 
     /// The identity of this directory's content. A new directory has a new one.
@@ -209,7 +233,8 @@ impl Store {
     /// What a write would answer, or why it would be refused. Nothing is written, no revision is spent: what would be made shows none,
     /// what would be changed or deleted the one that it has.
     pub fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
-        Ok(match self.state().decide(write, self.uptime())? {
+        let state = self.state();
+        Ok(match state.decide(write, Revision(state.revision().0 + 1), self.uptime())? {
             Verdict::Unchanged(stored) => stored,
             Verdict::Change(change) => match (&change.old, &change.entry) {
                 (Some(old), Some(_)) => change.answer.at(old.revision),
@@ -218,32 +243,6 @@ impl Store {
                 (None, None) => change.answer.clone(),
             },
         })
-    }
-
-    /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
-    /// answer says no more than its identity, and its event has neither old nor new.
-    ///
-    /// Not to be called by a sink.
-    pub fn write(&self, write: Write) -> Result<Stored, Refused> {
-        let mut writer = locked(&self.inner.writer);
-        let uptime = self.uptime();
-        let change = match self.state().decide(write, uptime)? {
-            Verdict::Unchanged(stored) => return Ok(stored),
-            Verdict::Change(change) => *change,
-        };
-        if let Err(error) = self.make_durable(&mut writer, &change) {
-            // Nobody can say whether the disk knows of it after all, so its revision is spent.
-            self.inner.state.write().unwrap_or_else(PoisonError::into_inner).burn(change.revision);
-            return Err(self.refused(&error));
-        }
-        if change.file != state::FileStep::Keep && locked(&self.inner.trouble).degraded.take().is_some() {
-            log::info!("the store can be written to again");
-        }
-        let answer = change.answer.clone();
-        let mut followers = locked(&self.inner.followers);
-        let event = self.inner.state.write().unwrap_or_else(PoisonError::into_inner).apply(change, uptime);
-        followers.tell(event);
-        Ok(answer)
     }
 
     /// Follows what is written: from the objects that there are now (`None`; they come as creations in `replay`), or from what came after
@@ -276,40 +275,28 @@ impl Store {
         Health { degraded: trouble.degraded.clone(), damaged: damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect() }
     }
 
-    /// The last call: writes are refused from here on, the exact revision and what lives in memory alone are kept for the next start.
+    /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and what lives in
+    /// memory alone are kept for the next start.
     pub fn close(&self) -> Result<(), DiskError> {
-        let mut writer = locked(&self.inner.writer);
-        if writer.closed {
-            return Ok(());
+        self.inner.keeper.stop();
+        {
+            let mut writer = locked(&self.inner.writer);
+            if std::mem::replace(&mut writer.closed, true) || writer.frozen.is_some() {
+                return Ok(());
+            }
+            // What a batch that failed has left must not be found by the next start.
+            writer.journal.heal()?;
         }
-        writer.closed = true;
         let state = self.state();
         if let Some(disk) = &self.inner.volatile {
-            let entries = state.all().filter(|entry| entry.durable != coracle_api::meta::Durable::Whole);
+            let entries = state.all().filter(|entry| entry.durable != Durable::Whole);
             if let Err(error) = volatile::write(&**disk, &self.inner.uuid, &self.inner.boot, state.revision(), entries) {
                 log::warn!("{error}; statuses are not kept over this restart");
             }
         }
-        writer.files.close(state.revision(), load::files_sum(state.all()))
-    }
-
-    fn make_durable(&self, writer: &mut Writer, change: &Change) -> Result<(), DiskError> {
-        if writer.closed {
-            let error = std::io::Error::other("the store is closed");
-            return Err(DiskError { what: format!("cannot write {}", change.key), error });
-        }
-        let to_disk = change.file != state::FileStep::Keep;
-        writer.files.reserve(change.revision, to_disk)?;
-        writer.files.make_durable(&change.key, &change.file, || self.state().get(&change.key).and_then(Entry::file))
-    }
-
-    fn refused(&self, error: &DiskError) -> Refused {
-        let mut trouble = locked(&self.inner.trouble);
-        if trouble.degraded.is_none() {
-            log::error!("the store cannot be written to: {error}");
-        }
-        trouble.degraded = Some(error.to_string());
-        Refused::Disk { why: error.to_string(), space: error.no_space() }
+        let (last, files) = (state.revision(), tree::files_sum(state.all()));
+        drop(state);
+        self.last_checkpoint(last, files)
     }
 
     fn state(&self) -> RwLockReadGuard<'_, State> {

@@ -28,6 +28,18 @@ pub fn path(key: &Key) -> String {
     format!("{}/{namespace}/{cut}{SUFFIX}", folder(&key.resource))
 }
 
+/// The key as the journal names it: its path without the suffix.
+pub fn label(key: &Key) -> String {
+    let mut label = path(key);
+    label.truncate(label.len() - SUFFIX.len());
+    label
+}
+
+/// The key that the journal means; None where no key is called so.
+pub fn of_label(label: &str) -> Option<Key> {
+    key(&format!("{label}{SUFFIX}"))
+}
+
 /// The folder of a resource, below `objects/`.
 pub fn folder(resource: &Resource) -> String {
     let group = match resource.group.as_ref() {

@@ -3,8 +3,10 @@
 //! was given up or put right. Nothing in it is ever removed.
 
 use super::disk::{Disk, What};
-use super::files::{DiskError, QUARANTINE, failed, make_folder};
-use std::collections::HashSet;
+use super::files::{DiskError, OBJECTS, QUARANTINE, failed, make_folder};
+use super::names;
+use coracle_api::meta::Key;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 /// How the folder of a damage that somebody dealt with ends.
@@ -16,6 +18,35 @@ pub struct Incident {
     pub folder: String,
     /// Where it lay, below `objects`.
     pub path: String,
+}
+
+/// The damaged keys that wait for somebody.
+#[derive(Default)]
+pub struct Incidents {
+    /// The folders in quarantine that say so.
+    pub aside: BTreeMap<Key, BTreeSet<String>>,
+    /// Those whose files could not be moved away, and the word for it.
+    pub in_place: BTreeMap<Key, &'static str>,
+    pub next: u32,
+}
+
+impl Incidents {
+    /// A person gave the object up. Its quarantined file stays; its folder's new name says that nobody waits for it.
+    pub fn settle(&mut self, disk: &dyn Disk, key: &Key) -> Result<(), DiskError> {
+        if let Some(word) = self.in_place.get(key) {
+            let (path, folder) = (names::path(key), folder(self.next, word));
+            set_aside(disk, &format!("{OBJECTS}/{path}"), &path, &folder)?;
+            self.next += 1;
+            self.aside.entry(key.clone()).or_default().insert(folder);
+            self.in_place.remove(key);
+        }
+        let Some(folders) = self.aside.get(key).cloned() else { return Ok(()) };
+        for folder in &folders {
+            settle(disk, folder)?;
+        }
+        self.aside.remove(key);
+        Ok(())
+    }
 }
 
 /// The number of the next incident.
@@ -37,7 +68,7 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Resul
     let to = format!("{QUARANTINE}/{folder}/{path}");
     let (to_folder, _) = to.rsplit_once('/').expect("it lies in quarantine");
     let (from_folder, _) = from.rsplit_once('/').unwrap_or_default();
-    make_folder(disk, to_folder, &mut HashSet::new())?;
+    make_folder(disk, to_folder)?;
     disk.rename(from, &to).map_err(failed("rename", from))?;
     disk.sync_dir(to_folder).map_err(failed("fsync", to_folder))?;
     disk.sync_dir(from_folder).map_err(failed("fsync", from_folder))?;

@@ -2,6 +2,7 @@
 
 use super::pages::Listing;
 use super::{Claimed, Damage, Event, Refused, Stored, Write, document};
+use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,18 +21,9 @@ pub struct Entry {
     pub stored: Stored,
     /// Which part of it lies on disk.
     pub durable: Durable,
-    /// The checksum of its file, if it has one.
+    /// The checksum of its durable part as compact JSON, if it has one. Its file says the same with more white space.
     pub file_crc: Option<u32>,
     pub claims: Box<[Claimed]>,
-}
-
-impl Entry {
-    /// What its file should hold; None: it has none.
-    pub fn file(&self) -> Option<Vec<u8>> {
-        self.file_crc?;
-        let mut document: Value = serde_json::from_slice(&self.stored.json).expect("the store wrote this JSON itself");
-        document::keep_durable(&mut document, self.durable).then(|| document::pretty(&document))
-    }
 }
 
 pub enum Verdict {
@@ -40,11 +32,11 @@ pub enum Verdict {
     Change(Box<Change>),
 }
 
-/// A write that may be done: first `file`, then the rest.
+/// A write that may be done: first `step`, then the rest.
 pub struct Change {
     pub revision: Revision,
     pub key: Arc<Key>,
-    pub file: FileStep,
+    pub step: Step,
     pub old: Option<Stored>,
     /// None: deleted.
     pub entry: Option<Entry>,
@@ -54,9 +46,10 @@ pub struct Change {
 
 /// What has to be durable before anybody may see the change.
 #[derive(Debug, PartialEq)]
-pub enum FileStep {
+pub enum Step {
     Keep,
-    Put(Vec<u8>),
+    /// The durable part, compact.
+    Put(Bytes),
     Remove,
     /// A person gave a damaged object up.
     Settle,
@@ -142,8 +135,8 @@ impl State {
         owners.map(|(claim, owner)| (claim.value.clone(), owner.key.clone())).collect()
     }
 
-    pub fn decide(&self, write: Write, uptime: Duration) -> Result<Verdict, Refused> {
-        let revision = Revision(self.revision.0 + 1);
+    /// `revision` is what the change gets.
+    pub fn decide(&self, write: Write, revision: Revision, uptime: Duration) -> Result<Verdict, Refused> {
         match write {
             Write::Create { key, object, durable, claims } => {
                 if let Some(damage) = self.damaged.get(&key) {
@@ -164,13 +157,13 @@ impl State {
                 if let Some(damage) = self.damaged.get(&key) {
                     let answer = damage.identity(&key, revision);
                     let key = answer.key.clone();
-                    return Ok(change(Change { revision, key, file: FileStep::Settle, old: None, entry: None, answer }));
+                    return Ok(change(Change { revision, key, step: Step::Settle, old: None, entry: None, answer }));
                 }
                 let entry = self.seen(&key, seen)?;
-                let file = if entry.file_crc.is_some() { FileStep::Remove } else { FileStep::Keep };
+                let step = if entry.file_crc.is_some() { Step::Remove } else { Step::Keep };
                 let answer = entry.stored.at(revision);
                 let key = entry.stored.key.clone();
-                Ok(change(Change { revision, key, file, old: Some(entry.stored.clone()), entry: None, answer }))
+                Ok(change(Change { revision, key, step, old: Some(entry.stored.clone()), entry: None, answer }))
             }
         }
     }
@@ -179,7 +172,7 @@ impl State {
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
         self.burn(change.revision);
         let former = self.objects.remove(&*change.key).map(|entry| entry.claims).unwrap_or_default();
-        if change.file == FileStep::Settle {
+        if change.step == Step::Settle {
             self.damaged.remove(&*change.key);
         }
         let new = change.entry.as_ref().map(|entry| entry.stored.clone());
@@ -229,18 +222,23 @@ impl State {
         }
         let old = former.as_ref().map(|(entry, _)| entry.stored.clone());
         let former_crc = former.as_ref().and_then(|(entry, _)| entry.file_crc);
-        let (file, file_crc) = if !document::keep_durable(&mut object, durable) {
-            (if former_crc.is_some() { FileStep::Remove } else { FileStep::Keep }, None)
+        let has_status = object.get("status").is_some();
+        let (step, file_crc) = if !document::keep_durable(&mut object, durable) {
+            (if former_crc.is_some() { Step::Remove } else { Step::Keep }, None)
         } else if former_crc.is_some() && same_file(&mut object, former) {
-            (FileStep::Keep, former_crc)
+            (Step::Keep, former_crc)
         } else {
-            document::stamp(&mut object, revision);
-            let text = document::pretty(&object);
-            let crc = document::crc32(&text);
-            (FileStep::Put(text), Some(crc))
+            let durable_part = if durable == Durable::Whole || !has_status {
+                stored.json.clone()
+            } else {
+                document::stamp(&mut object, revision);
+                document::compact(&object)
+            };
+            let crc = document::crc32(&durable_part);
+            (Step::Put(durable_part), Some(crc))
         };
         let entry = Entry { stored: stored.clone(), durable, file_crc, claims: claims.into() };
-        Ok(change(Change { revision, key, file, old, entry: Some(entry), answer: stored }))
+        Ok(change(Change { revision, key, step, old, entry: Some(entry), answer: stored }))
     }
 
     /// `own`: what the living object of this key owns already is free for it.

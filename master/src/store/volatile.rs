@@ -6,9 +6,10 @@ use super::document::crc32;
 use super::files::failed;
 use super::state::Entry;
 use super::{DiskError, names};
+use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 use std::fmt::Write;
 
 const FILE: &str = "volatile.jsonl";
@@ -25,9 +26,10 @@ struct First {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct Line<'a> {
     path: String,
-    object: Value,
+    #[serde(borrow)]
+    object: &'a RawValue,
 }
 
 pub fn write<'a>(
@@ -50,7 +52,7 @@ pub fn write<'a>(
 }
 
 /// None: there is none that belongs to this store, this run of the host and this very revision.
-pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Value)>> {
+pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Bytes)>> {
     let text = String::from_utf8(disk.read(FILE, FILE_BYTES_MAX).ok()?).ok()?;
     let (first, lines) = text.split_once('\n')?;
     let wanted = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(lines.as_bytes()) };
@@ -59,7 +61,7 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
     }
     let line = |line: &str| {
         let line: Line = serde_json::from_str(line).ok()?;
-        Some((names::key(&line.path)?, line.object))
+        Some((names::key(&line.path)?, Bytes::copy_from_slice(line.object.get().as_bytes())))
     };
     lines.lines().map(line).collect()
 }

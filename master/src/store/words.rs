@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{Store, document};
+use super::{Sketch, Store, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
@@ -187,6 +187,10 @@ pub struct Rules<'a> {
     pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,
     /// What of an object that people may have edited has the wrong type.
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
+    /// A file that a person wrote, as the object that it stands for: checked and completed as any write is. Otherwise why it is none.
+    pub edited: &'a dyn Fn(&Key, Value) -> Result<Value, String>,
+    /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
+    pub told: &'a dyn Fn(&Key, &Sketch) -> Option<Durable>,
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
 }

@@ -94,7 +94,7 @@ fn ids(boot: u64) -> Ids {
 }
 
 fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64) -> Result<Store, OpenError> {
-    let opened = Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules());
+    let opened = Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), Setup::SMALL);
     opened.map(|opened| opened.store)
 }
 

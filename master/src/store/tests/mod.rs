@@ -54,6 +54,11 @@ pub fn durable_of(key: &Key, _: &Value) -> Durable {
     }
 }
 
+/// Without annotations nothing is claimed.
+pub fn told_of(key: &Key, sketch: &Sketch) -> Option<Durable> {
+    sketch.metadata.annotations.iter().next().is_none().then(|| durable_of(key, &Value::Null))
+}
+
 pub fn rules() -> Rules<'static> {
     let row = |plural: &'static str, kind: &'static str| KindRow {
         resource: Resource::core(plural),
@@ -64,6 +69,8 @@ pub fn rules() -> Rules<'static> {
         kinds: vec![row("pods", "Pod"), row("services", "Service"), row("namespaces", "Namespace"), row("events", "Event")],
         claims: &claims_of,
         durable: &durable_of,
+        edited: &|_, object| Ok(object),
+        told: &told_of,
         fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),
     }
 }
@@ -83,7 +90,7 @@ pub fn update(object: Value, seen: Revision) -> Write {
 /// A store on a disk that the test holds as well.
 pub fn memory_on(disk: &sim::SimDisk) -> Store {
     let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-    Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules()).expect("it opens").store
+    Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens").store
 }
 
 #[test]
@@ -94,6 +101,7 @@ fn a_directory_remembers() {
     let first = store.write(create(pod("web", "a", None))).expect("it is new");
     let second = store.write(update(pod("web", "b", Some("up")), first.revision)).expect("it was seen");
     assert!(second.revision > first.revision);
+    store.checkpoint().expect("the disk is well");
     let text = std::fs::read_to_string(dir.join("data/objects/core/pods/default/web.json")).expect("its file");
     assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n"), "{text}");
     assert!(!text.contains("up"), "{text}");

@@ -1,0 +1,104 @@
+//! Brings the files up to what the journal has said since the last time, so that the journal may be forgotten. Commits go on meanwhile.
+//!
+//! ```text
+//! begin (with the writer: what changed, where the journal stands) -> step, step, ... (a file each: tmp, rename; or unlink)
+//!   -> one sync of everything -> HEAD.json says so, durable -> with the writer: segments before it are superseded
+//! ```
+//!
+//! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
+//! journal stays, and everything is brought anew by the next checkpoint.
+
+use super::disk::Disk;
+use super::files::{DiskError, Files, failed};
+use super::head::Head;
+use super::protocol::Protocol;
+use bytes::Bytes;
+use coracle_api::meta::Key;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the journal says and the files do not: the durable part of an object, compact; None: that there is no such object.
+pub type Wanted = Option<Bytes>;
+
+/// The keys whose files are behind. It holds at most what the journal holds.
+#[derive(Default)]
+pub struct Dirty {
+    keys: BTreeMap<Arc<Key>, Wanted>,
+    /// When the first came, in uptime.
+    since: Option<Duration>,
+}
+
+impl Dirty {
+    pub fn add(&mut self, key: Arc<Key>, wanted: Wanted, uptime: Duration) {
+        self.since.get_or_insert(uptime);
+        self.keys.insert(key, wanted);
+    }
+
+    pub fn since(&self) -> Option<Duration> {
+        self.since
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// A checkpoint failed: what it took is behind still, but for what was written since.
+    fn put_back(&mut self, files: Vec<(Arc<Key>, Wanted)>, since: Option<Duration>) {
+        for (key, wanted) in files {
+            self.keys.entry(key).or_insert(wanted);
+        }
+        self.since = since.or(self.since);
+    }
+}
+
+pub struct Checkpoint {
+    disk: Arc<dyn Disk>,
+    protocol: Protocol,
+    /// What HEAD.json will say.
+    pub head: Head,
+    wanted: Vec<(Arc<Key>, Wanted)>,
+    since: Option<Duration>,
+    done: usize,
+    files: Files,
+}
+
+impl Checkpoint {
+    pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
+        let Dirty { keys, since } = std::mem::take(dirty);
+        let mut wanted: Vec<_> = keys.into_iter().collect();
+        // On a full disk the files that go make room for the others.
+        wanted.sort_by_key(|(_, wanted)| wanted.is_some());
+        Checkpoint { disk, protocol, head, wanted, since, done: 0, files: Files::default() }
+    }
+
+    /// Brings one file. False: all are brought.
+    pub fn step(&mut self) -> Result<bool, DiskError> {
+        let Some((key, wanted)) = self.wanted.get(self.done) else { return Ok(false) };
+        self.files.bring(&*self.disk, key, wanted.as_deref())?;
+        self.done += 1;
+        Ok(true)
+    }
+
+    /// Makes it count. Everything has been brought.
+    pub fn publish(&mut self) -> Result<(), DiskError> {
+        while self.step()? {}
+        let sync = || {
+            let wanted = self.protocol.sync_objects && !self.wanted.is_empty();
+            if wanted { self.disk.sync_all().map_err(failed("sync", "the files")) } else { Ok(()) }
+        };
+        if self.protocol.objects_before_head {
+            sync()?;
+        }
+        self.head.write(&*self.disk, &self.protocol)?;
+        if !self.protocol.objects_before_head {
+            sync()?;
+        }
+        Ok(())
+    }
+
+    /// It failed.
+    pub fn give_back(self, dirty: &mut Dirty) {
+        dirty.put_back(self.wanted, self.since);
+    }
+}

@@ -1,0 +1,275 @@
+//! A batch of writes, from the queue to everybody who follows.
+//!
+//! ```text
+//! decide each against what is so (who meets an earlier one of the batch waits for the next) -> one record each -> one append, durable
+//!   -> apply all -> the lead goes on -> tell the watchers -> answer the writers
+//! ```
+//!
+//! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The revisions of a batch that
+//! failed are spent: nobody can say whether the disk knows of them after all.
+
+use super::checkpoint::Dirty;
+use super::disk::Disk;
+use super::files::DiskError;
+use super::head::Head;
+use super::journal::Journal;
+use super::journal::record::Record;
+use super::keeper::Retired;
+use super::quarantine::Incidents;
+use super::queue::{Lead, Reply, Ticket};
+use super::setup::{BATCH_BYTES_MAX, Setup};
+use super::state::{Change, Step, Verdict};
+use super::{Refused, Store, Stored, Write, locked};
+use coracle_api::meta::{Claim, Key, Revision};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Longest that a write waits for the files to catch up with the journal: shorter than clients wait for their answers.
+const CATCH_UP_S_MAX: u64 = 20;
+
+/// What only the one who commits may touch, and the keeper between two batches.
+pub struct Writer {
+    pub disk: Arc<dyn Disk>,
+    pub journal: Journal,
+    /// As it stands on disk.
+    pub head: Head,
+    pub dirty: Dirty,
+    pub incidents: Incidents,
+    pub retired: VecDeque<Retired>,
+    pub checkpointing: bool,
+    /// The keeper knows when the oldest of `dirty` is due.
+    pub timed: bool,
+    /// The last checkpoint failed: not again before this uptime.
+    pub checkpoint_after: Option<Duration>,
+    /// There is no room for another segment: what is left of this one is for deletes and what shrinks.
+    pub full: bool,
+    /// Acknowledged records are missing: nothing is written before a person has looked.
+    pub frozen: Option<String>,
+    pub closed: bool,
+}
+
+/// What one append makes durable.
+#[derive(Default)]
+struct Batch {
+    changes: Vec<(Change, Reply)>,
+    records: Vec<Record>,
+    keys: HashSet<Arc<Key>>,
+    claims: HashSet<Claim>,
+    bytes: usize,
+    revision: Revision,
+}
+
+impl Store {
+    /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
+    /// answer says no more than its identity, and its event has neither old nor new.
+    ///
+    /// Not to be called by a sink.
+    pub fn write(&self, write: Write) -> Result<Stored, Refused> {
+        self.inner.queue.pass(write, |lead| self.commit(lead))
+    }
+
+    fn commit(&self, lead: Lead<'_>) {
+        let mut writer = self.caught_up();
+        let tickets = lead.take();
+        let uptime = self.uptime();
+        if let Some(why) = writer.refuses() {
+            for ticket in tickets {
+                ticket.reply.give(Err(Refused::Disk { why: why.clone(), space: false }));
+            }
+            return;
+        }
+        let (mut batch, later) = self.decide(&writer, tickets, uptime);
+        lead.put_back(later);
+        batch.settle(&mut writer);
+        batch.reserve(&writer.journal, &self.inner.setup);
+        let done = if batch.records.is_empty() { Ok(()) } else { writer.journal.append(&batch.records) };
+        self.note(&done, batch.records.is_empty());
+        let mut followers = locked(&self.inner.followers);
+        let (mut events, mut answers) = (Vec::with_capacity(batch.changes.len()), Vec::with_capacity(batch.changes.len()));
+        {
+            let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
+            for (change, reply) in batch.changes {
+                match refused(&done, &change, &writer.journal, &self.inner.setup) {
+                    Some(refused) => {
+                        if self.inner.setup.protocol.burn {
+                            state.burn(change.revision);
+                        }
+                        answers.push((reply, Err(refused)));
+                    }
+                    None => {
+                        match &change.step {
+                            Step::Put(durable) => writer.dirty.add(change.key.clone(), Some(durable.clone()), uptime),
+                            Step::Remove => writer.dirty.add(change.key.clone(), None, uptime),
+                            Step::Keep | Step::Settle => {}
+                        }
+                        answers.push((reply, Ok(change.answer.clone())));
+                        events.push(state.apply(change, uptime));
+                    }
+                }
+            }
+        }
+        self.inner.keeper.call_if_due(&writer, &self.inner.setup);
+        drop(writer);
+        drop(lead);
+        for event in events {
+            followers.tell(event);
+        }
+        drop(followers);
+        for (reply, answer) in answers {
+            reply.give(answer);
+        }
+    }
+
+    /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are answered.
+    fn decide(&self, writer: &Writer, tickets: Vec<Ticket>, uptime: Duration) -> (Batch, Vec<Ticket>) {
+        let state = self.state();
+        let mut batch = Batch { revision: state.revision(), ..Batch::default() };
+        let mut later = Vec::new();
+        let backlog = writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max;
+        for ticket in tickets {
+            if batch.bytes >= BATCH_BYTES_MAX || batch.meets(&ticket.write) {
+                later.push(ticket);
+                continue;
+            }
+            let revision = Revision(batch.revision.0 + 1);
+            match state.decide(ticket.write, revision, uptime) {
+                Err(refused) => ticket.reply.give(Err(refused)),
+                Ok(Verdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
+                Ok(Verdict::Change(change)) if grows(&change) && writer.full => {
+                    let why = "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
+                    ticket.reply.give(Err(Refused::Disk { why, space: true }));
+                }
+                Ok(Verdict::Change(change)) if grows(&change) && backlog => {
+                    let why = "the files are too far behind the journal, and only deletes and what shrinks are taken".to_owned();
+                    ticket.reply.give(Err(Refused::Disk { why, space: false }));
+                }
+                Ok(Verdict::Change(change)) => {
+                    let former = state.get(&change.key).map(|entry| &entry.claims);
+                    let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(former.into_iter().flatten());
+                    batch.claims.extend(claims.map(|claimed| claimed.claim.clone()));
+                    batch.add(*change, ticket.reply);
+                }
+            }
+        }
+        (batch, later)
+    }
+
+    /// The writer, once the files are not too far behind the journal.
+    fn caught_up(&self) -> MutexGuard<'_, Writer> {
+        let mut writer = locked(&self.inner.writer);
+        let until = self.uptime() + Duration::from_secs(CATCH_UP_S_MAX);
+        while writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max && writer.checkpoint_after.is_none() && !writer.closed {
+            if self.inner.keeper.is_running() {
+                self.inner.keeper.call();
+                let left = until.saturating_sub(self.uptime());
+                if left.is_zero() {
+                    break;
+                }
+                writer = self.inner.caught_up.wait_timeout(writer, left).unwrap_or_else(PoisonError::into_inner).0;
+            } else {
+                drop(writer);
+                self.checkpoint().ok();
+                writer = locked(&self.inner.writer);
+            }
+        }
+        writer
+    }
+
+    /// Says when the disk begins to fail, and when it is well again.
+    pub(super) fn note(&self, done: &Result<(), DiskError>, idle: bool) {
+        let mut trouble = locked(&self.inner.trouble);
+        match done {
+            Ok(()) if idle => {}
+            Ok(()) => {
+                if trouble.degraded.take().is_some() {
+                    log::info!("the store can be written to again");
+                }
+            }
+            Err(error) => {
+                if trouble.degraded.is_none() {
+                    log::error!("the store cannot be written to: {error}");
+                }
+                trouble.degraded = Some(error.to_string());
+            }
+        }
+    }
+}
+
+impl Writer {
+    fn refuses(&self) -> Option<String> {
+        if self.closed {
+            return Some("the store is closed".to_owned());
+        }
+        self.frozen.clone()
+    }
+}
+
+impl Batch {
+    /// Whether a write is about something that an earlier one of the batch changes: it is decided once that is so.
+    fn meets(&self, write: &Write) -> bool {
+        let (key, claims) = match write {
+            Write::Create { key, claims, .. } | Write::Update { key, claims, .. } => (key, claims.as_slice()),
+            Write::Delete { key, .. } => (key, &[][..]),
+        };
+        self.keys.contains(key) || claims.iter().any(|claimed| self.claims.contains(&claimed.claim))
+    }
+
+    fn add(&mut self, change: Change, reply: Reply) {
+        self.revision = change.revision;
+        self.keys.insert(change.key.clone());
+        match &change.step {
+            Step::Put(object) => {
+                self.bytes += object.len();
+                self.records.push(Record::Put { revision: change.revision, key: change.key.clone(), object: object.clone() });
+            }
+            Step::Remove => self.records.push(Record::Remove { revision: change.revision, key: change.key.clone() }),
+            Step::Keep | Step::Settle => {}
+        }
+        self.changes.push((change, reply));
+    }
+
+    /// Gives damaged objects up, as people asked for.
+    fn settle(&mut self, writer: &mut Writer) {
+        let changes = std::mem::take(&mut self.changes);
+        for (change, reply) in changes {
+            let settled = if change.step == Step::Settle { writer.incidents.settle(&*writer.disk, &change.key) } else { Ok(()) };
+            match settled {
+                Ok(()) => self.changes.push((change, reply)),
+                Err(error) => reply.give(Err(refusal(&error))),
+            }
+        }
+    }
+
+    /// Adds what the revisions of this batch need: reserved ahead, so that it is seldom anything, and none that is spent without a record
+    /// is ever given again.
+    fn reserve(&mut self, journal: &Journal, setup: &Setup) {
+        let unrecorded = self.changes.iter().filter(|(change, _)| unrecorded(change)).map(|(change, _)| change.revision.0).max();
+        let short = unrecorded.is_some_and(|revision| revision > journal.reserved());
+        if setup.protocol.reserve && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0))) {
+            self.records.push(Record::Reserve { reserved: self.revision.0 + setup.reserve });
+        }
+    }
+}
+
+fn unrecorded(change: &Change) -> bool {
+    matches!(change.step, Step::Keep | Step::Settle)
+}
+
+/// Whether it needs more room than it gives.
+fn grows(change: &Change) -> bool {
+    let length = |stored: &Stored| stored.json.len();
+    let new = change.entry.as_ref().map_or(0, |entry| length(&entry.stored));
+    matches!(change.step, Step::Put(_)) && new > change.old.as_ref().map_or(0, length)
+}
+
+/// Why a change is not done. What lives in memory alone goes on without the disk, as far as its revisions are reserved.
+fn refused(done: &Result<(), DiskError>, change: &Change, journal: &Journal, setup: &Setup) -> Option<Refused> {
+    let error = done.as_ref().err()?;
+    let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.reserve;
+    if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
+}
+
+fn refusal(error: &DiskError) -> Refused {
+    Refused::Disk { why: error.to_string(), space: error.no_space() }
+}

@@ -1,0 +1,60 @@
+//! HEAD.json: what no object's file can say, above all where the journal begins to say more than the files.
+
+use super::disk::Disk;
+use super::document::crc32;
+use super::files::{DiskError, TMP, failed};
+use super::journal::recover::Position;
+use super::protocol::Protocol;
+use serde::{Deserialize, Serialize};
+
+/// The form of the directory that this program writes. It reads the one before as well: the same files, without a journal.
+pub const FORMAT: u32 = 2;
+/// HEAD.json is a line of some 200 bytes.
+pub const HEAD_BYTES_MAX: usize = 4096;
+pub const HEAD: &str = "HEAD.json";
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    pub format: u32,
+    /// The identity of this store.
+    pub store: String,
+    /// The files hold everything before it. None: there is no journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal: Option<Position>,
+    /// No revision above this one has been used but by what the journal says.
+    pub reserved: u64,
+    /// Closed by its master: `reserved` is exact, and `files` tells whether somebody edited the files since.
+    pub clean: bool,
+    /// The sum of the checksums of all files.
+    pub files: u64,
+}
+
+impl Head {
+    pub fn to_text(&self) -> String {
+        let mut text = serde_json::to_string(self).expect("plain fields");
+        text.pop();
+        let crc = crc32(text.as_bytes());
+        format!("{text},\"crc\":\"{crc:08x}\"}}\n")
+    }
+
+    /// None: damaged.
+    pub fn from_text(text: &str) -> Option<Head> {
+        let (checked, crc) = text.trim_end().strip_suffix("\"}")?.rsplit_once(",\"crc\":\"")?;
+        let head = serde_json::from_str(&format!("{checked}}}")).ok()?;
+        (u32::from_str_radix(crc, 16) == Ok(crc32(checked.as_bytes()))).then_some(head)
+    }
+
+    /// Durable when it returns.
+    pub fn write(&self, disk: &dyn Disk, protocol: &Protocol) -> Result<(), DiskError> {
+        let text = self.to_text();
+        if !protocol.rename_head {
+            disk.create(HEAD, text.as_bytes()).map_err(failed("write", HEAD))?;
+        } else {
+            let tmp = format!("{TMP}/{HEAD}");
+            let written = if protocol.sync_head { disk.create(&tmp, text.as_bytes()) } else { disk.put(&tmp, text.as_bytes(), None) };
+            written.map_err(failed("write", &tmp))?;
+            disk.rename(&tmp, HEAD).map_err(failed("rename", HEAD))?;
+        }
+        if protocol.head_before_unlink { disk.sync_dir("").map_err(failed("fsync", "the data directory")) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,177 @@
+//! PURE. A line of the journal and what it says. One line is one JSON object with its checksum last, so that `jq` reads it and a damaged
+//! byte is found:
+//!
+//! ```text
+//! {"n":26,"b":26,"op":"open","seg":370,"prev":25,"reserved":9000,"carry":3,"crc":"e7add0f7"}
+//! {"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","obj":{...},"crc":"6415280b"}
+//! {"n":30,"b":30,"op":"del","rev":259,"key":"core/pods/default/web","crc":"..."}
+//! {"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
+//! ```
+//!
+//! `n` counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go.
+
+use crate::store::document::crc32;
+use crate::store::names;
+use bytes::Bytes;
+use coracle_api::meta::{Key, Revision};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::io::Write;
+use std::sync::Arc;
+
+/// What stands before the eight digits of the checksum, and after them.
+const CRC_BEFORE: &[u8] = b",\"crc\":\"";
+const CRC_AFTER: &[u8] = b"\"}";
+const CRC_DIGITS: usize = 8;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
+    /// found unproven at a start; the segment counts only with all of them.
+    Open {
+        segment: u64,
+        prev: u64,
+        reserved: u64,
+        carry: u64,
+    },
+    /// The durable part of an object, compact, its revision inside.
+    Put {
+        revision: Revision,
+        key: Arc<Key>,
+        object: Bytes,
+    },
+    Remove {
+        revision: Revision,
+        key: Arc<Key>,
+    },
+    /// Revisions up to this one may be used by what is not journaled.
+    Reserve {
+        reserved: u64,
+    },
+}
+
+impl Record {
+    pub fn key(&self) -> Option<&Arc<Key>> {
+        match self {
+            Record::Put { key, .. } | Record::Remove { key, .. } => Some(key),
+            Record::Open { .. } | Record::Reserve { .. } => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    pub n: u64,
+    /// The first line of its batch.
+    pub batch: u64,
+    pub record: Record,
+}
+
+/// Adds the line to a batch, with its end of line.
+pub fn encode(n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
+    let begun = out.len();
+    let all = "a Vec takes all";
+    write!(out, "{{\"n\":{n},\"b\":{batch},").expect(all);
+    match record {
+        Record::Open { segment, prev, reserved, carry } => {
+            write!(out, "\"op\":\"open\",\"seg\":{segment},\"prev\":{prev},\"reserved\":{reserved},\"carry\":{carry}").expect(all);
+        }
+        Record::Put { revision, key, object } => {
+            // A path holds nothing that JSON escapes.
+            write!(out, "\"op\":\"put\",\"rev\":{revision},\"key\":\"{}\",\"obj\":", names::label(key)).expect(all);
+            out.extend_from_slice(object);
+        }
+        Record::Remove { revision, key } => {
+            write!(out, "\"op\":\"del\",\"rev\":{revision},\"key\":\"{}\"", names::label(key)).expect(all);
+        }
+        Record::Reserve { reserved } => write!(out, "\"op\":\"reserve\",\"reserved\":{reserved}").expect(all),
+    }
+    let crc = crc32(&out[begun..]);
+    writeln!(out, ",\"crc\":\"{crc:08x}\"}}").expect(all);
+}
+
+/// None: it is no line of ours, or not whole. The object shares the memory of `text`.
+pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
+    let tail = CRC_BEFORE.len() + CRC_DIGITS + CRC_AFTER.len();
+    let (checked, tail) = text.split_at(text.len().checked_sub(tail)?);
+    let digits = tail.strip_prefix(CRC_BEFORE)?.strip_suffix(CRC_AFTER)?;
+    let crc = u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    if checksums && crc != crc32(checked) {
+        return None;
+    }
+    let raw: Raw = serde_json::from_slice(text).ok()?;
+    let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
+    let record = match raw.op.as_ref() {
+        "open" => Record::Open { segment: raw.seg?, prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry? },
+        "put" => Record::Put { revision: Revision(raw.rev?), key: key()?, object: text.slice_ref(raw.obj?.get().as_bytes()) },
+        "del" => Record::Remove { revision: Revision(raw.rev?), key: key()? },
+        "reserve" => Record::Reserve { reserved: raw.reserved? },
+        _ => return None,
+    };
+    Some(Line { n: raw.n, batch: raw.b, record })
+}
+
+#[derive(Deserialize)]
+struct Raw<'a> {
+    n: u64,
+    b: u64,
+    #[serde(borrow)]
+    op: Cow<'a, str>,
+    rev: Option<u64>,
+    #[serde(borrow)]
+    key: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    obj: Option<&'a RawValue>,
+    seg: Option<u64>,
+    prev: Option<u64>,
+    reserved: Option<u64>,
+    carry: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_api::meta::Resource;
+
+    fn records() -> Vec<Record> {
+        let key = |name: &str| Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() });
+        vec![
+            Record::Open { segment: 3, prev: 6, reserved: 100, carry: 1 },
+            Record::Put { revision: Revision(7), key: key("web"), object: Bytes::from_static(br#"{"a":"\n\"}"}"#) },
+            Record::Remove { revision: Revision(8), key: key(&"Ü\"\\".repeat(100)) },
+            Record::Reserve { reserved: 200 },
+        ]
+    }
+
+    #[test]
+    fn a_line_says_the_same_when_it_is_read() {
+        for record in records() {
+            let mut text = Vec::new();
+            encode(7, 5, &record, &mut text);
+            assert_eq!(text.pop(), Some(b'\n'));
+            assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(&text));
+            serde_json::from_slice::<serde_json::Value>(&text).expect("every line is JSON");
+            assert_eq!(decode(&Bytes::from(text), true), Some(Line { n: 7, batch: 5, record }));
+        }
+    }
+
+    #[test]
+    fn every_damaged_bit_is_found() {
+        for record in records() {
+            let mut text = Vec::new();
+            encode(7, 5, &record, &mut text);
+            text.pop();
+            for bit in 0..text.len() * 8 {
+                let mut bad = text.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                let told = decode(&Bytes::from(bad), true);
+                // The letters of the checksum itself may change their case.
+                assert!(told.as_ref().is_none_or(|line| line.record == record), "bit {bit}: {told:?}");
+            }
+            for cut in 0..text.len() {
+                assert_eq!(decode(&Bytes::copy_from_slice(&text[..cut]), true), None);
+            }
+        }
+    }
+}

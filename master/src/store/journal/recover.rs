@@ -1,0 +1,410 @@
+//! PURE. What the segments that a start finds say together: what holds, what never was, and what is provably missing.
+//!
+//! - A segment's first record is a fence: it says where the truth before it ended. What earlier segments hold beyond was refused.
+//! - The end of the last segment may be torn: a batch that was being written when the power went was never acknowledged.
+//! - A bad line with a later batch behind it is no torn end: that batch was only written once this one was durable.
+//! - The last batch may be whole to look at and on no medium (its fsync failed, or the master was killed before). It goes again, behind
+//!   the next fence, before anybody sees it.
+//! - What the files hold already may be damaged in the journal.
+
+use super::record::{Line, Record};
+use super::scan::{BLOCK_BYTES, Found};
+use crate::store::protocol::Protocol;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Where the journal begins to say more than the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Position {
+    pub segment: u64,
+    pub n: u64,
+}
+
+/// A segment as it was read.
+pub struct Scanned {
+    pub segment: u64,
+    pub found: Vec<Found>,
+}
+
+#[derive(Debug, Default, PartialEq)]
+pub struct Recovered {
+    /// What the files do not hold, in order.
+    pub records: Vec<Line>,
+    /// Whole records behind what is missing.
+    pub beyond: Vec<Line>,
+    /// The next segment's fence: the last record that is proven.
+    pub last: u64,
+    /// What it has to carry: the records of the last batch.
+    pub carry: Vec<Record>,
+    /// Revisions up to this one may have been used.
+    pub reserved: u64,
+    /// Where the first record stands; None: there is no journal.
+    pub start: Option<Position>,
+    /// Segments that hold nothing.
+    pub void: Vec<u64>,
+    /// Ends that a power cut tore, or that were refused and fenced off.
+    pub torn: Vec<Place>,
+    pub missing: Option<Missing>,
+    /// Where the last record of the last segment begins.
+    pub end: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub segment: u64,
+    pub offset: usize,
+}
+
+/// An acknowledged record that is not there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    pub place: Place,
+    /// The first that is missing.
+    pub n: u64,
+    pub why: &'static str,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, offset {}", super::path(self.segment), self.offset)
+    }
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: record {} is missing: {}", self.place, self.n, self.why)
+    }
+}
+
+/// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `segments` in ascending order.
+pub fn recover(head: Option<Position>, segments: Vec<Scanned>, protocol: &Protocol) -> Recovered {
+    let mut chain = Chain { head, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
+    for segment in segments {
+        let part = Part::read(segment, chain.from, protocol);
+        chain.join(part);
+    }
+    chain.finish()
+}
+
+struct Chain<'a> {
+    head: Option<Position>,
+    from: u64,
+    protocol: &'a Protocol,
+    /// The last segment that holds something, without its lines.
+    end: Option<Part>,
+    all: Recovered,
+}
+
+impl Chain<'_> {
+    fn join(&mut self, mut part: Part) {
+        self.all.beyond.append(&mut part.beyond);
+        let Some(fence) = part.fence else {
+            if part.damaged && self.protocol.later_batch_is_damage {
+                self.miss(part.bad_place(), self.next(), "the segment's beginning is damaged, and later batches follow");
+            } else {
+                self.all.void.push(part.segment);
+                self.all.torn.extend(part.bad.is_some().then(|| part.bad_place()));
+            }
+            return;
+        };
+        match &self.end {
+            Some(end) if self.protocol.fence => {
+                if end.last < fence.prev && fence.prev >= self.from {
+                    let (place, n) = (end.bad_place(), (end.last + 1).max(self.from));
+                    self.miss(place, n, "the next segment continues after it");
+                } else if end.last > fence.prev {
+                    self.all.torn.push(end.bad_place());
+                    self.all.records.retain(|line| line.n <= fence.prev);
+                }
+            }
+            Some(_) => {}
+            None => {
+                if self.head.is_some() && part.first > self.from {
+                    self.miss(Place { segment: part.segment, offset: 0 }, self.from, "the journal begins after it");
+                }
+                self.all.start = Some(Position { segment: part.segment, n: part.first.max(self.from) });
+            }
+        }
+        self.all.reserved = self.all.reserved.max(part.reserved);
+        self.all.records.append(&mut part.lines);
+        self.end = Some(part);
+    }
+
+    fn finish(mut self) -> Recovered {
+        let Some(end) = self.end.take() else {
+            if let Some(head) = self.head {
+                self.miss(Place { segment: head.segment, offset: 0 }, head.n, "the segment that HEAD.json names is gone or damaged");
+            }
+            self.all.last = self.from.saturating_sub(1);
+            return self.all;
+        };
+        if end.damaged && self.protocol.later_batch_is_damage {
+            self.miss(end.bad_place(), end.last + 1, "the line is damaged, and later batches follow");
+        } else if end.bad.is_some() {
+            self.all.torn.push(end.bad_place());
+        }
+        self.all.end = end.end;
+        self.all.last = end.last.max(self.from.saturating_sub(1));
+        if end.batch >= self.from && self.protocol.rejournal {
+            self.all.last = end.batch - 1;
+            let unproven = self.all.records.iter().filter(|line| line.n >= end.batch && line.record.key().is_some());
+            self.all.carry = unproven.map(|line| line.record.clone()).collect();
+        }
+        self.all
+    }
+
+    fn next(&self) -> u64 {
+        self.end.as_ref().map_or(self.from, |end| end.last + 1)
+    }
+
+    /// The first is what people have to look at.
+    fn miss(&mut self, place: Place, n: u64, why: &'static str) {
+        self.all.missing.get_or_insert(Missing { place, n, why });
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Fence {
+    prev: u64,
+    carry: u64,
+}
+
+/// One segment, read for itself.
+struct Part {
+    segment: u64,
+    /// None: it holds nothing.
+    fence: Option<Fence>,
+    first: u64,
+    last: u64,
+    /// The first line of the last batch.
+    batch: u64,
+    reserved: u64,
+    /// What the files do not hold.
+    lines: Vec<Line>,
+    beyond: Vec<Line>,
+    /// Where the first thing lies that does not follow what came before.
+    bad: Option<usize>,
+    /// A later batch lies behind that.
+    damaged: bool,
+    end: usize,
+}
+
+impl Part {
+    fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
+        let (fence, bad) = (None, None);
+        let mut part = Part {
+            segment: scanned.segment,
+            fence,
+            first: 0,
+            last: 0,
+            batch: 0,
+            reserved: 0,
+            lines: Vec::new(),
+            beyond: Vec::new(),
+            bad,
+            damaged: false,
+            end: 0,
+        };
+        for found in scanned.found {
+            match found {
+                Found::Bad { offset } => {
+                    part.bad.get_or_insert(offset);
+                }
+                Found::Line { offset, line } => part.line(offset, line, from, protocol),
+            }
+        }
+        if let Some(fence) = part.fence
+            && part.last < part.first + fence.carry
+            && protocol.carry
+        {
+            part.fence = None;
+            part.bad.get_or_insert(part.end);
+        }
+        part
+    }
+
+    fn line(&mut self, offset: usize, line: Line, from: u64, protocol: &Protocol) {
+        let opens = matches!(line.record, Record::Open { segment, .. } if segment == self.segment);
+        let begins_batch = line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.align);
+        let follows = self.fence.is_some() && line.n == self.last + 1 && !matches!(line.record, Record::Open { .. });
+        let fits = match (self.fence, self.bad) {
+            (None, None) => opens,
+            (Some(_), None) => follows,
+            // Nothing but the end of a block was damaged.
+            (Some(_), Some(_)) if follows && begins_batch => true,
+            // All that was damaged is in the files.
+            (_, Some(_)) => begins_batch && line.n <= from && line.n > self.last,
+        };
+        if !fits {
+            self.damaged |= match self.fence {
+                Some(_) => line.batch > self.last + 1,
+                // A segment's second batch is written once its first is durable.
+                None => line.n == line.batch && offset > 0,
+            };
+            self.bad.get_or_insert(offset);
+            if line.n >= from {
+                self.beyond.push(line);
+            }
+            return;
+        }
+        (self.bad, self.damaged, self.end) = (None, false, offset);
+        if let Record::Open { reserved, .. } | Record::Reserve { reserved } = line.record {
+            self.reserved = self.reserved.max(reserved);
+        }
+        if self.fence.is_none() {
+            self.first = line.n;
+            self.fence = Some(match line.record {
+                Record::Open { prev, carry, .. } => Fence { prev, carry },
+                _ => Fence { prev: line.n - 1, carry: 0 },
+            });
+        }
+        (self.last, self.batch) = (line.n, line.batch);
+        if line.n >= from {
+            self.lines.push(line);
+        }
+    }
+
+    fn bad_place(&self) -> Place {
+        Place { segment: self.segment, offset: self.bad.unwrap_or(self.end) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record;
+    use super::super::scan::scan;
+    use super::*;
+    use bytes::Bytes;
+    use coracle_api::meta::{Key, Resource, Revision};
+    use std::sync::Arc;
+
+    fn put(n: u64) -> Record {
+        let key = Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: format!("p{n}") };
+        Record::Put { revision: Revision(n), key: Arc::new(key), object: Bytes::from_static(b"{}") }
+    }
+
+    fn open(segment: u64, prev: u64, carry: u64) -> Record {
+        Record::Open { segment, prev, reserved: 100, carry }
+    }
+
+    /// A segment of batches, each on a block of its own.
+    fn segment(first: u64, batches: &[&[Record]]) -> Vec<u8> {
+        let (mut n, mut text) = (first, Vec::new());
+        for batch in batches {
+            let begun = n;
+            for record in *batch {
+                record::encode(n, begun, record, &mut text);
+                n += 1;
+            }
+            text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
+        }
+        text
+    }
+
+    fn read(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)]) -> Recovered {
+        let scanned = |(segment, text): &(u64, Vec<u8>)| Scanned { segment: *segment, found: scan(&Bytes::copy_from_slice(text), true) };
+        let head = head.map(|(segment, n)| Position { segment, n });
+        recover(head, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
+    }
+
+    /// The records with a key that hold, the fence of the next segment, and how many it carries.
+    fn check(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], holds: &[u64], last: u64, carry: usize) {
+        let told = read(head, segments);
+        assert_eq!(told.missing, None);
+        let numbers: Vec<u64> = told.records.iter().filter(|line| line.record.key().is_some()).map(|line| line.n).collect();
+        assert_eq!((numbers.as_slice(), told.last, told.carry.len()), (holds, last, carry));
+    }
+
+    fn check_missing(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], n: u64, place: (u64, usize)) {
+        let told = read(head, segments).missing.expect("something is missing");
+        assert_eq!((told.n, told.place), (n, Place { segment: place.0, offset: place.1 }), "{told}");
+    }
+
+    /// 1: open · 2: put · 3, 4: put · 5: put
+    fn first() -> Vec<u8> {
+        segment(1, &[&[open(1, 0, 0)], &[put(2)], &[put(3), put(4)], &[put(5)]])
+    }
+
+    fn flip(mut text: Vec<u8>, at: usize) -> Vec<u8> {
+        text[at] ^= 4;
+        text
+    }
+
+    #[test]
+    fn what_is_whole_holds_and_its_last_batch_goes_again() {
+        check(None, &[], &[], 0, 0);
+        check(None, &[(1, first())], &[2, 3, 4, 5], 4, 1);
+        check(Some((1, 3)), &[(1, first())], &[3, 4, 5], 4, 1);
+        check(Some((1, 5)), &[(1, first())], &[5], 4, 1);
+        // The files hold all of it.
+        check(Some((1, 6)), &[(1, first())], &[], 5, 0);
+        let second = segment(5, &[&[open(2, 4, 1), put(6)], &[put(7)]]);
+        // The fence cuts record 5, and the carried one stands in its place.
+        check(None, &[(1, first()), (2, second)], &[2, 3, 4, 6, 7], 6, 1);
+        let only_opened = segment(6, &[&[open(2, 5, 0)]]);
+        check(None, &[(1, first()), (2, only_opened)], &[2, 3, 4, 5], 5, 0);
+    }
+
+    #[test]
+    fn a_torn_end_never_was() {
+        let whole = first();
+        for cut in [12_288, 12_290, 12_300] {
+            check(None, &[(1, whole[..cut].to_vec())], &[2, 3, 4], 2, 2);
+        }
+        // A part of a batch that nobody was told of.
+        check(None, &[(1, whole[..8_300].to_vec())], &[2, 3], 2, 1);
+        check(None, &[(1, flip(whole.clone(), 12_300))], &[2, 3, 4], 2, 2);
+        assert_eq!(read(None, &[(1, flip(whole, 12_300))]).torn, [Place { segment: 1, offset: 12_288 }]);
+        // A segment without its beginning, or without what it carries, is void.
+        let torn = segment(5, &[&[open(2, 4, 1), put(6)]]);
+        for cut in [0, 50, 100] {
+            check(None, &[(1, first()), (2, torn[..cut].to_vec())], &[2, 3, 4, 5], 4, 1);
+            assert_eq!(read(None, &[(1, first()), (2, torn[..cut].to_vec())]).void, [2]);
+        }
+    }
+
+    #[test]
+    fn damage_before_a_later_batch_is_no_torn_end() {
+        check_missing(None, &[(1, flip(first(), 4_100))], 2, (1, 4_096));
+        check_missing(None, &[(1, flip(first(), 10))], 0, (1, 0));
+        check_missing(Some((1, 1)), &[(1, flip(first(), 10))], 1, (1, 0));
+        let told = read(None, &[(1, flip(first(), 4_100))]);
+        assert_eq!(told.beyond.iter().map(|line| line.n).collect::<Vec<_>>(), [3, 4, 5]);
+        // The next segment knows that there was more.
+        let second = segment(6, &[&[open(2, 5, 0)], &[put(7)]]);
+        check_missing(
+            None,
+            &[(1, first()[..12_288].to_vec()), (2, second.clone())],
+            5,
+            (1, 8_192 + first()[8_192..].iter().position(|b| *b == b'\n').expect("a line") + 1),
+        );
+        // Segments are gone.
+        check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
+        check_missing(Some((1, 3)), &[], 3, (1, 0));
+    }
+
+    #[test]
+    fn damage_that_hides_no_record_or_only_what_the_files_hold_harms_nobody() {
+        check(None, &[(1, flip(first(), 4_095))], &[2, 3, 4, 5], 4, 1);
+        check(None, &[(1, flip(first(), 8_191))], &[2, 3, 4, 5], 4, 1);
+        check(Some((1, 3)), &[(1, flip(first(), 4_100))], &[3, 4, 5], 4, 1);
+        check(Some((1, 5)), &[(1, flip(first(), 10))], &[5], 4, 1);
+        // The files hold all of the first segment but its damaged last batch, which a later fence never was told of.
+        let second = segment(5, &[&[open(2, 4, 0)], &[put(6)]]);
+        check(Some((1, 3)), &[(1, flip(first(), 12_300)), (2, second)], &[3, 4, 6], 5, 1);
+    }
+
+    #[test]
+    fn what_was_refused_is_fenced_off() {
+        // Batch 5 failed, went to segment 2, failed there too, and was refused; something else came later.
+        let refused = segment(5, &[&[open(2, 4, 0), put(6)]]);
+        let third = segment(5, &[&[open(3, 4, 0), put(60)]]);
+        let told = read(None, &[(1, first()), (2, refused), (3, third)]);
+        let revisions: Vec<u64> = told
+            .records
+            .iter()
+            .filter_map(|line| if let Record::Put { revision, .. } = &line.record { Some(revision.0) } else { None })
+            .collect();
+        assert_eq!((revisions, told.last, told.missing), (vec![2, 3, 4, 60], 4, None));
+    }
+}

@@ -1,0 +1,294 @@
+//! The store's one thread in the background: it keeps a spare segment ready, brings the files up to the journal, forgets superseded
+//! segments, and finds out when a disk that failed is well again. At rest it sleeps without a timer.
+//!
+//! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
+
+use super::checkpoint::Checkpoint;
+use super::commit::Writer;
+use super::files::{DiskError, failed};
+use super::head::{FORMAT, Head};
+use super::journal;
+use super::setup::Setup;
+use super::{Inner, Store, locked};
+use coracle_api::meta::Revision;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The files are behind the journal for at most so long.
+pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(600);
+/// A disk that failed is tried so often: often enough for people, seldom enough for a log of the kernel.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+const CHECKPOINT_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// Superseded segments are kept so long: a backup that began before must find them.
+const RETAINED_FOR: Duration = Duration::from_secs(3600);
+
+/// A segment that the files have caught up with.
+pub struct Retired {
+    pub segment: u64,
+    pub bytes: u64,
+    /// In uptime.
+    pub since: Duration,
+}
+
+/// How the thread is called.
+#[derive(Default)]
+pub struct Keeper {
+    bell: Arc<Bell>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    running: AtomicBool,
+}
+
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<Rung>,
+    heard: Condvar,
+}
+
+#[derive(Default)]
+struct Rung {
+    called: bool,
+    ended: bool,
+}
+
+impl Keeper {
+    pub(super) fn start(&self, inner: Weak<Inner>) -> std::io::Result<()> {
+        let bell = self.bell.clone();
+        let thread = thread::Builder::new().name("store-keeper".to_owned()).spawn(move || {
+            let mut next = Some(Duration::ZERO);
+            while bell.wait(next) {
+                let Some(inner) = inner.upgrade() else { return };
+                next = Store { inner }.tend();
+            }
+        })?;
+        *locked(&self.thread) = Some(thread);
+        self.running.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    pub fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+
+    pub fn call(&self) {
+        let mut rung = locked(&self.bell.rung);
+        if !std::mem::replace(&mut rung.called, true) {
+            self.bell.heard.notify_one();
+        }
+    }
+
+    /// After a batch: calls where it left something to do.
+    pub fn call_if_due(&self, writer: &Writer, setup: &Setup) {
+        let first = writer.dirty.since().is_some_and(|_| !writer.timed);
+        if first || writer.journal.wants_spare() || writer.journal.is_broken() || checkpoint_is_large(writer, setup) {
+            self.call();
+        }
+    }
+
+    /// Waits for it to end what it does.
+    pub fn stop(&self) {
+        self.end();
+        self.running.store(false, Ordering::Release);
+        if let Some(thread) = locked(&self.thread).take()
+            && thread.thread().id() != thread::current().id()
+            && thread.join().is_err()
+        {
+            log::error!("the store's keeper panicked");
+        }
+    }
+
+    fn end(&self) {
+        locked(&self.bell.rung).ended = true;
+        self.bell.heard.notify_one();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Bell {
+    /// False: it is over.
+    fn wait(&self, mut timeout: Option<Duration>) -> bool {
+        let mut rung = locked(&self.rung);
+        while !rung.called && !rung.ended {
+            match timeout.take() {
+                None => rung = self.heard.wait(rung).unwrap_or_else(PoisonError::into_inner),
+                Some(timeout) => {
+                    let (woken, waited) = self.heard.wait_timeout(rung, timeout).unwrap_or_else(PoisonError::into_inner);
+                    rung = woken;
+                    if waited.timed_out() {
+                        break;
+                    }
+                }
+            }
+        }
+        rung.called = false;
+        !rung.ended
+    }
+}
+
+impl Store {
+    /// Does what is due, and says after what time something will be.
+    pub(crate) fn tend(&self) -> Option<Duration> {
+        self.heal();
+        self.refill();
+        if self.checkpoint_is_due()
+            && let Err(error) = self.checkpoint()
+        {
+            log::warn!("the files could not be brought up to the journal, which holds everything: {error}");
+        }
+        let uptime = self.uptime();
+        let mut writer = locked(&self.inner.writer);
+        writer.forget(uptime, self.inner.setup.retained_bytes_max);
+        writer.timed = writer.dirty.since().is_some();
+        if writer.closed || writer.frozen.is_some() {
+            return None;
+        }
+        let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_spare()).then_some(PROBE_EVERY);
+        let files = writer.dirty.since().map(|since| (since + CHECKPOINT_AFTER).max(writer.checkpoint_after.unwrap_or_default()));
+        let retired = writer.retired.front().map(|retired| retired.since + RETAINED_FOR);
+        let times = [files, retired].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        times.chain(probe).min()
+    }
+
+    /// Tries a disk that failed.
+    fn heal(&self) {
+        let mut writer = locked(&self.inner.writer);
+        if writer.journal.is_broken() && !writer.closed && writer.frozen.is_none() {
+            let done = writer.journal.heal();
+            self.note(&done, false);
+        }
+    }
+
+    /// Makes a spare segment where there is none.
+    pub(crate) fn refill(&self) {
+        let disk = {
+            let writer = locked(&self.inner.writer);
+            if !writer.journal.wants_spare() || writer.journal.is_broken() || writer.closed || writer.frozen.is_some() {
+                return;
+            }
+            writer.disk.clone()
+        };
+        let made = journal::prefill(&*disk, self.inner.setup.segment_bytes);
+        let mut writer = locked(&self.inner.writer);
+        match made {
+            Ok(spare) => {
+                writer.journal.take_spare(spare);
+                if std::mem::replace(&mut writer.full, false) {
+                    log::info!("the disk has room again");
+                }
+            }
+            Err(error) => {
+                let full = error.no_space();
+                if full && !std::mem::replace(&mut writer.full, true) {
+                    log::error!("the disk is full, so only deletes and what shrinks are taken: {error}");
+                }
+            }
+        }
+    }
+
+    fn checkpoint_is_due(&self) -> bool {
+        let writer = locked(&self.inner.writer);
+        let uptime = self.uptime();
+        let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
+        let due = old || writer.full || checkpoint_is_large(&writer, &self.inner.setup);
+        due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
+    }
+
+    /// Brings the files up to the journal now. Commits go on.
+    pub(crate) fn checkpoint(&self) -> Result<(), DiskError> {
+        match self.begin_checkpoint() {
+            Some(checkpoint) => self.finish_checkpoint(checkpoint),
+            None => Ok(()),
+        }
+    }
+
+    /// None: the files say all that the journal does, or somebody is at it.
+    pub(crate) fn begin_checkpoint(&self) -> Option<Checkpoint> {
+        let mut writer = locked(&self.inner.writer);
+        let position = Some(writer.journal.position());
+        if writer.checkpointing || writer.frozen.is_some() || (writer.dirty.is_empty() && writer.head.wal == position) {
+            return None;
+        }
+        writer.checkpointing = true;
+        writer.timed = false;
+        writer.journal.fresh_bytes = 0;
+        let head =
+            Head { format: FORMAT, wal: position, reserved: writer.journal.reserved(), clean: false, files: 0, ..writer.head.clone() };
+        let disk = writer.disk.clone();
+        Some(Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty))
+    }
+
+    /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
+    pub(super) fn last_checkpoint(&self, last: Revision, files: u64) -> Result<(), DiskError> {
+        let clean = |head: &mut Head| (head.reserved, head.clean, head.files) = (last.0, true, files);
+        if let Some(mut checkpoint) = self.begin_checkpoint() {
+            clean(&mut checkpoint.head);
+            return self.finish_checkpoint(checkpoint);
+        }
+        let mut writer = locked(&self.inner.writer);
+        if writer.checkpointing {
+            return Err(failed("close", "the store")(std::io::Error::other("a checkpoint is under way")));
+        }
+        let mut head = writer.head.clone();
+        clean(&mut head);
+        head.write(&*writer.disk, &self.inner.setup.protocol)?;
+        writer.head = head;
+        Ok(())
+    }
+
+    /// What is left of its steps, and what makes it count. After an error everything is as before.
+    pub(crate) fn finish_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), DiskError> {
+        let done = checkpoint.publish();
+        let uptime = self.uptime();
+        let mut writer = locked(&self.inner.writer);
+        writer.checkpointing = false;
+        match &done {
+            Ok(()) => {
+                writer.checkpoint_after = None;
+                writer.head = checkpoint.head.clone();
+                if let Some(position) = writer.head.wal {
+                    let segments = writer.journal.retire(position);
+                    writer.retired.extend(segments.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: uptime }));
+                }
+                writer.forget(uptime, self.inner.setup.retained_bytes_max);
+            }
+            Err(_) => {
+                writer.checkpoint_after = Some(uptime + CHECKPOINT_AGAIN_AFTER);
+                checkpoint.give_back(&mut writer.dirty);
+            }
+        }
+        self.inner.caught_up.notify_all();
+        done
+    }
+}
+
+impl Writer {
+    /// Removes superseded segments that are old enough, or too many.
+    fn forget(&mut self, uptime: Duration, bytes_max: u64) {
+        let mut bytes: u64 = self.retired.iter().map(|retired| retired.bytes).sum();
+        while let Some(oldest) = self.retired.front()
+            && (self.full || bytes > bytes_max || uptime >= oldest.since + RETAINED_FOR)
+        {
+            let path = journal::path(oldest.segment);
+            match self.disk.unlink(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    log::warn!("{path}, which nobody needs any more, cannot be removed: {error}");
+                    return;
+                }
+                _ => {}
+            }
+            bytes -= oldest.bytes;
+            self.retired.pop_front();
+        }
+    }
+}
+
+fn checkpoint_is_large(writer: &Writer, setup: &Setup) -> bool {
+    let behind = writer.journal.fresh_bytes >= setup.checkpoint_bytes || writer.journal.live_bytes() >= 2 * setup.checkpoint_bytes;
+    behind && !writer.checkpointing && writer.checkpoint_after.is_none()
+}

@@ -1,0 +1,43 @@
+//! PURE. The store's sizes and rules in one value: the product's, and others that tests need.
+
+use super::protocol::Protocol;
+
+/// A segment of the journal: prefilling one takes a slow card some 50 ms, and a spare one costs this much space.
+pub const SEGMENT_BYTES: usize = 1 << 20;
+/// Journal after which the files are brought up to date: replaying it takes a start some 100 ms, and what is written often is written
+/// to its file once.
+pub const CHECKPOINT_BYTES: u64 = 16 << 20;
+/// Journal that no checkpoint has caught up with, beyond which writes wait.
+pub const BACKLOG_BYTES_MAX: u64 = 64 << 20;
+/// Superseded segments that are kept for backups that began before the checkpoint did.
+pub const RETAINED_BYTES_MAX: u64 = 64 << 20;
+/// Revisions reserved at a time: so many volatile writes cost one record.
+pub const RESERVE: u64 = 100_000;
+/// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.
+pub const BATCH_WRITES_MAX: usize = 1024;
+pub const BATCH_BYTES_MAX: usize = 1 << 20;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub protocol: Protocol,
+    pub segment_bytes: usize,
+    pub checkpoint_bytes: u64,
+    pub backlog_bytes_max: u64,
+    pub retained_bytes_max: u64,
+    pub reserve: u64,
+}
+
+impl Setup {
+    pub const PRODUCT: Setup = Setup {
+        protocol: Protocol::WHOLE,
+        segment_bytes: SEGMENT_BYTES,
+        checkpoint_bytes: CHECKPOINT_BYTES,
+        backlog_bytes_max: BACKLOG_BYTES_MAX,
+        retained_bytes_max: RETAINED_BYTES_MAX,
+        reserve: RESERVE,
+    };
+
+    /// For disks in memory, that tests make and copy by the ten thousand.
+    #[cfg(test)]
+    pub const SMALL: Setup = Setup { segment_bytes: 32 << 10, ..Setup::PRODUCT };
+}

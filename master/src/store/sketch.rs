@@ -1,0 +1,130 @@
+//! PURE. What the store must know of an object, read off its JSON without making anything of the rest: a start reads ten thousand.
+
+use coracle_api::labels::LabelSet;
+use coracle_api::meta::Revision;
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::borrow::Cow;
+use std::fmt;
+
+#[derive(Debug, Deserialize)]
+pub struct Sketch<'a> {
+    #[serde(borrow, rename = "apiVersion")]
+    pub api_version: Cow<'a, str>,
+    #[serde(borrow)]
+    pub kind: Cow<'a, str>,
+    #[serde(borrow)]
+    pub metadata: Metadata<'a>,
+    pub status: Option<IgnoredAny>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Metadata<'a> {
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    pub namespace: Cow<'a, str>,
+    /// Where it stands in the text: digits are never escaped.
+    #[serde(borrow, rename = "resourceVersion")]
+    resource_version: Option<&'a str>,
+    #[serde(borrow, default)]
+    pub labels: Texts<'a>,
+    #[serde(borrow, default)]
+    pub annotations: Texts<'a>,
+}
+
+/// A map of texts, in its order.
+#[derive(Debug, Default)]
+pub struct Texts<'a>(Vec<(Text<'a>, Text<'a>)>);
+
+#[derive(Debug, Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Sketch<'a> {
+    /// None: it is not JSON, or something in it is not as the store writes it.
+    pub fn of(text: &'a [u8]) -> Option<Sketch<'a>> {
+        serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
+    }
+
+    pub fn revision(&self) -> Option<Revision> {
+        self.metadata.resource_version?.parse().ok().map(Revision)
+    }
+
+    pub fn labels(&self) -> LabelSet {
+        self.metadata.labels.iter().collect()
+    }
+
+    /// The text with another revision inside. None: it has none that could be replaced.
+    pub fn with_revision(&self, text: &'a [u8], revision: Revision) -> Option<Vec<u8>> {
+        let old = self.metadata.resource_version?;
+        let from = (old.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+        let mut out = Vec::with_capacity(text.len() + 20);
+        out.extend_from_slice(text.get(..from)?);
+        out.extend_from_slice(revision.to_string().as_bytes());
+        out.extend_from_slice(text.get(from + old.len()..)?);
+        Some(out)
+    }
+}
+
+impl Texts<'_> {
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(key, value)| (key.0.as_ref(), value.0.as_ref()))
+    }
+
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts<'a>, D::Error> {
+        struct Pairs;
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = Texts<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a map of texts")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Texts<'de>, A::Error> {
+                let mut texts = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    texts.push(pair);
+                }
+                Ok(Texts(texts))
+            }
+        }
+        deserializer.deserialize_map(Pairs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_store_must_know() {
+        let text = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":"\u00fc"},"labels":{"x":"y"},"name":"web","namespace":"ns","resourceVersion":"17"},"spec":{"deep":[1,{"status":2}]}}"#;
+        let sketch = Sketch::of(text).expect("one of ours");
+        assert_eq!((sketch.api_version.as_ref(), sketch.kind.as_ref(), sketch.revision()), ("v1", "Pod", Some(Revision(17))));
+        assert_eq!((sketch.metadata.annotations.get("a"), sketch.labels().get("x")), (Some("ü"), Some("y")));
+        assert!(sketch.status.is_none());
+        let other = sketch.with_revision(text, Revision(1_000)).expect("it has one");
+        assert_eq!(String::from_utf8_lossy(&other), String::from_utf8_lossy(text).replace("\"17\"", "\"1000\""));
+    }
+
+    #[test]
+    fn what_is_not_as_the_store_writes_it_is_left_to_others() {
+        for text in [
+            r#"{"apiVersion":"v1","kind":"Pod"}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","labels":{"x":1}}}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","name":"b"}}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}"#,
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}"#,
+            "[]",
+        ] {
+            assert!(Sketch::of(text.as_bytes()).is_none(), "{text}");
+        }
+        assert!(Sketch::of(b"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"name\":\"a\"},\"spec\":\"\xff\"}").is_none());
+    }
+}

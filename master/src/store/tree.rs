@@ -1,0 +1,421 @@
+//! The files of a directory, read in one pass at a start. It is lenient: what cannot be an object of ours is set aside, said, and
+//! remembered, and everything else is served.
+//!
+//! ```text
+//! objects/** (but what the journal knows better) -> what was edited, what rotted -> quarantine/** (damage nobody has dealt with)
+//! ```
+
+use super::disk::{Disk, Stamp, What};
+use super::files::{OBJECTS, QUARANTINE, failed};
+use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::quarantine::Incidents;
+use super::sketch::Sketch;
+use super::state::Entry;
+use super::{Damage, KindRow, OpenError, Rules, Stored, document, names, quarantine};
+use bytes::Bytes;
+use coracle_api::meta::{Durable, Key, Revision};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The highest revision that every JSON reader holds exactly. A file that says a higher one was edited by hand.
+const REVISION_MAX: u64 = 1 << 53;
+
+/// What the journal says of a key: the durable part, compact; None: that there is no such object.
+pub type Covered = BTreeMap<Arc<Key>, Option<Bytes>>;
+
+pub struct Tree<'a> {
+    disk: &'a dyn Disk,
+    rules: &'a Rules<'a>,
+    pub covered: Covered,
+    /// The last revision that may have been used before; None: HEAD.json is lost.
+    pub base: Option<u64>,
+    /// Nothing in the directory may be changed.
+    pub frozen: bool,
+    pub statuses_kept: bool,
+    /// The last revision that this start has given or found used.
+    pub next: u64,
+    revisions: HashSet<u64>,
+    pub objects: BTreeMap<Arc<Key>, Entry>,
+    pub damaged: BTreeMap<Key, Damage>,
+    pub incidents: Incidents,
+    pub foreign: Vec<Damage>,
+    pub notes: Vec<String>,
+    pub degraded: Option<String>,
+    /// Objects as people wrote them: to be made durable before anybody sees them.
+    pub edited: Vec<Arc<Key>>,
+    scratch: Vec<u8>,
+}
+
+impl<'a> Tree<'a> {
+    pub fn new(disk: &'a dyn Disk, rules: &'a Rules<'a>) -> Tree<'a> {
+        Tree {
+            disk,
+            rules,
+            covered: Covered::new(),
+            base: None,
+            frozen: false,
+            statuses_kept: false,
+            next: 0,
+            revisions: HashSet::new(),
+            objects: BTreeMap::new(),
+            damaged: BTreeMap::new(),
+            incidents: Incidents { next: 1, ..Incidents::default() },
+            foreign: Vec::new(),
+            notes: Vec::new(),
+            degraded: None,
+            edited: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Without it a file could take the place of one set aside earlier.
+    pub fn number_incidents(&mut self) -> Result<(), OpenError> {
+        let number = quarantine::next_number(self.disk);
+        self.incidents.next = number.map_err(|error| OpenError::Io { path: PathBuf::from(QUARANTINE), error })?;
+        Ok(())
+    }
+
+    /// Takes every file that is an object, and what the journal says.
+    pub fn walk(&mut self) -> Result<(), OpenError> {
+        let mut folders = vec![String::new()];
+        while let Some(folder) = folders.pop() {
+            let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
+            let found = match self.disk.list(&at) {
+                Ok(found) => found,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                // What lies in there is unknown, not absent.
+                Err(error) => return Err(OpenError::Io { path: PathBuf::from(at), error }),
+            };
+            // `.git` and the like are a person's own.
+            for found in found.into_iter().filter(|found| !found.name.starts_with('.')) {
+                let path = if folder.is_empty() { found.name } else { format!("{folder}/{}", found.name) };
+                match found.what {
+                    What::Folder => folders.push(path),
+                    What::File => self.file(path),
+                    What::Other => self.put_aside(&path, None, Wrong { word: "foreign", why: "it is no regular file".to_owned() }),
+                }
+            }
+        }
+        for (key, object) in self.covered.clone() {
+            if let Some(object) = object
+                && let Some(row) = self.row(&key)
+            {
+                let named = Key { resource: row.resource.clone(), ..Key::clone(&key) };
+                self.take(named, &object, None);
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, key: &Key) -> Option<&'a KindRow> {
+        self.rules.kinds.iter().find(|kind| kind.resource == key.resource)
+    }
+
+    fn file(&mut self, path: String) {
+        let Some(mut key) = names::key(&path) else {
+            let wrong = Wrong { word: "foreign", why: "no object's file is called so".to_owned() };
+            return self.put_aside(&path, None, wrong);
+        };
+        // The file need not even be whole.
+        if self.covered.contains_key(&key) {
+            return;
+        }
+        let Some(row) = self.row(&key) else {
+            self.notes.push(format!("{OBJECTS}/{path} is left alone: this version knows no {}", key.resource));
+            return;
+        };
+        // The table's own words need no memory of their own.
+        key.resource = row.resource.clone();
+        match self.disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX) {
+            Ok(bytes) => {
+                let mut compact = std::mem::take(&mut self.scratch);
+                document::stripped(&bytes, &mut compact);
+                self.take(key, &compact, Some(&bytes));
+                self.scratch = compact;
+            }
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                self.put_aside(&path, Some(key), Wrong { word: "too-large", why: too_large() });
+            }
+            // It may be whole, and readable tomorrow: it stays where it is.
+            Err(error) => self.leave_damaged(&path, key, "unreadable", format!("it cannot be read: {error}")),
+        }
+    }
+
+    /// `file`: as it lies on disk; None: the journal says it.
+    fn take(&mut self, key: Key, compact: &[u8], file: Option<&[u8]>) {
+        let Some(row) = self.row(&key) else { return };
+        let crc = document::crc32(compact);
+        if let Some(sketch) = fitting(compact, &key, row)
+            && let Some(durable) = (self.rules.told)(&key, &sketch)
+        {
+            let revision = self.revision_of(sketch.revision(), durable);
+            let json = if sketch.revision() == Some(revision) {
+                Some(Bytes::copy_from_slice(compact))
+            } else {
+                sketch.with_revision(compact, revision).map(Bytes::from)
+            };
+            if let Some(json) = json {
+                let key = Arc::new(key);
+                let stored = Stored::new(key.clone(), revision, json, sketch.labels());
+                self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() });
+                return;
+            }
+        }
+        match judge(file.unwrap_or(compact), &key, (&row.api_version, &row.kind)) {
+            Ok(document) => self.take_document(key, document, crc),
+            Err(wrong) => self.put_aside(&names::path(&key), Some(key), wrong),
+        }
+    }
+
+    fn take_document(&mut self, key: Key, mut document: Value, crc: u32) {
+        let durable = (self.rules.durable)(&key, &document);
+        let revision = self.revision_of(document::revision(&document), durable);
+        let claims = (self.rules.claims)(&key, &document).into();
+        let key = Arc::new(key);
+        let stored = Stored::of(key.clone(), revision, &mut document);
+        self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims });
+    }
+
+    /// The file holds the revision of the last durable write: what its status was later is lost, so is what it was called.
+    fn revision_of(&mut self, said: Option<Revision>, durable: Durable) -> Revision {
+        let bound = self.base.unwrap_or(REVISION_MAX).min(REVISION_MAX);
+        let lost = durable != Durable::Whole && !self.statuses_kept;
+        match said.filter(|said| said.0 > 0 && said.0 <= bound) {
+            Some(said) if !lost && self.revisions.insert(said.0) => said,
+            _ => self.fresh(),
+        }
+    }
+
+    fn fresh(&mut self) -> Revision {
+        self.next += 1;
+        Revision(self.next)
+    }
+
+    pub fn files_sum(&self) -> u64 {
+        files_sum(self.objects.values())
+    }
+
+    /// Looks what people or the medium did to the files. `changed`: something is known to be different.
+    pub fn examine(&mut self, changed: bool) {
+        let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
+        let from_files: Vec<(Arc<Key>, u32)> = self
+            .objects
+            .iter()
+            .filter(|(key, _)| !self.covered.contains_key(*key))
+            .filter_map(|(key, entry)| Some((key.clone(), entry.file_crc?)))
+            .collect();
+        for (key, crc) in from_files {
+            let path = names::path(&key);
+            match self.disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None) {
+                Stamp::None => unstamped.push(key),
+                Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
+                Stamp::Touched(_) => {
+                    stamped = true;
+                    edited.push(key);
+                }
+                Stamp::Intact(_) => {
+                    stamped = true;
+                    self.objects.remove(&key);
+                    let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
+                    self.put_aside(&path, Some(Key::clone(&key)), Wrong { word: "rotten", why });
+                }
+            }
+        }
+        // Editors replace a file, and what stood beside the old one is gone. A directory that was copied has no stamps at all.
+        if stamped || changed {
+            edited.append(&mut unstamped);
+        }
+        for key in edited {
+            self.edit(key);
+        }
+        for key in unstamped {
+            self.check_types(&key);
+        }
+    }
+
+    /// A person wrote this file: a write like any other, if it is one.
+    fn edit(&mut self, key: Arc<Key>) {
+        let Some(entry) = self.objects.remove(&key) else { return };
+        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let row = self.row(&key);
+        let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document), Err);
+        let fits = |document: Value| {
+            let kind = row.map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
+            document::belongs(&document, &key, kind).map(|()| document)
+        };
+        match edited.and_then(fits) {
+            Ok(mut document) => {
+                let revision = self.fresh();
+                document::stamp(&mut document, revision);
+                self.notes.push(format!("{key} was edited by hand: it is at revision {revision} now"));
+                let crc = document::crc32(&document::compact(&document));
+                let durable = (self.rules.durable)(&key, &document);
+                let claims = (self.rules.claims)(&key, &document).into();
+                let stored = Stored::of(key.clone(), revision, &mut document);
+                self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
+                self.edited.push(key);
+            }
+            Err(why) => self.put_aside(&names::path(&key), Some(Key::clone(&key)), Wrong { word: "malformed", why }),
+        }
+    }
+
+    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object.
+    fn check_types(&mut self, key: &Key) {
+        let Some(entry) = self.objects.get(key) else { return };
+        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        if let Some(why) = (self.rules.fault)(key, document) {
+            self.objects.remove(key);
+            self.put_aside(&names::path(key), Some(key.clone()), Wrong { word: "malformed", why });
+        }
+    }
+
+    /// Nothing is known of the revisions used: whoever saw an object before has to look again.
+    pub fn restamp_all(&mut self, jump: u64) {
+        let highest = self.objects.values().map(|entry| entry.stored.revision.0).max();
+        let used = highest.is_some() || !self.damaged.is_empty() || !self.foreign.is_empty();
+        let mut next = self.next.max(highest.unwrap_or_default()) + if used { jump } else { 0 };
+        for entry in self.objects.values_mut() {
+            next += 1;
+            entry.stored = entry.stored.at(Revision(next));
+        }
+        self.next = next;
+    }
+
+    /// What was in memory alone when the last master closed.
+    pub fn overlay(&mut self, kept: Vec<(Key, Bytes)>) {
+        for (mut key, compact) in kept {
+            let Some(row) = self.row(&key) else { continue };
+            key.resource = row.resource.clone();
+            let file_crc = self.objects.get(&key).and_then(|entry| entry.file_crc);
+            let quick = fitting(&compact, &key, row).and_then(|sketch| {
+                let revision = sketch.revision()?;
+                Some((revision, (self.rules.told)(&key, &sketch)?, sketch.labels(), Box::default()))
+            });
+            let told = quick.or_else(|| {
+                let document: Value = serde_json::from_slice(&compact).ok()?;
+                let claims = (self.rules.claims)(&key, &document).into();
+                Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
+            });
+            let Some((revision, durable, labels, claims)) = told else { continue };
+            // What a person wrote counts.
+            let overlaid = file_crc.is_some() && !self.edited.iter().any(|edited| **edited == key);
+            if overlaid || durable == Durable::Nothing {
+                let key = Arc::new(key);
+                let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(&compact), labels);
+                self.objects.insert(key, Entry { stored, durable, file_crc, claims });
+            }
+        }
+    }
+
+    fn put_aside(&mut self, path: &str, key: Option<Key>, wrong: Wrong) {
+        self.set_aside(&format!("{OBJECTS}/{path}"), path, key, wrong);
+    }
+
+    pub fn set_aside(&mut self, from: &str, path: &str, key: Option<Key>, wrong: Wrong) {
+        let folder = quarantine::folder(self.incidents.next, wrong.word);
+        let moved = if self.frozen { None } else { Some(quarantine::set_aside(self.disk, from, path, &folder)) };
+        match moved {
+            Some(Ok(to)) => {
+                self.incidents.next += 1;
+                let remedy = match &key {
+                    Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object"),
+                    None => "look whether it is needed; it is not the store's".to_owned(),
+                };
+                let damage =
+                    Damage { file: to, key: key.clone(), kind: self.kind_of(key.as_ref()), why: format!("{from}: {}", wrong.why), remedy };
+                match key {
+                    Some(key) => {
+                        self.incidents.aside.entry(key.clone()).or_default().insert(folder);
+                        self.damaged.insert(key, damage);
+                    }
+                    None => self.foreign.push(damage),
+                }
+                return;
+            }
+            Some(Err(error)) => self.degraded = Some(error.to_string()),
+            None => {}
+        }
+        if let Some(key) = key {
+            self.leave_damaged(path, key, wrong.word, wrong.why);
+        }
+    }
+
+    fn leave_damaged(&mut self, path: &str, key: Key, word: &'static str, why: String) {
+        let file = format!("{OBJECTS}/{path}");
+        let kind = self.kind_of(Some(&key));
+        let remedy = "put it right and restart the master, or delete the object".to_owned();
+        self.damaged.insert(key.clone(), Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind, remedy });
+        self.incidents.in_place.insert(key, word);
+    }
+
+    fn kind_of(&self, key: Option<&Key>) -> Option<(String, String)> {
+        let row = self.row(key?)?;
+        Some((row.api_version.to_string(), row.kind.to_string()))
+    }
+
+    /// Damage that an earlier start found and nobody has dealt with.
+    pub fn recall_incidents(&mut self) -> Result<(), OpenError> {
+        if !self.frozen
+            && let Err(error) = self.disk.sync_dir(QUARANTINE)
+        {
+            self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());
+        }
+        let incidents = quarantine::open_incidents(self.disk);
+        for incident in incidents.map_err(|error| OpenError::Io { path: PathBuf::from(error.what), error: error.error })? {
+            self.recall(&incident.folder, &incident.path);
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, incident: &str, path: &str) {
+        let Some(mut key) = names::key(path) else { return };
+        let Some(row) = self.row(&key) else { return };
+        key.resource = row.resource.clone();
+        // Put right, or deleted after it was set aside: the journal knows of both.
+        if self.objects.contains_key(&key) || self.covered.contains_key(&key) {
+            if !self.frozen {
+                self.notes.push(format!("{key} was put right: {QUARANTINE}/{incident} is settled"));
+                if let Err(error) = quarantine::settle(self.disk, incident) {
+                    self.notes.push(error.to_string());
+                }
+            }
+            return;
+        }
+        self.incidents.aside.entry(key.clone()).or_default().insert(incident.to_owned());
+        if self.damaged.contains_key(&key) {
+            return;
+        }
+        let file = format!("{QUARANTINE}/{incident}/{path}");
+        let why = match self.disk.read(&file, FILE_BYTES_MAX) {
+            Ok(bytes) => match judge(&bytes, &key, (&row.api_version, &row.kind)) {
+                Ok(document) => (self.rules.fault)(&key, document),
+                Err(wrong) => Some(wrong.why),
+            },
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Some(too_large()),
+            Err(error) => Some(format!("it cannot be read: {error}")),
+        };
+        let why = format!("{OBJECTS}/{path}: {}", why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned()));
+        let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object");
+        let kind = self.kind_of(Some(&key));
+        self.damaged.insert(key.clone(), Damage { file, key: Some(key), kind, why, remedy });
+    }
+}
+
+/// What a document says, if it is as the store writes the object of this key.
+fn fitting<'t>(compact: &'t [u8], key: &Key, row: &KindRow) -> Option<Sketch<'t>> {
+    // apiVersion and kind lead.
+    let front = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", row.api_version, row.kind);
+    let sketch = Some(compact).filter(|compact| compact.starts_with(front.as_bytes())).and_then(Sketch::of)?;
+    (sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace).then_some(sketch)
+}
+
+pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
+    // The key takes part, so that two files that changed places are seen.
+    entries.fold(0, |sum, entry| match entry.file_crc {
+        Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(document::crc32(names::path(&entry.stored.key).as_bytes()))),
+        None => sum,
+    })
+}
