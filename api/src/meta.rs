@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -25,13 +26,36 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The name of one object in the whole cluster.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// The name of one object in the whole cluster. In order of resource and `namespace/name`, as Kubernetes lists them: `a-b/x` is before
+/// `a/x`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key {
     pub resource: Resource,
     /// Empty for what belongs to no namespace.
     pub namespace: String,
     pub name: String,
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        let namespaces = || by_path(&self.namespace, &other.namespace);
+        self.resource.cmp(&other.resource).then_with(namespaces).then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The order of two names with something behind a slash; nothing is before all.
+fn by_path(one: &str, other: &str) -> Ordering {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let both = one.len().min(other.len());
+    let next = |name: &[u8]| name.get(both).map_or(b'/', |byte| *byte);
+    let ends = || if both == 0 { one.len().cmp(&other.len()) } else { next(one).cmp(&next(other)).then(one.len().cmp(&other.len())) };
+    one[..both].cmp(&other[..both]).then_with(ends)
 }
 
 impl fmt::Display for Key {
@@ -158,4 +182,23 @@ pub enum Durable {
     WithoutStatus,
     /// Nothing: events, heartbeats.
     Nothing,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_ordered_as_paths() {
+        let paths = ["/", "/z", "-/a", "a-/a", "a-b/x", "a-b/y", "a.b/a", "a/", "a/a", "a/x-y", "a0/a", "ab/a", "b/a"];
+        let key = |path: &str| {
+            let (namespace, name) = path.split_once('/').expect("a slash");
+            Key { resource: Resource::core("pods"), namespace: namespace.to_owned(), name: name.to_owned() }
+        };
+        for (at, one) in paths.iter().enumerate() {
+            for (other_at, other) in paths.iter().enumerate() {
+                assert_eq!(key(one).cmp(&key(other)), at.cmp(&other_at), "{one} and {other}");
+            }
+        }
+    }
 }

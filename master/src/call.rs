@@ -486,8 +486,13 @@ mod tests {
             Err(misdirected) => Err(misdirected),
         };
         let read = options("/api/v1/pods", "&labelSelector=a%3Db+c&timeoutSeconds=7&&labels=no&unknown=%2C&limit=500").unwrap();
-        assert_eq!(read, Options { labels: "a=b c".into(), timeout: Some(Duration::from_secs(7)), ..Options::default() });
-        let read = options("/api/v1beta1/pods", "labels=&fields=ID%3Dx").unwrap();
+        let expected =
+            Options { labels: "a=b c".into(), timeout: Some(Duration::from_secs(7)), limit: NonZeroUsize::new(500), ..Options::default() };
+        assert_eq!(read, expected);
+        let read = options("/api/v1/pods", "limit=-1&timeoutSeconds=-1&continue=a%2F&sendInitialEvents=0").unwrap();
+        let (continues, timeout) = ("a/".to_owned(), Some(Duration::ZERO));
+        assert_eq!(read, Options { continues, timeout, initial_events: Some(false), ..Options::default() });
+        let read = options("/api/v1beta1/pods", "labels=&fields=ID%3Dx&limit=1&continue=x").unwrap();
         assert_eq!(read, Options { fields: "ID=x".into(), ..Options::default() });
         for bad in ["timeoutSeconds=x", "limit=many", "fieldValidation=strict", "a=%f", "%zz", "gracePeriodSeconds=1.5", "a=%00"] {
             assert!(matches!(options("/api/v1/pods", bad), Err(Misdirected::Malformed(_))), "{bad}");

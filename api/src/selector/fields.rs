@@ -30,7 +30,7 @@ impl FieldSelector {
             let (label, equal, value) = operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let value = unescape(value)?;
             let field = kind.fields.iter().find(|field| field.label == label);
-            let field = field.ok_or_else(|| format!("field label not supported: {label}"))?;
+            let field = field.ok_or_else(|| unknown(label, kind))?;
             let path = field.path.split('.').map(str::to_owned).collect();
             requirements.push(Requirement { path, missing: field.missing.to_string(), equal, value });
         }
@@ -63,6 +63,14 @@ impl Requirement {
         let found = found.filter(|found| !found.is_empty());
         (found.as_ref().unwrap_or(&self.missing) == &self.value) == self.equal
     }
+}
+
+/// Kubernetes has one text for kinds with fields of their own, and one for all others.
+fn unknown(label: &str, kind: &Kind) -> String {
+    if kind.fields.iter().all(|field| field.label.starts_with("metadata.")) {
+        return format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
+    }
+    format!("field label not supported: {label}")
 }
 
 /// Split at commas that no backslash escapes.

@@ -17,8 +17,8 @@ pub struct Wanted {
     pub at: Option<Revision>,
     /// A revision that must have been.
     pub not_before: Option<Revision>,
-    /// Only what is behind this namespace and name.
-    pub after: Option<(String, String)>,
+    /// Only what is behind this object.
+    pub after: Option<Key>,
     pub limit: Option<NonZeroUsize>,
 }
 
@@ -87,24 +87,20 @@ pub fn of_get(options: &Options) -> Result<Option<Revision>, Fault> {
 
 /// The token for what is behind an object. None: from the present on.
 pub fn token(revision: Option<Revision>, after: &Key) -> String {
-    written(revision, &after.namespace, &after.name)
+    let revision = revision.map_or_else(|| "now".to_owned(), |revision| revision.to_string());
+    format!("{revision}/{}/{}", after.namespace, after.name)
 }
 
 /// The history no longer holds what was asked for.
 pub fn expired(wanted: &Wanted) -> Fault {
     match &wanted.after {
-        Some((namespace, name)) => Status::expired_page(written(None, namespace, name)),
+        Some(after) => Status::expired_page(token(None, after)),
         None => Status::expired_list(),
     }
     .into()
 }
 
-fn written(revision: Option<Revision>, namespace: &str, name: &str) -> String {
-    let revision = revision.map_or_else(|| "now".to_owned(), |revision| revision.to_string());
-    format!("{revision}/{namespace}/{name}")
-}
-
-fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, (String, String)), Fault> {
+fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault> {
     let bad = || Fault::bad_request("invalid continue token: continue key is not valid");
     let mut parts = token.splitn(3, '/');
     let (Some(revision), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
@@ -117,7 +113,7 @@ fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, (String, Str
     if !inside || name.is_empty() || name.contains('/') {
         return Err(bad());
     }
-    Ok((at, (namespace.to_owned(), name.to_owned())))
+    Ok((at, Key { resource: call.kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
 /// A revision as clients write it, or what Kubernetes says of it.

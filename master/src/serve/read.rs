@@ -31,7 +31,7 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         resource: &call.kind.resource,
         namespace: Some(call.namespace.as_str()).filter(|namespace| !namespace.is_empty()),
         at: wanted.at,
-        after: wanted.after.as_ref().map(|(namespace, name)| (namespace.as_str(), name.as_str())),
+        after: wanted.after.as_ref(),
         limit: wanted.limit,
         matches: if selector.is_everything() { None } else { Some(&matches) },
     };

@@ -18,8 +18,8 @@ pub struct Listing<'a> {
     pub namespace: Option<&'a str>,
     /// As they were at this revision. None: as they are.
     pub at: Option<Revision>,
-    /// Only those behind this namespace and name.
-    pub after: Option<(&'a str, &'a str)>,
+    /// Only those behind this one, whether it is there or not.
+    pub after: Option<&'a Key>,
     pub limit: Option<NonZeroUsize>,
     pub matches: Option<&'a dyn Fn(&Stored) -> bool>,
 }
@@ -33,16 +33,16 @@ impl<'a> Listing<'a> {
     pub(super) fn holds(&self, key: &Key) -> bool {
         key.resource == *self.resource
             && self.namespace.is_none_or(|namespace| key.namespace == namespace)
-            && self.after.is_none_or(|after| (key.namespace.as_str(), key.name.as_str()) > after)
+            && self.after.is_none_or(|after| key > after)
     }
 
     /// Keys below this one are not meant.
     pub(super) fn from(&self) -> Bound<Key> {
-        let key =
-            |namespace: &str, name: &str| Key { resource: self.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+        let namespace = self.namespace.unwrap_or_default().to_owned();
+        let first = Key { resource: self.resource.clone(), namespace, name: String::new() };
         match self.after {
-            Some((namespace, name)) => Bound::Excluded(key(namespace, name)),
-            None => Bound::Included(key(self.namespace.unwrap_or_default(), "")),
+            Some(after) if *after >= first => Bound::Excluded(after.clone()),
+            _ => Bound::Included(first),
         }
     }
 }
@@ -51,7 +51,7 @@ impl<'a> Listing<'a> {
 #[derive(Debug, Default)]
 pub struct Page {
     pub revision: Revision,
-    /// In order of namespace and name.
+    /// In the order of their keys.
     pub items: Vec<Stored>,
     /// Keys in between whose files are damaged: they exist, but cannot be shown.
     pub damaged: Vec<Key>,
@@ -110,12 +110,20 @@ mod tests {
 
     static PODS: Resource = Resource::core("pods");
 
+    fn key(namespace: &str, name: &str) -> Key {
+        Key { resource: PODS.clone(), namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
     /// `ns/name@revision`.
     fn stored(text: &str) -> Stored {
         let (path, revision) = text.split_once('@').expect("a revision");
         let (namespace, name) = path.split_once('/').expect("a namespace");
-        let key = Key { resource: PODS.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
-        Stored::new(Arc::new(key), Revision(revision.parse().expect("a number")), text.to_owned().into(), LabelSet::default())
+        Stored::new(
+            Arc::new(key(namespace, name)),
+            Revision(revision.parse().expect("a number")),
+            text.to_owned().into(),
+            LabelSet::default(),
+        )
     }
 
     fn all(text: &str) -> Vec<Stored> {
@@ -148,8 +156,11 @@ mod tests {
             ("a/x@1", "b/y@2> b/z@3>", Some("a"), None, "a/x@1"),
             ("a/z@1", "a/b@2> a/y@3>", Some("a"), Some(("a", "b")), "a/y@3 a/z@1"),
             ("", "a/x@1> b/b@2>", None, Some(("a", "y")), "b/b@2"),
+            ("a/z@1", "a-b/x@2>", None, Some(("a-b", "w")), "a-b/x@2 a/z@1"),
+            ("a/z@1", "a-b/x@2>", None, Some(("a", "a")), "a/z@1"),
         ] {
-            let listing = Listing { after, ..Listing::all(&PODS, namespace) };
+            let after = after.map(|(namespace, name)| key(namespace, name));
+            let listing = Listing { after: after.as_ref(), ..Listing::all(&PODS, namespace) };
             let (now, since): (_, Vec<Event>) = (all(now), since.split_whitespace().map(event).collect());
             assert_eq!(shown(&undone(&listing, now.iter(), since.iter())), then);
         }

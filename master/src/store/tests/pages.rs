@@ -33,7 +33,7 @@ impl Reader {
             resource: &PODS,
             namespace: self.namespace,
             at: (!now).then_some(self.revision),
-            after: self.after.as_ref().map(|key| (key.namespace.as_str(), key.name.as_str())),
+            after: self.after.as_deref(),
             limit: NonZeroUsize::new(self.limit),
             matches: if self.even { Some(&matches) } else { None },
         };
@@ -73,7 +73,7 @@ fn one_history(seed: u64) {
         }
         if dice.one_in(4) {
             let (revision, _) = snapshots[dice.below(snapshots.len() as u64) as usize];
-            let namespace = [None, Some("a"), Some("b")][dice.below(3) as usize];
+            let namespace = [None, Some("a"), Some("a-b")][dice.below(3) as usize];
             let now = dice.one_in(2);
             let revision = if now { store.revision() } else { revision };
             let limit = dice.below(6) as usize;
@@ -99,7 +99,7 @@ fn one_history(seed: u64) {
 /// A create, update or delete of a pod in one of two namespaces, or of something that is no pod.
 fn write_one(store: &Store, dice: &mut Dice, step: u64) {
     let plural = if dice.one_in(8) { "services" } else { "pods" };
-    let namespace = if dice.one_in(2) { "a" } else { "b" };
+    let namespace = if dice.one_in(2) { "a" } else { "a-b" };
     let key = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: format!("n{}", dice.below(8)) };
     let kind = if plural == "pods" { "Pod" } else { "Service" };
     let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": key.name, "namespace": namespace}, "spec": {"step": step}});
