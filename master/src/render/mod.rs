@@ -25,8 +25,9 @@ use coracle_api::types;
 use coracle_api::v1beta1;
 use coracle_api::watch::Change;
 use coracle_schema::protobuf;
-use form::Meta;
+use form::{Include, Meta};
 use serde_json::{Map, Value, json};
+use table::Entry;
 
 /// What a list says of itself.
 #[derive(Clone, Debug, Default)]
@@ -60,17 +61,21 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
         (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
+        (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), entry(kind, stored), now),
         (Version::V1, ..) => document(form, &kind.type_name, &said(kind, stored), now),
     }
 }
 
 /// One document of v1 that stands in no store: a scale, a review. `type_name` is that of its type in the schema.
 pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Bytes {
-    let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
     match form.shape {
         Shape::Whole => written(form.media, Message::Object(type_name), document),
         Shape::Metadata(version) | Shape::MetadataList(version) => written(form.media, Message::Metadata, &metadata(version, document)),
-        Shape::Table(..) => written(form.media, TABLE, &table::of(form.shape, &meta, &[document], true, now)),
+        Shape::Table(version, include) => {
+            let text = |field: &str| document[field].as_str().unwrap_or_default();
+            let columns = table::columns(text("apiVersion"), text("kind"));
+            one_row(form, version, include, columns, Entry::same(document.clone()), now)
+        }
     }
 }
 
@@ -95,12 +100,9 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Tim
             });
             written(media, Message::List(&Message::Metadata), &list)
         }
-        (Version::V1, media, Shape::Table(..)) => {
-            let items: Vec<Value> = items.iter().map(|stored| said(kind, stored)).collect();
-            let items: Vec<&Value> = items.iter().collect();
-            let empty = json!({"kind": kind.kind, "apiVersion": kind.api_version()});
-            let table = table::of_kind(form.shape, &empty, meta, &items, true, now);
-            written(media, TABLE, &table)
+        (Version::V1, media, Shape::Table(version, include)) => {
+            let entries: Vec<Entry> = items.iter().map(|stored| entry(kind, stored)).collect();
+            written(media, TABLE, &table::of(version, include, meta, columns(kind), &entries, now))
         }
     }
 }
@@ -139,10 +141,14 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
     } else {
         stored
     };
-    match form.shape {
-        Shape::Table(..) => framed(form.media, change.wire(), &row(form, &said(kind, stored), first, now)),
-        _ => framed(form.media, change.wire(), &object(form, kind, stored, now)),
-    }
+    let shown = match form.shape {
+        Shape::Table(version, include) => {
+            let columns = if first { columns(kind) } else { Value::Null };
+            one_row(form, version, include, columns, entry(kind, stored), now)
+        }
+        _ => object(form, kind, stored, now),
+    };
+    framed(form.media, change.wire(), &shown)
 }
 
 /// Up to which revision a watcher has seen everything. `annotations` say more of it.
@@ -154,7 +160,7 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
     }
     let shown = match (form.version, form.shape) {
         (Version::V1beta1, _) => v1beta1::encode(&object).to_string().into(),
-        (Version::V1, Shape::Table(..)) => row(form, &object, false, now),
+        (Version::V1, Shape::Table(version, include)) => one_row(form, version, include, Value::Null, Entry::same(object), now),
         (Version::V1, _) => document(form, &kind.type_name, &object, now),
     };
     framed(form.media, "BOOKMARK", &shown)
@@ -164,10 +170,22 @@ pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
     framed(form.media, "ERROR", &self::status(form, status))
 }
 
-/// A table of one row, with or without the columns.
-fn row(form: Form, document: &Value, columns: bool, now: Time) -> Bytes {
-    let meta = ListMeta { revision: revision(document), ..ListMeta::default() };
-    written(form.media, TABLE, &table::of(form.shape, &meta, &[document], columns, now))
+/// A table of one object, at the object's revision.
+fn one_row(form: Form, version: Meta, include: Include, columns: Value, entry: Entry, now: Time) -> Bytes {
+    let meta = ListMeta::at(revision(&entry.stored));
+    written(form.media, TABLE, &table::of(version, include, &meta, columns, &[entry], now))
+}
+
+/// The columns of a kind; of one that is another form of a kind, that kind's.
+fn columns(kind: &Kind) -> Value {
+    match kind.alias {
+        Some(alias) => table::columns(alias.of.0, alias.of.1),
+        None => table::columns(&kind.api_version(), &kind.kind),
+    }
+}
+
+fn entry(kind: &Kind, stored: &Stored) -> Entry {
+    Entry { stored: parsed(stored), shown: kind.alias.map(|_| said(kind, stored)) }
 }
 
 /// One event as it stands on the wire: a line of JSON, or a WatchEvent behind its length.

@@ -1,38 +1,51 @@
 //! Tables: the columns of a kind and a row an object. What stands in the cells is decided in `coracle_api::table`. PURE.
 
 use super::ListMeta;
-use super::form::{Include, Meta, Shape};
+use super::form::{Include, Meta};
 use coracle_api::meta::Time;
+use coracle_api::table;
 use serde_json::{Value, json};
 
-/// Of documents of one kind, of which there is one at least.
-pub fn of(shape: Shape, meta: &ListMeta, documents: &[&Value], columns: bool, now: Time) -> Value {
-    of_kind(shape, documents.first().copied().unwrap_or(&Value::Null), meta, documents, columns, now)
+/// An object twice: as it is stored, of which the cells are made, and as it is shown.
+pub struct Entry {
+    pub stored: Value,
+    /// None: as it is stored.
+    pub shown: Option<Value>,
 }
 
-/// `like` says the kind where there may be no document.
-pub fn of_kind(shape: Shape, like: &Value, meta: &ListMeta, documents: &[&Value], columns: bool, now: Time) -> Value {
-    let (version, include) = match shape {
-        Shape::Table(version, include) => (version, include),
-        Shape::Whole | Shape::Metadata(_) | Shape::MetadataList(_) => (Meta::V1, Include::Metadata),
-    };
-    let text = |field: &str| like[field].as_str().unwrap_or_default();
-    let sheet = coracle_api::table::of(text("apiVersion"), text("kind"));
-    let rows: Vec<Value> = documents
-        .iter()
-        .map(|document| {
-            let object = match include {
-                Include::Metadata => super::metadata(version, document),
-                Include::Object => (*document).clone(),
-                Include::Nothing => Value::Null,
-            };
-            json!({"cells": (sheet.cells)(document, now), "object": object})
-        })
-        .collect();
-    let columns = if columns { sheet.columns.iter().map(coracle_api::table::Column::to_v1).collect() } else { Value::Null };
+impl Entry {
+    pub fn same(document: Value) -> Entry {
+        Entry { stored: document, shown: None }
+    }
+
+    fn shown(&self) -> &Value {
+        self.shown.as_ref().unwrap_or(&self.stored)
+    }
+}
+
+/// The columns of a kind.
+pub fn columns(api_version: &str, kind: &str) -> Value {
+    table::columns(api_version, kind).into()
+}
+
+pub fn of(version: Meta, include: Include, meta: &ListMeta, columns: Value, entries: &[Entry], now: Time) -> Value {
+    let rows: Vec<Value> = entries.iter().map(|entry| row(version, include, entry, now)).collect();
     json!({
         "kind": "Table", "apiVersion": version.api_version(), "metadata": list_meta(meta), "columnDefinitions": columns, "rows": rows,
     })
+}
+
+fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
+    let object = match include {
+        Include::Metadata => super::metadata(version, entry.shown()),
+        Include::Object => entry.shown().clone(),
+        Include::Nothing => Value::Null,
+    };
+    let mut row = json!({"cells": table::row(&entry.stored, now), "object": object});
+    if let Some(conditions) = table::conditions(&entry.stored) {
+        row["conditions"] = conditions;
+    }
+    row
 }
 
 /// A table of what has no revision says none.
