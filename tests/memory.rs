@@ -1,7 +1,7 @@
 //! What an object costs in memory: the promise of the store, kept by a process of its own that does nothing else.
 
 use coracle_api::meta::{Durable, Resource};
-use coracle_master::store::{KindRow, Rules, Store};
+use coracle_master::store::{FlatStore, KindRow, Rules};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ fn an_object_costs_little_more_than_its_text() {
     // What the process and a store of nothing take.
     let empty = folder.join("empty");
     let rules = rules();
-    drop(Store::open(&empty, None, &rules).expect("an empty store opens"));
+    drop(FlatStore::open(&empty, None, &rules).expect("an empty store opens"));
     let before = resident();
-    let opened = Store::open(&folder.join("data"), None, &rules).expect("it opens");
+    let opened = FlatStore::open(&folder.join("data"), None, &rules).expect("it opens");
     let after = resident();
     assert_eq!(opened.objects, OBJECTS, "{:?}", opened.notes);
     let each = (after - before) as f64 / OBJECTS as f64;

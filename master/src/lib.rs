@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::control::{Control, Gate};
 use crate::making::Maker;
 use crate::serve::Serve;
-use crate::store::{KindRow, Rules, Sketch, Store};
+use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Key};
 use coracle_api::strategy::CREATION_TOKEN;
@@ -37,7 +37,7 @@ const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// A master that serves.
 pub struct Master {
-    store: Store,
+    store: FlatStore,
     control: Control,
     network: Option<NetworkPlane>,
     local: local::LocalPlane,
@@ -71,10 +71,11 @@ pub fn start(config: &Config) -> Result<Master, String> {
     };
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
-    let maker = Arc::new(Maker::new(store.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
+    let shared: Arc<dyn Store> = Arc::new(store.clone());
+    let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
     let gate = Gate::new(kinds.clone(), maker.clone());
-    let control = Control::start(store.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
-    let serve = Serve::new(store.clone(), kinds, maker, Box::new(control.hearing()));
+    let control = Control::start(shared.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
+    let serve = Serve::new(shared, kinds, maker, Box::new(control.hearing()));
     for name in FIRST_NAMESPACES {
         // A damaged one or a full disk is no reason to serve nothing: the next start tries again.
         if let Err(why) = serve.ensure_namespace(name) {
@@ -96,7 +97,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     Ok(Master { store, control, network, local })
 }
 
-fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
+fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
     let row = |kind: &coracle_api::kinds::Kind| KindRow {
         resource: kind.resource.clone(),
         api_version: kind.api_version().into(),
@@ -110,7 +111,7 @@ fn open(config: &Config, kinds: &Kinds) -> Result<Store, String> {
         told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
     };
-    let opened = Store::open(&config.data_dir, config.admin_socket.parent(), &rules).map_err(|error| format!("--data-dir {error}"))?;
+    let opened = FlatStore::open(&config.data_dir, config.admin_socket.parent(), &rules).map_err(|error| format!("--data-dir {error}"))?;
     log::info!("{} objects in {}", opened.objects, config.data_dir.display());
     Ok(opened.store)
 }

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 /// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like another.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
@@ -15,20 +16,20 @@ const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 
 /// Makes a `Making` for one decision.
 pub struct Maker {
-    store: Store,
+    store: Arc<dyn Store>,
     service_cidr: Cidr,
     entropy: Entropy,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
 }
 
 impl Maker {
-    pub fn new(store: Store, service_cidr: Cidr) -> io::Result<Maker> {
+    pub fn new(store: Arc<dyn Store>, service_cidr: Cidr) -> io::Result<Maker> {
         Ok(Maker { store, service_cidr, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
     }
 
     /// For simulations: chance and time are the caller's.
     pub fn simulated(
-        store: Store,
+        store: Arc<dyn Store>,
         service_cidr: Cidr,
         random: impl Fn(&mut [u8]) + Send + Sync + 'static,
         clock: impl Fn() -> Time + Send + Sync + 'static,

@@ -1,7 +1,7 @@
 //! What is tested: the store through its one door, and the layer of plain files that it is compared with.
 
 use coracle_api::meta::{Durable, Key, Resource};
-use coracle_master::store::{KindRow, Opened, Refused, Rules, Store, Stored, Write};
+use coracle_master::store::{FlatStore, KindRow, Opened, Refused, Rules, Stored, Write};
 use coracle_tests::block::plain::{self, Plain};
 use coracle_tests::block::random::Random;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ const NAMES: u64 = 12;
 const DELETE_PERCENT: u64 = 20;
 
 pub enum Subject {
-    Store,
+    FlatStore,
     /// With the last revision used, which the layer does not keep.
     Plain(plain::Rules, Arc<Mutex<u64>>),
 }
@@ -165,7 +165,7 @@ fn open(root: &Path, volatile: Option<&Path>) -> Result<Opened, String> {
         fault: &|_, _| None,
         durable: &|key, _| durable(CLASSES.iter().find(|row| row.1 == key.resource.plural).map_or(Class::Whole, |row| row.0)),
     };
-    Store::open(root, volatile, &rules).map_err(|e| format!("it does not open: {e}"))
+    FlatStore::open(root, volatile, &rules).map_err(|e| format!("it does not open: {e}"))
 }
 
 fn durable(class: Class) -> Durable {
@@ -176,7 +176,7 @@ fn durable(class: Class) -> Durable {
     }
 }
 
-struct Real(Store);
+struct Real(FlatStore);
 
 impl Layer for Real {
     fn write(&self, wish: &Wish) -> Result<Option<Written>, String> {
@@ -224,7 +224,7 @@ fn projection(stored: &Stored, class: Class) -> String {
     object.to_string()
 }
 
-fn seen(store: &Store) -> Result<Seen, String> {
+fn seen(store: &FlatStore) -> Result<Seen, String> {
     let health = store.health();
     if let Some(damage) = health.damaged.first() {
         return Err(format!("damaged: {damage}"));

@@ -36,7 +36,7 @@ impl Gate {
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
     /// in words.
-    pub fn pass(&self, store: &Store, intent: Intent, now: Now) -> Result<Option<Key>, String> {
+    pub fn pass(&self, store: &dyn Store, intent: Intent, now: Now) -> Result<Option<Key>, String> {
         if let Intent::Create { resource, namespace, object } = intent {
             return self.create(store, &resource, &namespace, &object);
         }
@@ -49,7 +49,7 @@ impl Gate {
     }
 
     /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
-    pub fn tell(&self, store: &Store, tale: &Tale, made: Option<&Key>, now: Now) {
+    pub fn tell(&self, store: &dyn Store, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
         let object = event(tale, made, self.told.fetch_add(1, Ordering::Relaxed), now);
         if let Err(why) = self.create(store, &Resource::core("events"), &namespace_of(tale), &object) {
@@ -58,7 +58,7 @@ impl Gate {
     }
 
     /// None: what it was about has changed or gone since it was decided.
-    fn prepare(&self, store: &Store, intent: Intent, now: Now) -> Result<Option<Write>, String> {
+    fn prepare(&self, store: &dyn Store, intent: Intent, now: Now) -> Result<Option<Write>, String> {
         match intent {
             // They need no old object; see `pass` and `tell`.
             Intent::Create { .. } | Intent::Tell(_) => Ok(None),
@@ -79,7 +79,7 @@ impl Gate {
         }
     }
 
-    fn create(&self, store: &Store, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
+    fn create(&self, store: &dyn Store, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
         let kind = self.kind(resource)?;
         // What controllers make comes of objects that were taken as they are, ids of 2014 among them.
         let rules = Rules { old_names: true, service_cidr: None };
@@ -98,7 +98,7 @@ impl Gate {
 
     fn update(
         &self,
-        store: &Store,
+        store: &dyn Store,
         key: &Key,
         seen: Revision,
         part: Part,
@@ -113,7 +113,7 @@ impl Gate {
         write.map(Some).map_err(|unfit| unfit.to_string())
     }
 
-    fn bind(&self, store: &Store, key: &Key, seen: Revision, node: &str, now: Now) -> Result<Option<Write>, String> {
+    fn bind(&self, store: &dyn Store, key: &Key, seen: Revision, node: &str, now: Now) -> Result<Option<Write>, String> {
         let kind = self.kind(&key.resource)?;
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
         let bound = bind(&object, &json!({"target": {"kind": "Node", "name": node}}), now.wall)?;
@@ -126,7 +126,7 @@ impl Gate {
 }
 
 /// The object at the revision that the controller saw.
-fn standing(store: &Store, key: &Key, seen: Revision) -> Option<(Stored, Value)> {
+fn standing(store: &dyn Store, key: &Key, seen: Revision) -> Option<(Stored, Value)> {
     let stored = store.get(key).ok().flatten().filter(|stored| stored.revision == seen)?;
     let object = serde_json::from_slice(&stored.json).ok()?;
     Some((stored, object))

@@ -26,6 +26,7 @@ pub use step::{Inbox, Rest, Step, Wakes, wakes};
 use crate::store::Store;
 use coracle_api::meta::{Key, Time};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -46,7 +47,7 @@ pub struct Control {
 
 impl Control {
     /// Starts the thread; it begins with all that is in the store.
-    pub fn start(store: Store, gate: Gate) -> std::io::Result<Control> {
+    pub fn start(store: Arc<dyn Store>, gate: Gate) -> std::io::Result<Control> {
         let started = Instant::now();
         let (wakes, inbox) = step::wakes();
         let theirs = wakes.clone();

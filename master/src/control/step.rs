@@ -86,7 +86,7 @@ pub enum Rest {
 
 /// The controllers at work.
 pub struct Step {
-    store: Store,
+    store: Arc<dyn Store>,
     gate: Gate,
     cluster: Cluster,
     dirty: BTreeSet<Owner>,
@@ -130,7 +130,7 @@ impl Timers {
 
 impl Step {
     /// Begins with all that is in the store.
-    pub fn new(store: Store, gate: Gate, wakes: Wakes, inbox: Inbox, now: Now) -> Step {
+    pub fn new(store: Arc<dyn Store>, gate: Gate, wakes: Wakes, inbox: Inbox, now: Now) -> Step {
         let (cluster, dirty) = (Cluster::default(), BTreeSet::new());
         let (timers, quota) = (Timers::default(), Quota::default());
         let mut step = Step { store, gate, cluster, dirty, timers, quota, wakes, inbox, waited: None, watches: Vec::new() };
@@ -244,7 +244,7 @@ impl Step {
         if let Owner::Controller(key) = owner
             && let Some(tale) = replicate::complaint(&self.cluster, key, &why)
         {
-            self.gate.tell(&self.store, &tale, None, now);
+            self.gate.tell(&*self.store, &tale, None, now);
         }
     }
 
@@ -257,7 +257,7 @@ impl Step {
         for intent in decision.intents {
             if let Intent::Tell(tale) = &intent {
                 if done.is_some() {
-                    self.gate.tell(&self.store, tale, done.as_ref(), now);
+                    self.gate.tell(&*self.store, tale, done.as_ref(), now);
                 }
                 continue;
             }
@@ -265,7 +265,7 @@ impl Step {
             if failed.is_some() && matches!(intent, Intent::Create { .. }) {
                 continue;
             }
-            match self.gate.pass(&self.store, intent, now) {
+            match self.gate.pass(&*self.store, intent, now) {
                 Ok(written) => done = written,
                 Err(why) => failed = failed.or(Some(why)),
             }

@@ -22,7 +22,7 @@ struct Marked {
 }
 
 impl Bookmarks {
-    pub fn add(self: &Arc<Self>, timer: &Arc<Timer>, store: &Store, watcher: &Arc<Watcher>) {
+    pub fn add(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, watcher: &Arc<Watcher>) {
         let mut marked = lock(&self.0);
         marked.watchers.push(Arc::downgrade(watcher));
         if marked.next.is_none() {
@@ -30,19 +30,19 @@ impl Bookmarks {
         }
     }
 
-    fn appoint(self: &Arc<Self>, timer: &Arc<Timer>, store: &Store) -> Appointment {
+    fn appoint(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>) -> Appointment {
         // The timer keeps alive what it will call, and that must not keep the timer.
         let (bookmarks, again, store) = (Arc::downgrade(self), Arc::downgrade(timer), store.clone());
         let due = move || {
             let (Some(bookmarks), Some(timer)) = (bookmarks.upgrade(), again.upgrade()) else { return };
-            bookmarks.tell(&store);
+            bookmarks.tell(&*store);
             let mut marked = lock(&bookmarks.0);
             marked.next = (!marked.watchers.is_empty()).then(|| bookmarks.appoint(&timer, &store));
         };
         timer.after(EVERY, Box::new(due))
     }
 
-    pub fn tell(&self, store: &Store) {
+    pub fn tell(&self, store: &dyn Store) {
         let told = store.told();
         let watchers: Vec<Arc<Watcher>> = {
             let mut marked = lock(&self.0);
@@ -58,7 +58,7 @@ mod tests {
     use crate::call::{self, Route};
     use crate::making::Maker;
     use crate::serve::{Serve, watch};
-    use crate::store::{KindRow, Rules, Store, Write};
+    use crate::store::{FlatStore, KindRow, Rules, Store, Write};
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::{Durable, Key, Resource, Time};
     use coracle_api::strategy::Cidr;
@@ -66,7 +66,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::sync::Arc;
 
-    fn serve() -> (Serve, Store) {
+    fn serve() -> (Serve, Arc<dyn Store>) {
         let kinds = Arc::new(Kinds::builtin());
         let row = |kind: &coracle_api::kinds::Kind| KindRow {
             resource: kind.resource.clone(),
@@ -81,13 +81,13 @@ mod tests {
             fault: &|_, _| None,
             durable: &|_, _| Durable::Nothing,
         };
-        let store = Store::in_memory(&rules);
+        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
         let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
         let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
         (Serve::new(store.clone(), kinds, Arc::new(maker), Box::new(|_| {})), store)
     }
 
-    fn create(store: &Store, plural: &'static str, kind: &str) -> u64 {
+    fn create(store: &dyn Store, plural: &'static str, kind: &str) -> u64 {
         let key = Key { resource: Resource::core(plural), namespace: "a".to_owned(), name: "b".to_owned() };
         let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "b", "namespace": "a"}});
         store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new").revision.0
@@ -107,7 +107,7 @@ mod tests {
         let gone = watching("watch=1&allowWatchBookmarks=1");
         drop(gone);
         let mut minute = || {
-            serve.watches.bookmarks.tell(&store);
+            serve.watches.bookmarks.tell(&*store);
             assert!(plain.events.try_recv().is_err(), "it did not ask");
             let line = marked.events.try_recv().ok()?;
             let event: Value = serde_json::from_slice(&line).expect("JSON");
@@ -115,14 +115,14 @@ mod tests {
             Some((event["type"].as_str().unwrap_or_default().to_owned(), event["object"]["metadata"]["resourceVersion"].clone()))
         };
         assert_eq!(minute(), None, "nothing has happened");
-        let others = create(&store, "services", "Service");
+        let others = create(&*store, "services", "Service");
         assert_eq!(minute(), Some(("BOOKMARK".to_owned(), json!(others.to_string()))));
         assert_eq!(minute(), None, "nothing has happened since");
-        let own = create(&store, "pods", "Pod");
+        let own = create(&*store, "pods", "Pod");
         assert!(plain.events.try_recv().is_ok());
         let event = marked.events.try_recv().expect("its own event");
         assert!(String::from_utf8_lossy(&event).contains(&format!("\"resourceVersion\":\"{own}\"")));
-        serve.watches.bookmarks.tell(&store);
+        serve.watches.bookmarks.tell(&*store);
         assert!(marked.events.try_recv().is_err(), "its own event said it");
     }
 }

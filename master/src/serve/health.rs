@@ -30,7 +30,7 @@ pub fn paths() -> Vec<String> {
 }
 
 /// None: there is no such check.
-pub fn answer(store: &Store, asked: &page::Health) -> Option<Answer> {
+pub fn answer(store: &dyn Store, asked: &page::Health) -> Option<Answer> {
     let health = store.health();
     match &asked.check {
         None => Some(all(&health, asked)),

@@ -77,7 +77,7 @@ impl Metrics {
         }
     }
 
-    pub fn answer(&self, store: &Store, kinds: &Kinds) -> Answer {
+    pub fn answer(&self, store: &dyn Store, kinds: &Kinds) -> Answer {
         let mut text = String::with_capacity(16 * 1024);
         self.requests(&mut text);
         let streams = self.streams.load(Ordering::Relaxed);
@@ -107,7 +107,7 @@ impl Metrics {
     }
 }
 
-fn of_store(text: &mut String, store: &Store, kinds: &Kinds) {
+fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     let health = store.health();
     head(text, "apiserver_resource_objects", "gauge", "Objects stored.");
     for kind in kinds.iter().filter(|kind| kind.offers(coracle_api::kinds::Verb::List)) {

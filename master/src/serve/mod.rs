@@ -51,7 +51,7 @@ const PEOPLE: [&str; 3] = ["kubectl", "curl", "Mozilla"];
 pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
 
 pub struct Serve {
-    store: Store,
+    store: Arc<dyn Store>,
     kinds: Arc<Kinds>,
     heard: Heard,
     maker: Arc<Maker>,
@@ -62,7 +62,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn new(store: Store, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
+    pub fn new(store: Arc<dyn Store>, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
         Serve {
             store,
             kinds,

@@ -19,7 +19,7 @@ use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
 use super::setup::{BATCH_BYTES_MAX, Setup};
 use super::state::{Change, Step, Verdict};
-use super::{Refused, Store, Stored, Write, locked};
+use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -60,12 +60,9 @@ struct Batch {
     revision: Revision,
 }
 
-impl Store {
-    /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
-    /// answer says no more than its identity, and its event has neither old nor new.
-    ///
-    /// Not to be called by a sink.
-    pub fn write(&self, write: Write) -> Result<Stored, Refused> {
+impl FlatStore {
+    /// Waits for its turn, or commits for all who wait.
+    pub(super) fn commit_with_others(&self, write: Write) -> Result<Stored, Refused> {
         self.inner.queue.pass(write, |lead| self.commit(lead))
     }
 

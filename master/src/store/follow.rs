@@ -17,12 +17,21 @@ pub struct Watch {
 }
 
 /// Ends the watch when dropped.
-pub struct WatchHandle {
+pub struct WatchHandle(#[allow(dead_code, reason = "it is there to be dropped")] Box<dyn Send + Sync>);
+
+impl WatchHandle {
+    /// `following`: what ends the watch when it is dropped.
+    pub fn new(following: impl Send + Sync + 'static) -> WatchHandle {
+        WatchHandle(Box::new(following))
+    }
+}
+
+struct Following {
     followers: Weak<Mutex<Followers>>,
     ended: Arc<AtomicBool>,
 }
 
-impl Drop for WatchHandle {
+impl Drop for Following {
     fn drop(&mut self) {
         self.ended.store(true, Ordering::Release);
         let Some(followers) = self.followers.upgrade() else { return };
@@ -66,7 +75,7 @@ impl Followers {
         self.sweep();
         let ended = Arc::new(AtomicBool::new(false));
         self.all.push(Follower { scope, from, sink, ended: ended.clone() });
-        WatchHandle { followers: Arc::downgrade(followers), ended }
+        WatchHandle::new(Following { followers: Arc::downgrade(followers), ended })
     }
 
     pub fn tell(&mut self, event: Event) {

@@ -9,7 +9,7 @@ use super::files::{DiskError, failed};
 use super::head::{FORMAT, Head};
 use super::journal;
 use super::setup::Setup;
-use super::{Inner, Store, locked};
+use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -59,7 +59,7 @@ impl Keeper {
             let mut next = Some(Duration::ZERO);
             while bell.wait(next) {
                 let Some(inner) = inner.upgrade() else { return };
-                next = Store { inner }.tend();
+                next = FlatStore { inner }.tend();
             }
         })?;
         *locked(&self.thread) = Some(thread);
@@ -131,7 +131,7 @@ impl Bell {
     }
 }
 
-impl Store {
+impl FlatStore {
     /// Does what is due, and says after what time something will be.
     pub(crate) fn tend(&self) -> Option<Duration> {
         self.heal();

@@ -1,4 +1,4 @@
-//! The one door to what the master remembers: `Store::write`, and reading and following what was written.
+//! What the master remembers: the door to it (`Store`), and the flat files behind it (`FlatStore`).
 //!
 //! ```text
 //! write: check -> claim -> make durable -> commit -> notify
@@ -8,6 +8,7 @@
 //! watchers never wait for a disk.
 //!
 //! ```text
+//! door (the trait, and what it promises)
 //! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so)
 //! names, document, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
@@ -20,6 +21,7 @@ mod checkpoint;
 mod commit;
 mod disk;
 mod document;
+mod door;
 mod files;
 mod follow;
 mod head;
@@ -40,6 +42,7 @@ mod tree;
 mod volatile;
 mod words;
 
+pub use door::Store;
 pub use files::DiskError;
 pub use follow::{Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
@@ -51,7 +54,7 @@ pub use words::{
 };
 
 use commit::Writer;
-use coracle_api::meta::{Durable, Key, Resource, Revision};
+use coracle_api::meta::{Durable, Key, Revision};
 use disk::{Disk, RealDisk};
 use follow::Followers;
 use keeper::Keeper;
@@ -64,9 +67,9 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
-/// A handle; clones are the same store.
+/// One JSON file an object, behind a journal. A handle; clones are the same store.
 #[derive(Clone)]
-pub struct Store {
+pub struct FlatStore {
     inner: Arc<Inner>,
 }
 
@@ -97,7 +100,7 @@ struct Trouble {
     foreign: Vec<Damage>,
 }
 
-impl Store {
+impl FlatStore {
     /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
     pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
         let failed = |path: &Path| {
@@ -117,7 +120,7 @@ impl Store {
         };
         let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
         let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
-        let opened = Store::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, Setup::PRODUCT)?;
+        let opened = FlatStore::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, Setup::PRODUCT)?;
         let inner = &opened.store.inner;
         inner.keeper.start(Arc::downgrade(inner)).map_err(failed(Path::new("a thread for the store")))?;
         Ok(opened)
@@ -157,122 +160,15 @@ impl Store {
             volatile,
             _lock: lock,
         };
-        Ok(Opened { store: Store { inner: Arc::new(inner) }, objects, notes })
+        Ok(Opened { store: FlatStore { inner: Arc::new(inner) }, objects, notes })
     }
 
     /// A store on a disk in memory, for the tests of its callers.
     #[cfg(test)]
-    pub(crate) fn in_memory(rules: &Rules) -> Store {
+    pub(crate) fn in_memory(rules: &Rules) -> FlatStore {
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let disk = tests::sim::SimDisk::new(1);
-        Store::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
-    }
-
-    /// The identity of this directory's content. A new directory has a new one.
-    pub fn uuid(&self) -> &str {
-        &self.inner.uuid
-    }
-
-    /// The revision of the last write.
-    pub fn revision(&self) -> Revision {
-        self.state().revision()
-    }
-
-    /// A revision up to which every watcher has been told everything.
-    pub fn told(&self) -> Revision {
-        let _followers = locked(&self.inner.followers);
-        self.state().revision()
-    }
-
-    pub fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
-        let state = self.state();
-        match state.damage(key) {
-            Some(damage) => Err(Damaged { why: damage.why.clone() }),
-            None => Ok(state.get(key).map(|entry| entry.stored.clone())),
-        }
-    }
-
-    /// Everything of a resource, in one namespace or in all.
-    pub fn list(&self, resource: &Resource, namespace: Option<&str>) -> Page {
-        self.page(&Listing::all(resource, namespace)).unwrap_or_default()
-    }
-
-    /// A list, or a part of one, as it is or as it was.
-    pub fn page(&self, listing: &Listing) -> Result<Page, Unlisted> {
-        // What is looked into is not kept locked: objects are shared, so these are cheap to hold.
-        let (revision, candidates) = match listing.at {
-            None => {
-                let state = self.state();
-                let revision = state.revision();
-                if listing.matches.is_none() {
-                    let page = pages::fill(listing, revision, state.listed(listing));
-                    return Ok(with_damaged(page, listing, &state));
-                }
-                (revision, state.listed(listing).cloned().collect())
-            }
-            Some(at) => {
-                // Held over the state's lock, so that history and state say the same.
-                let followers = locked(&self.inner.followers);
-                let state = self.state();
-                if at > state.revision() {
-                    return Err(Unlisted::Future { now: state.revision() });
-                }
-                let since = followers.after(at).map_err(Unlisted::Gone)?;
-                (at, pages::undone(listing, state.listed(listing), since))
-            }
-        };
-        let page = pages::fill(listing, revision, candidates.iter());
-        Ok(with_damaged(page, listing, &self.state()))
-    }
-
-    /// Who owns what in a space of claims.
-    pub fn claimed(&self, space: &str) -> Vec<(String, Key)> {
-        self.state().claimed(space, self.uptime())
-    }
-
-    /// What a write would answer, or why it would be refused. Nothing is written, no revision is spent: what would be made shows none,
-    /// what would be changed or deleted the one that it has.
-    pub fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
-        let state = self.state();
-        Ok(match state.decide(write, Revision(state.revision().0 + 1), self.uptime())? {
-            Verdict::Unchanged(stored) => stored,
-            Verdict::Change(change) => match (&change.old, &change.entry) {
-                (Some(old), Some(_)) => change.answer.at(old.revision),
-                (None, Some(_)) => change.answer.unwritten(),
-                (Some(old), None) => old.clone(),
-                (None, None) => change.answer.clone(),
-            },
-        })
-    }
-
-    /// Follows what is written: from the objects that there are now (`None`; they come as creations in `replay`), or from what came after
-    /// a revision (`replay` as far as it is history). Then `sink` is called with every further event, in order, without a gap and without
-    /// one twice, until it says false or the handle is dropped. A revision that has not been yet is waited for.
-    ///
-    /// The replay is returned whole and not sent through the sink: its parts share the store's memory, however many they are, and a
-    /// bounded channel need only hold what is written while it is being sent.
-    pub fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Gone> {
-        let mut followers = locked(&self.inner.followers);
-        let state = self.state();
-        let (replay, from) = match after {
-            Some(after) => (followers.since(&scope, after)?, after.max(state.revision())),
-            None => {
-                let listing = Listing::all(&scope.resource, scope.namespace.as_deref());
-                let items = state.listed(&listing).filter(|stored| scope.holds(&stored.key));
-                (items.cloned().map(Event::created).collect(), state.revision())
-            }
-        };
-        let revision = state.revision();
-        drop(state);
-        let handle = followers.add(&self.inner.followers, scope, from, sink);
-        Ok(Watch { replay, revision, handle })
-    }
-
-    /// What a person should look at.
-    pub fn health(&self) -> Health {
-        let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
-        let trouble = locked(&self.inner.trouble);
-        Health { degraded: trouble.degraded.clone(), damaged: damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect() }
+        FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
     }
 
     /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and what lives in
@@ -305,6 +201,100 @@ impl Store {
 
     fn uptime(&self) -> Duration {
         self.inner.opened.elapsed()
+    }
+}
+
+impl Store for FlatStore {
+    fn uuid(&self) -> &str {
+        &self.inner.uuid
+    }
+
+    fn revision(&self) -> Revision {
+        self.state().revision()
+    }
+
+    fn told(&self) -> Revision {
+        let _followers = locked(&self.inner.followers);
+        self.state().revision()
+    }
+
+    fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
+        let state = self.state();
+        match state.damage(key) {
+            Some(damage) => Err(Damaged { why: damage.why.clone() }),
+            None => Ok(state.get(key).map(|entry| entry.stored.clone())),
+        }
+    }
+
+    fn page(&self, listing: &Listing) -> Result<Page, Unlisted> {
+        // What is looked into is not kept locked: objects are shared, so these are cheap to hold.
+        let (revision, candidates) = match listing.at {
+            None => {
+                let state = self.state();
+                let revision = state.revision();
+                if listing.matches.is_none() {
+                    let page = pages::fill(listing, revision, state.listed(listing));
+                    return Ok(with_damaged(page, listing, &state));
+                }
+                (revision, state.listed(listing).cloned().collect())
+            }
+            Some(at) => {
+                // Held over the state's lock, so that history and state say the same.
+                let followers = locked(&self.inner.followers);
+                let state = self.state();
+                if at > state.revision() {
+                    return Err(Unlisted::Future { now: state.revision() });
+                }
+                let since = followers.after(at).map_err(Unlisted::Gone)?;
+                (at, pages::undone(listing, state.listed(listing), since))
+            }
+        };
+        let page = pages::fill(listing, revision, candidates.iter());
+        Ok(with_damaged(page, listing, &self.state()))
+    }
+
+    fn write(&self, write: Write) -> Result<Stored, Refused> {
+        self.commit_with_others(write)
+    }
+
+    fn claimed(&self, space: &str) -> Vec<(String, Key)> {
+        self.state().claimed(space, self.uptime())
+    }
+
+    fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
+        let state = self.state();
+        Ok(match state.decide(write, Revision(state.revision().0 + 1), self.uptime())? {
+            Verdict::Unchanged(stored) => stored,
+            Verdict::Change(change) => match (&change.old, &change.entry) {
+                (Some(old), Some(_)) => change.answer.at(old.revision),
+                (None, Some(_)) => change.answer.unwritten(),
+                (Some(old), None) => old.clone(),
+                (None, None) => change.answer.clone(),
+            },
+        })
+    }
+
+    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Gone> {
+        let mut followers = locked(&self.inner.followers);
+        let state = self.state();
+        let (replay, from) = match after {
+            Some(after) => (followers.since(&scope, after)?, after.max(state.revision())),
+            None => {
+                let listing = Listing::all(&scope.resource, scope.namespace.as_deref());
+                let items = state.listed(&listing).filter(|stored| scope.holds(&stored.key));
+                (items.cloned().map(Event::created).collect(), state.revision())
+            }
+        };
+        let revision = state.revision();
+        drop(state);
+        let handle = followers.add(&self.inner.followers, scope, from, sink);
+        Ok(Watch { replay, revision, handle })
+    }
+
+    fn health(&self) -> Health {
+        let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
+        let trouble = locked(&self.inner.trouble);
+        Health { degraded: trouble.degraded.clone(), damaged: damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect() }
     }
 }
 

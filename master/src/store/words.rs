@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{Sketch, Store, document};
+use super::{FlatStore, Sketch, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
@@ -202,7 +202,7 @@ pub struct KindRow {
 }
 
 pub struct Opened {
-    pub store: Store,
+    pub store: FlatStore,
     /// How many were loaded.
     pub objects: usize,
     /// What was found and done at the start; logged already.

@@ -6,7 +6,7 @@ use coracle_api::strategy::{Cidr, Deleting, Rules};
 use coracle_master::control::{Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
 use coracle_master::prepare::{self, Part, Preconditions, Standing};
-use coracle_master::store::{self, KindRow, Store};
+use coracle_master::store::{self, FlatStore, KindRow, Store};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -64,7 +64,7 @@ pub struct Bed {
 
 /// A master that runs.
 struct Up {
-    store: Store,
+    store: Arc<dyn Store>,
     maker: Arc<Maker>,
     step: Step,
 }
@@ -106,10 +106,10 @@ impl Bed {
     }
 
     pub fn maker(&self) -> Maker {
-        self.make_maker(self.store().clone())
+        self.make_maker(self.up().store.clone())
     }
 
-    fn make_maker(&self, store: Store) -> Maker {
+    fn make_maker(&self, store: Arc<dyn Store>) -> Maker {
         let (chance, clock) = (self.chance.clone(), self.clock.clone());
         let random = move |bytes: &mut [u8]| {
             let mut chance = chance.lock().expect("nobody panics with it");
@@ -134,7 +134,7 @@ impl Bed {
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
             durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
         };
-        let store = Store::open(&self.dir, None, &rules).expect("the store always opens").store;
+        let store: Arc<dyn Store> = Arc::new(FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store);
         let maker = Arc::new(self.make_maker(store.clone()));
         self.started_s = self.clock.load(Ordering::Relaxed);
         let (wakes, inbox) = wakes();
@@ -174,7 +174,7 @@ impl Bed {
         self.start();
     }
 
-    pub fn store(&self) -> &Store {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.up().store
     }
 

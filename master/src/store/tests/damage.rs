@@ -14,7 +14,7 @@ fn closed() -> SimDisk {
     disk
 }
 
-fn damaged(store: &Store) -> Vec<String> {
+fn damaged(store: &FlatStore) -> Vec<String> {
     store.list(&PODS, None).damaged.into_iter().map(|key| key.name).collect()
 }
 
@@ -59,7 +59,7 @@ fn damage_is_set_aside_and_remembered_until_somebody_acts() {
 }
 
 /// A start with a file that is not JSON.
-fn with_damage() -> (SimDisk, Store) {
+fn with_damage() -> (SimDisk, FlatStore) {
     let disk = closed();
     disk.place(WEB, b"{");
     let store = memory_on(&disk);
@@ -128,7 +128,7 @@ fn a_disk_that_cannot_move_the_file_still_starts() {
     let store = {
         let only = ReadOnly(disk.clone());
         let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-        Store::open_on(Arc::new(only), None, None, ids, &rules(), Setup::SMALL).expect("it starts").store
+        FlatStore::open_on(Arc::new(only), None, None, ids, &rules(), Setup::SMALL).expect("it starts").store
     };
     assert!(store.health().degraded.is_some());
     assert!(store.get(&key("good")).expect("whole").is_some());
@@ -190,7 +190,7 @@ fn a_lost_head_never_takes_revisions_back() {
             _ => disk.place("HEAD.json", b"{\"format\":1,\"reserved\":0,\"crc\":\"00000000\"}"),
         }
         let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
-        let store = Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it starts").store;
+        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it starts").store;
         assert!(store.revision().0 > before.expect("a revision").0 + 100_000, "{how}");
         assert_eq!(store.uuid(), "another");
         assert_eq!(disk.tree().contains(&"quarantine/0001-damaged-head/HEAD.json".to_owned()), how == "damaged");
@@ -204,7 +204,7 @@ fn a_newer_format_is_refused_untouched() {
     disk.place("tmp/1", b"half");
     let tree = disk.tree();
     let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
-    let refused = Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
+    let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
     let Err(error @ OpenError::Newer { format: 3 }) = refused else { panic!("it starts") };
     assert!(error.to_string().contains("format 3"));
     assert_eq!(disk.tree(), tree);

@@ -57,7 +57,7 @@ struct Host {
 
 /// A running master with somebody who follows everything.
 struct Life {
-    store: Store,
+    store: FlatStore,
     heard: Arc<Mutex<Vec<Event>>>,
     _watches: Vec<WatchHandle>,
 }
@@ -93,8 +93,8 @@ fn ids(boot: u64) -> Ids {
     Ids { fresh_store: format!("store-{boot}"), boot: boot.to_string() }
 }
 
-fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64) -> Result<Store, OpenError> {
-    let opened = Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), Setup::SMALL);
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64) -> Result<FlatStore, OpenError> {
+    let opened = FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), Setup::SMALL);
     opened.map(|opened| opened.store)
 }
 
@@ -155,7 +155,7 @@ impl Host {
         }
     }
 
-    fn follow(&mut self, store: Store) -> Result<Life, String> {
+    fn follow(&mut self, store: FlatStore) -> Result<Life, String> {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let mut watches = Vec::new();
         for kind in rules().kinds {
@@ -327,7 +327,7 @@ impl Host {
         Ok(())
     }
 
-    fn any_write(&mut self, store: &Store) -> (Key, Option<Value>, Write) {
+    fn any_write(&mut self, store: &FlatStore) -> (Key, Option<Value>, Write) {
         let key = self.dice.pick(&keys()).clone();
         let now = store.get(&key);
         self.written += 1;
@@ -361,7 +361,7 @@ impl Host {
 }
 
 /// As many writers would who come at the same time.
-fn write_all(store: &Store, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
+fn write_all(store: &FlatStore, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
     writes.into_iter().map(|write| store.write(write)).collect()
 }
 

@@ -10,7 +10,7 @@ mod restart;
 pub(crate) mod sim;
 
 use super::*;
-use coracle_api::meta::{Claim, Durable};
+use coracle_api::meta::{Claim, Durable, Resource};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
@@ -88,16 +88,16 @@ pub fn update(object: Value, seen: Revision) -> Write {
 }
 
 /// A store on a disk that the test holds as well.
-pub fn memory_on(disk: &sim::SimDisk) -> Store {
+pub fn memory_on(disk: &sim::SimDisk) -> FlatStore {
     let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-    Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens").store
+    FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens").store
 }
 
 #[test]
 fn a_directory_remembers() {
     let dir = std::env::temp_dir().join(format!("coracle-store-{}-remembers", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
-    let store = Store::open(&dir.join("data"), None, &rules()).expect("it opens").store;
+    let store = FlatStore::open(&dir.join("data"), None, &rules()).expect("it opens").store;
     let first = store.write(create(pod("web", "a", None))).expect("it is new");
     let second = store.write(update(pod("web", "b", Some("up")), first.revision)).expect("it was seen");
     assert!(second.revision > first.revision);
@@ -105,11 +105,11 @@ fn a_directory_remembers() {
     let text = std::fs::read_to_string(dir.join("data/objects/core/pods/default/web.json")).expect("its file");
     assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n"), "{text}");
     assert!(!text.contains("up"), "{text}");
-    let Err(error) = Store::open(&dir.join("data"), None, &rules()) else { panic!("two masters") };
+    let Err(error) = FlatStore::open(&dir.join("data"), None, &rules()) else { panic!("two masters") };
     assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
     store.close().expect("the disk is well");
     drop(store);
-    let again = Store::open(&dir.join("data"), None, &rules()).expect("it opens again").store;
+    let again = FlatStore::open(&dir.join("data"), None, &rules()).expect("it opens again").store;
     let web = again.get(&key("web")).expect("it is whole").expect("it is there");
     assert!(web.revision > second.revision);
     let expected = format!(

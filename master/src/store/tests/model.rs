@@ -19,7 +19,7 @@ fn tell(story: &Story, event: &Event) {
     locked(story).push((event.revision, event.key.name.clone(), new));
 }
 
-fn follow(store: &Store, name: Option<String>, after: Option<Revision>) -> Watcher {
+fn follow(store: &FlatStore, name: Option<String>, after: Option<Revision>) -> Watcher {
     let story = Story::default();
     let scope = Scope { resource: PODS, namespace: Some("default".to_owned()), name: name.clone() };
     let live = story.clone();
@@ -41,7 +41,7 @@ fn a_map_would_answer_the_same() {
 
 fn one_history(seed: u64) {
     let mut dice = Dice::new(seed);
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let mut model: BTreeMap<String, (Value, Revision)> = BTreeMap::new();
     // Everything that ever happened.
     let mut log: Vec<(Revision, String, Option<bytes::Bytes>)> = Vec::new();
@@ -118,7 +118,7 @@ fn newer(last: Revision, stored: &Stored) -> Revision {
 
 #[test]
 fn a_dropped_handle_and_a_refusing_sink_hear_no_more() {
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let scope = || Scope { resource: PODS, namespace: None, name: None };
     let heard = Arc::new(Mutex::new(0));
     let count = |goes_on: bool| {
@@ -140,7 +140,7 @@ fn a_dropped_handle_and_a_refusing_sink_hear_no_more() {
 
 #[test]
 fn history_is_bounded_and_says_from_where() {
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let mut seen = store.write(create(pod("a", "0", None))).expect("new").revision;
     for round in 0..HISTORY_EVENTS_MAX {
         seen = store.write(update(pod("a", "0", Some(&round.to_string())), seen)).expect("seen").revision;
@@ -169,7 +169,7 @@ fn owner(answer: Result<Stored, Refused>) -> String {
 
 #[test]
 fn a_claim_has_one_owner() {
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let a = store.write(create(claiming("a", &["claim/x", "keep/t"]))).expect("free");
     assert_eq!(owner(store.write(create(claiming("b", &["claim/x"])))), "a");
     let b = store.write(create(claiming("b", &["claim/y"]))).expect("free");
@@ -213,7 +213,7 @@ fn a_token_is_forgotten_after_its_hour_and_the_oldest_of_too_many() {
 
 #[test]
 fn an_object_has_a_size() {
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let Err(Refused::TooLarge { bytes }) = store.write(create(pod("a", &"x".repeat(OBJECT_BYTES_MAX), None))) else { panic!("it fits") };
     assert!(bytes > OBJECT_BYTES_MAX);
     assert_eq!(store.list(&PODS, None).items.len(), 0);

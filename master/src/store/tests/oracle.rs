@@ -128,7 +128,7 @@ impl Oracle {
     }
 
     /// The store was closed without a complaint.
-    pub fn closed(&mut self, store: &Store) {
+    pub fn closed(&mut self, store: &FlatStore) {
         self.doubts.clear();
         self.closed = Some(all(store).into_iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect());
     }
@@ -139,7 +139,7 @@ impl Oracle {
     }
 
     /// A store was opened: what it shows has to be what may be there, and is what is known from here on.
-    pub fn opened(&mut self, store: &Store) -> Result<(), String> {
+    pub fn opened(&mut self, store: &FlatStore) -> Result<(), String> {
         let health = store.health();
         let broken: BTreeSet<_> = health.damaged.iter().filter_map(|damage| damage.key.clone()).collect();
         let wrong = broken.symmetric_difference(&self.broken).any(|key| !self.perhaps_broken.contains(key));
@@ -212,7 +212,7 @@ fn short(text: &str) -> &str {
 }
 
 /// Every object, in order.
-pub fn all(store: &Store) -> Vec<Stored> {
+pub fn all(store: &FlatStore) -> Vec<Stored> {
     rules().kinds.iter().flat_map(|kind| store.list(&kind.resource, None).items).collect()
 }
 
@@ -224,7 +224,7 @@ fn durable_text(key: &Key, mut document: Value) -> Option<String> {
 }
 
 /// Everybody owns what the objects claim, and nobody else anything.
-fn claims_fit(store: &Store, now: &[Stored]) -> Result<(), String> {
+fn claims_fit(store: &FlatStore, now: &[Stored]) -> Result<(), String> {
     let owners = store.claimed("token");
     let mut wanted: Vec<(String, Key)> = Vec::new();
     for stored in now {

@@ -27,7 +27,7 @@ fn is_even(name: &str) -> bool {
 
 impl Reader {
     /// One page. False: it was the last.
-    fn turn(&mut self, store: &Store, now: bool) -> bool {
+    fn turn(&mut self, store: &FlatStore, now: bool) -> bool {
         let matches = |stored: &Stored| is_even(&stored.key.name);
         let listing = Listing {
             resource: &PODS,
@@ -61,7 +61,7 @@ fn pages_show_one_moment() {
 
 fn one_history(seed: u64) {
     let mut dice = Dice::new(seed);
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     // The pods as they were at each revision, in order.
     let mut snapshots: Vec<(Revision, Vec<Line>)> = vec![(store.revision(), Vec::new())];
     let mut readers: Vec<Reader> = Vec::new();
@@ -97,7 +97,7 @@ fn one_history(seed: u64) {
 }
 
 /// A create, update or delete of a pod in one of two namespaces, or of something that is no pod.
-fn write_one(store: &Store, dice: &mut Dice, step: u64) {
+fn write_one(store: &FlatStore, dice: &mut Dice, step: u64) {
     let plural = if dice.one_in(8) { "services" } else { "pods" };
     let namespace = if dice.one_in(2) { "a" } else { "a-b" };
     let key = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: format!("n{}", dice.below(8)) };
@@ -115,7 +115,7 @@ fn write_one(store: &Store, dice: &mut Dice, step: u64) {
 
 #[test]
 fn too_old_and_not_yet() {
-    let store = Store::in_memory(&rules());
+    let store = FlatStore::in_memory(&rules());
     let first = store.write(create(pod("a", "0", None))).expect("new").revision;
     let mut seen = first;
     for round in 0..HISTORY_EVENTS_MAX {

@@ -3,9 +3,9 @@
 use super::sim::SimDisk;
 use super::*;
 
-fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: &str) -> Store {
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: &str) -> FlatStore {
     let ids = Ids { fresh_store: "store".to_owned(), boot: boot.to_owned() };
-    Store::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids, &rules(), Setup::SMALL).expect("it opens").store
+    FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids, &rules(), Setup::SMALL).expect("it opens").store
 }
 
 fn event(name: &str) -> Write {
