@@ -234,9 +234,9 @@ pub fn find_journal(disk: &dyn Disk, head: Option<Position>, setup: &Setup) -> R
             // On a read-only file system nothing is on its way to the disk.
             disk.open(&path).and_then(|file| file.sync()).ok();
         }
-        let text = Bytes::from(disk.read(&path, SEGMENT_BYTES_READ_MAX).map_err(|error| failed(&path, error))?);
-        bytes.push((segment, text.len() as u64));
-        scanned.push(Scanned { segment, found: scan(&text, setup.protocol.checksums) });
+        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
+        bytes.push((segment, text.as_ref().map_or(0, Bytes::len) as u64));
+        scanned.push(Scanned { segment, found: text.map(|text| scan(&text, setup.protocol.checksums)) });
     }
     let recovered = recover(head, scanned, &setup.protocol);
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();

@@ -13,7 +13,7 @@
 //! names, document, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! load, tree (a start: the journal, the files) · quarantine (what is no object of ours) · volatile (over a restart)
+//! load, tree, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
@@ -22,6 +22,7 @@ mod commit;
 mod disk;
 mod document;
 mod door;
+mod examine;
 mod files;
 mod follow;
 mod head;
@@ -175,6 +176,8 @@ impl FlatStore {
     /// memory alone are kept for the next start.
     pub fn close(&self) -> Result<(), DiskError> {
         self.inner.keeper.stop();
+        // Whoever waited for it has to see to it himself.
+        self.inner.caught_up.notify_all();
         {
             let mut writer = locked(&self.inner.writer);
             if std::mem::replace(&mut writer.closed, true) || writer.frozen.is_some() {

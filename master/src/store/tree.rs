@@ -2,10 +2,10 @@
 //! remembered, and everything else is served.
 //!
 //! ```text
-//! objects/** (but what the journal knows better) -> what was edited, what rotted -> quarantine/** (damage nobody has dealt with)
+//! objects/** (but what the journal knows better) -> examine: what was edited, what rotted -> quarantine/** (damage nobody has dealt with)
 //! ```
 
-use super::disk::{Disk, Stamp, What};
+use super::disk::{Disk, What};
 use super::files::{OBJECTS, QUARANTINE, failed};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::quarantine::Incidents;
@@ -27,8 +27,8 @@ const REVISION_MAX: u64 = 1 << 53;
 pub type Covered = BTreeMap<Arc<Key>, Option<Bytes>>;
 
 pub struct Tree<'a> {
-    disk: &'a dyn Disk,
-    rules: &'a Rules<'a>,
+    pub(super) disk: &'a dyn Disk,
+    pub(super) rules: &'a Rules<'a>,
     pub covered: Covered,
     /// The last revision that may have been used before; None: HEAD.json is lost.
     pub base: Option<u64>,
@@ -110,7 +110,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    fn row(&self, key: &Key) -> Option<&'a KindRow> {
+    pub(super) fn row(&self, key: &Key) -> Option<&'a KindRow> {
         self.rules.kinds.iter().find(|kind| kind.resource == key.resource)
     }
 
@@ -119,8 +119,8 @@ impl<'a> Tree<'a> {
             let wrong = Wrong { word: "foreign", why: "no object's file is called so".to_owned() };
             return self.put_aside(&path, None, wrong);
         };
-        // The file need not even be whole.
-        if self.covered.contains_key(&key) {
+        // The file need not even be whole, unless somebody has written to it since.
+        if self.covered.contains_key(&key) && !self.is_edited_over(&key, &path) {
             return;
         }
         let Some(row) = self.row(&key) else {
@@ -189,87 +189,13 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn fresh(&mut self) -> Revision {
+    pub(super) fn fresh(&mut self) -> Revision {
         self.next += 1;
         Revision(self.next)
     }
 
     pub fn files_sum(&self) -> u64 {
         files_sum(self.objects.values())
-    }
-
-    /// Looks what people or the medium did to the files. `changed`: something is known to be different.
-    pub fn examine(&mut self, changed: bool) {
-        let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
-        let from_files: Vec<(Arc<Key>, u32)> = self
-            .objects
-            .iter()
-            .filter(|(key, _)| !self.covered.contains_key(*key))
-            .filter_map(|(key, entry)| Some((key.clone(), entry.file_crc?)))
-            .collect();
-        for (key, crc) in from_files {
-            let path = names::path(&key);
-            match self.disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None) {
-                Stamp::None => unstamped.push(key),
-                Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
-                Stamp::Touched(_) => {
-                    stamped = true;
-                    edited.push(key);
-                }
-                Stamp::Intact(_) => {
-                    stamped = true;
-                    self.objects.remove(&key);
-                    let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
-                    self.put_aside(&path, Some(Key::clone(&key)), Wrong { word: "rotten", why });
-                }
-            }
-        }
-        // Editors replace a file, and what stood beside the old one is gone. A directory that was copied has no stamps at all.
-        if stamped || changed {
-            edited.append(&mut unstamped);
-        }
-        for key in edited {
-            self.edit(key);
-        }
-        for key in unstamped {
-            self.check_types(&key);
-        }
-    }
-
-    /// A person wrote this file: a write like any other, if it is one.
-    fn edit(&mut self, key: Arc<Key>) {
-        let Some(entry) = self.objects.remove(&key) else { return };
-        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
-        let row = self.row(&key);
-        let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document), Err);
-        let fits = |document: Value| {
-            let kind = row.map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
-            document::belongs(&document, &key, kind).map(|()| document)
-        };
-        match edited.and_then(fits) {
-            Ok(mut document) => {
-                let revision = self.fresh();
-                document::stamp(&mut document, revision);
-                self.notes.push(format!("{key} was edited by hand: it is at revision {revision} now"));
-                let crc = document::crc32(&document::compact(&document));
-                let durable = (self.rules.durable)(&key, &document);
-                let claims = (self.rules.claims)(&key, &document).into();
-                let stored = Stored::of(key.clone(), revision, &mut document);
-                self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
-                self.edited.push(key);
-            }
-            Err(why) => self.put_aside(&names::path(&key), Some(Key::clone(&key)), Wrong { word: "malformed", why }),
-        }
-    }
-
-    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object.
-    fn check_types(&mut self, key: &Key) {
-        let Some(entry) = self.objects.get(key) else { return };
-        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
-        if let Some(why) = (self.rules.fault)(key, document) {
-            self.objects.remove(key);
-            self.put_aside(&names::path(key), Some(key.clone()), Wrong { word: "malformed", why });
-        }
     }
 
     /// Nothing is known of the revisions used: whoever saw an object before has to look again.
@@ -310,7 +236,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    fn put_aside(&mut self, path: &str, key: Option<Key>, wrong: Wrong) {
+    pub(super) fn put_aside(&mut self, path: &str, key: Option<Key>, wrong: Wrong) {
         self.set_aside(&format!("{OBJECTS}/{path}"), path, key, wrong);
     }
 

@@ -23,7 +23,8 @@ pub struct Position {
 /// A segment as it was read.
 pub struct Scanned {
     pub segment: u64,
-    pub found: Vec<Found>,
+    /// None: it cannot be read. What it holds is unknown, not absent.
+    pub found: Option<Vec<Found>>,
 }
 
 #[derive(Debug, Default, PartialEq)]
@@ -83,7 +84,12 @@ pub fn recover(head: Option<Position>, segments: Vec<Scanned>, protocol: &Protoc
         let part = Part::read(segment, chain.from, protocol);
         chain.join(part);
     }
-    chain.finish()
+    let mut recovered = chain.finish();
+    if recovered.missing.is_none() {
+        // The rest of batches that nobody was told of.
+        recovered.beyond.clear();
+    }
+    recovered
 }
 
 struct Chain<'a> {
@@ -100,7 +106,11 @@ impl Chain<'_> {
         self.all.beyond.append(&mut part.beyond);
         let Some(fence) = part.fence else {
             if part.damaged && self.protocol.later_batch_is_damage {
-                self.miss(part.bad_place(), self.next(), "the segment's beginning is damaged, and later batches follow");
+                self.miss(
+                    part.bad_place(),
+                    self.next(),
+                    "the segment cannot be read, or its beginning is damaged and later batches follow",
+                );
             } else {
                 self.all.void.push(part.segment);
                 self.all.torn.extend(part.bad.is_some().then(|| part.bad_place()));
@@ -205,7 +215,11 @@ impl Part {
             damaged: false,
             end: 0,
         };
-        for found in scanned.found {
+        let Some(found) = scanned.found else {
+            (part.bad, part.damaged) = (Some(0), true);
+            return part;
+        };
+        for found in found {
             match found {
                 Found::Bad { offset } => {
                     part.bad.get_or_insert(offset);
@@ -302,7 +316,8 @@ mod tests {
     }
 
     fn read(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)]) -> Recovered {
-        let scanned = |(segment, text): &(u64, Vec<u8>)| Scanned { segment: *segment, found: scan(&Bytes::copy_from_slice(text), true) };
+        let scanned =
+            |(segment, text): &(u64, Vec<u8>)| Scanned { segment: *segment, found: Some(scan(&Bytes::copy_from_slice(text), true)) };
         let head = head.map(|(segment, n)| Position { segment, n });
         recover(head, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
     }
@@ -353,6 +368,9 @@ mod tests {
         }
         // A part of a batch that nobody was told of.
         check(None, &[(1, whole[..8_300].to_vec())], &[2, 3], 2, 1);
+        let in_the_middle = flip(whole[..12_288].to_vec(), 8_200);
+        check(None, &[(1, in_the_middle.clone())], &[2], 1, 1);
+        assert_eq!(read(None, &[(1, in_the_middle)]).beyond, []);
         check(None, &[(1, flip(whole.clone(), 12_300))], &[2, 3, 4], 2, 2);
         assert_eq!(read(None, &[(1, flip(whole, 12_300))]).torn, [Place { segment: 1, offset: 12_288 }]);
         // A segment without its beginning, or without what it carries, is void.
@@ -378,6 +396,10 @@ mod tests {
             5,
             (1, 8_192 + first()[8_192..].iter().position(|b| *b == b'\n').expect("a line") + 1),
         );
+        // A segment that cannot be read may hold anything.
+        let unreadable = vec![Scanned { segment: 1, found: None }];
+        let told = recover(Some(Position { segment: 1, n: 3 }), unreadable, &Protocol::WHOLE);
+        assert_eq!((told.missing.expect("unknown is not absent").n, told.void), (3, vec![]));
         // Segments are gone.
         check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
         check_missing(Some((1, 3)), &[], 3, (1, 0));

@@ -2,6 +2,7 @@
 
 mod crash;
 mod damage;
+mod journal;
 mod lives;
 mod model;
 mod oracle;

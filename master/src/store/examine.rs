@@ -1,0 +1,118 @@
+//! What people or the medium did to the files while no master ran.
+//!
+//! ```text
+//! stamp intact, checksum right: as it was left · intact, but wrong: the medium is failing · touched and wrong: a person wrote it
+//! no stamp: an editor replaced the file, as long as others have theirs; a directory that was copied has none at all
+//! ```
+//!
+//! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
+
+use super::disk::Stamp;
+use super::files::OBJECTS;
+use super::judge::{FILE_BYTES_MAX, Wrong, judge};
+use super::state::Entry;
+use super::tree::Tree;
+use super::{Stored, document, names};
+use coracle_api::meta::Key;
+use serde_json::Value;
+use std::sync::Arc;
+
+impl Tree<'_> {
+    /// Looks what people or the medium did to the files. `changed`: something is known to be different.
+    pub fn examine(&mut self, changed: bool) {
+        let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
+        let from_files: Vec<(Arc<Key>, u32)> = self
+            .objects
+            .iter()
+            .filter(|(key, _)| !self.covered.contains_key(*key))
+            .filter_map(|(key, entry)| Some((key.clone(), entry.file_crc?)))
+            .collect();
+        for (key, crc) in from_files {
+            let path = names::path(&key);
+            match self.disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None) {
+                Stamp::None => unstamped.push(key),
+                Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
+                Stamp::Touched(_) => {
+                    stamped = true;
+                    edited.push(key);
+                }
+                Stamp::Intact(_) => {
+                    stamped = true;
+                    self.objects.remove(&key);
+                    let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
+                    self.put_aside(&path, Some(Key::clone(&key)), Wrong { word: "rotten", why });
+                }
+            }
+        }
+        // Editors replace a file, and what stood beside the old one is gone. A directory that was copied has no stamps at all.
+        if stamped || changed {
+            edited.append(&mut unstamped);
+        }
+        for key in edited {
+            self.edit(key);
+        }
+        for key in unstamped {
+            self.check_types(&key);
+        }
+    }
+
+    /// Whether a person has written to a file that the journal covers: then what the journal says of it no longer counts, unless the edit
+    /// is no object.
+    pub(super) fn is_edited_over(&mut self, key: &Key, path: &str) -> bool {
+        let at = format!("{OBJECTS}/{path}");
+        let Ok(Stamp::Touched(crc)) = self.disk.stamp(&at) else { return false };
+        let (Ok(bytes), Some(row)) = (self.disk.read(&at, FILE_BYTES_MAX), self.row(key)) else { return false };
+        let mut compact = Vec::new();
+        document::stripped(&bytes, &mut compact);
+        let said = self.covered.get(key).and_then(Option::as_deref);
+        if document::crc32(&compact) == crc || Some(compact.as_slice()) == said {
+            return false;
+        }
+        match judge(&bytes, key, (&row.api_version, &row.kind)) {
+            Ok(_) => {
+                self.covered.remove(key);
+                true
+            }
+            Err(wrong) => {
+                self.set_aside(&at, path, None, wrong);
+                false
+            }
+        }
+    }
+
+    /// A person wrote this file: a write like any other, if it is one.
+    fn edit(&mut self, key: Arc<Key>) {
+        let Some(entry) = self.objects.remove(&key) else { return };
+        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let row = self.row(&key);
+        let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document), Err);
+        let fits = |document: Value| {
+            let kind = row.map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
+            document::belongs(&document, &key, kind).map(|()| document)
+        };
+        match edited.and_then(fits) {
+            Ok(mut document) => {
+                let revision = self.fresh();
+                document::stamp(&mut document, revision);
+                self.notes.push(format!("{key} was edited by hand: it is at revision {revision} now"));
+                let crc = document::crc32(&document::compact(&document));
+                let durable = (self.rules.durable)(&key, &document);
+                let claims = (self.rules.claims)(&key, &document).into();
+                let stored = Stored::of(key.clone(), revision, &mut document);
+                self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
+                self.edited.push(key);
+            }
+            Err(why) => self.put_aside(&names::path(&key), Some(Key::clone(&key)), Wrong { word: "malformed", why }),
+        }
+    }
+
+    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object.
+    fn check_types(&mut self, key: &Key) {
+        let Some(entry) = self.objects.get(key) else { return };
+        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        if let Some(why) = (self.rules.fault)(key, document) {
+            self.objects.remove(key);
+            self.put_aside(&names::path(key), Some(key.clone()), Wrong { word: "malformed", why });
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The journal in front of the files, as its callers see it: what a start finds, what a full or failing disk still takes, and writers who
+//! share one fsync.
+
+use super::lives::spec_of;
+use super::sim::{EIO, ENOSPC, SimDisk};
+use super::*;
+use crate::store::load::Ids;
+use std::thread;
+
+const WEB: &str = "objects/core/pods/default/Web.json";
+
+fn open_with(disk: &SimDisk, setup: Setup) -> Opened {
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    Store::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), setup).expect("it opens")
+}
+
+fn put(store: &Store, name: &str, spec: &str) -> Result<Stored, Refused> {
+    match store.get(&key(name)).expect("whole") {
+        Some(now) => store.write(update(pod(name, spec, None), now.revision)),
+        None => store.write(create(pod(name, spec, None))),
+    }
+}
+
+fn specs(store: &Store) -> Vec<(String, String)> {
+    store.list(&PODS, None).items.iter().map(|stored| (stored.key.name.clone(), spec_of(stored))).collect()
+}
+
+fn segments(disk: &SimDisk) -> Vec<String> {
+    disk.tree().into_iter().filter(|path| path.starts_with("wal/")).collect()
+}
+
+#[test]
+fn the_files_follow_the_journal() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    put(&store, "Web", "a").expect("new");
+    put(&store, "Gone", "a").expect("new");
+    assert_eq!(disk.peek(WEB), None, "it is in the journal");
+    store.checkpoint().expect("the disk is well");
+    let text = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text");
+    assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n") && text.ends_with("}\n"), "{text}");
+    // What is written while a checkpoint is under way is left to the next.
+    put(&store, "Web", "b").expect("seen");
+    let mut checkpoint = store.begin_checkpoint().expect("something is behind");
+    let gone = store.get(&key("Gone")).expect("whole").expect("there").revision;
+    store.write(Write::Delete { key: key("Gone"), seen: gone }).expect("seen");
+    put(&store, "Web", "c").expect("seen");
+    assert!(store.begin_checkpoint().is_none(), "one at a time");
+    while checkpoint.step().expect("the disk is well") {}
+    store.finish_checkpoint(checkpoint).expect("the disk is well");
+    assert!(String::from_utf8_lossy(&disk.peek(WEB).expect("its file")).contains("\"b\""));
+    drop(store);
+    let store = memory_on(&disk);
+    assert_eq!(specs(&store), [("Web".to_owned(), "c".to_owned())]);
+    store.checkpoint().expect("the disk is well");
+    assert!(store.begin_checkpoint().is_none(), "nothing is behind");
+    assert_eq!(disk.tree().iter().filter(|path| path.starts_with("objects/")).count(), 1);
+}
+
+#[test]
+fn a_checkpoint_that_fails_anywhere_is_made_good_by_the_next() {
+    for step in 1..30 {
+        let disk = SimDisk::new(step);
+        let store = memory_on(&disk);
+        for name in ["Web", "B", "C"] {
+            put(&store, name, "a").expect("new");
+        }
+        disk.fail(step..step + 1, if step % 2 == 0 { EIO } else { ENOSPC });
+        let first = store.checkpoint();
+        disk.heal();
+        put(&store, "B", "b").expect("writes go on");
+        store.checkpoint().expect("the disk is well");
+        disk.power_loss();
+        let store = memory_on(&disk);
+        let told: Vec<String> = specs(&store).into_iter().map(|(name, spec)| format!("{name}={spec}")).collect();
+        assert_eq!(told, ["B=b", "C=a", "Web=a"], "step {step}, {first:?}");
+    }
+}
+
+#[test]
+fn superseded_segments_are_kept_for_backups_and_bounded() {
+    for (bytes_max, kept) in [(u64::MAX, 6), (40 << 10, 1), (0, 0)] {
+        let disk = SimDisk::new(1);
+        let store = open_with(&disk, Setup { segment_bytes: 20 << 10, retained_bytes_max: bytes_max, ..Setup::SMALL }).store;
+        for round in 0..30 {
+            put(&store, "Web", &round.to_string()).expect("seen");
+        }
+        let live = segments(&disk).len();
+        assert_eq!(live, 7, "a block each, four to a segment");
+        store.checkpoint().expect("the disk is well");
+        assert_eq!(segments(&disk).len(), kept + 1);
+        drop(store);
+        assert_eq!(specs(&memory_on(&disk)), [("Web".to_owned(), "29".to_owned())]);
+    }
+}
+
+#[test]
+fn where_acknowledged_records_are_missing_reads_are_served_and_nothing_is_touched() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    for name in ["Web", "B", "C"] {
+        put(&store, name, "a").expect("new");
+    }
+    drop(store);
+    let segment = segments(&disk).remove(0);
+    let mut text = disk.peek(&segment).expect("it is there");
+    let at = text.windows(4).position(|bytes| bytes == b"%42\"").expect("the record of B") - 30;
+    text[at] ^= 1;
+    disk.place(&segment, &text);
+    let before = disk.tree();
+    let steps = disk.steps();
+    let store = memory_on(&disk);
+    let why = store.health().degraded.expect("it says so");
+    assert!(why.starts_with("wal/0000000001.jsonl, offset 8192: record 4 is missing: "), "{why}");
+    assert_eq!(specs(&store), [("C".to_owned(), "a".to_owned()), ("Web".to_owned(), "a".to_owned())]);
+    let Err(Refused::Disk { why: refused, space: false }) = put(&store, "D", "a") else { panic!("it is written") };
+    assert_eq!(refused, why);
+    let now = store.get(&key("Web")).expect("whole").expect("there");
+    assert!(matches!(store.write(update(pod("Web", "a", Some("up")), now.revision)), Err(Refused::Disk { .. })));
+    assert_eq!(store.tend(), None);
+    store.close().expect("nothing is to be closed");
+    assert_eq!(disk.tree(), before);
+    assert_eq!(disk.peek(&segment).expect("it is there"), text);
+    assert!(disk.steps() > steps);
+}
+
+#[test]
+fn on_a_full_disk_deletes_go_on_until_there_is_room_again() {
+    let disk = SimDisk::new(1);
+    let store = open_with(&disk, Setup { segment_bytes: 128 << 10, ..Setup::SMALL }).store;
+    for number in 0..10 {
+        put(&store, &format!("P{number}"), &"x".repeat(5_000)).expect("new");
+    }
+    disk.fill(0);
+    store.tend();
+    let Err(Refused::Disk { space: true, why }) = put(&store, "New", "a") else { panic!("where to?") };
+    assert!(why.contains("full"), "{why}");
+    for number in 0..5 {
+        let seen = store.get(&key(&format!("P{number}"))).expect("whole").expect("there").revision;
+        store.write(Write::Delete { key: key(&format!("P{number}")), seen }).expect("it makes room");
+    }
+    put(&store, "P9", "short").expect("it shrinks");
+    disk.fill(10 << 20);
+    store.tend();
+    put(&store, "New", "a").expect("there is room");
+    assert_eq!(store.health().degraded, None);
+    drop(store);
+    assert_eq!(memory_on(&disk).list(&PODS, None).items.len(), 6);
+}
+
+#[test]
+fn the_directory_of_before_the_journal_opens_as_it_is() {
+    let disk = SimDisk::new(1);
+    let text = |name: &str, revision: u64| {
+        let mut object = pod(name, "a", None);
+        object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        serde_json::to_string_pretty(&object).expect("JSON")
+    };
+    disk.place(WEB, text("Web", 7).as_bytes());
+    let mut head = r#"{"format":1,"store":"id","reserved":9,"clean":true,"files":123"#.to_owned();
+    let crc = document::crc32(head.as_bytes());
+    head.push_str(&format!(",\"crc\":\"{crc:08x}\"}}\n"));
+    disk.place("HEAD.json", head.as_bytes());
+    let store = memory_on(&disk);
+    assert_eq!((store.uuid(), store.revision()), ("id", Revision(9)));
+    assert_eq!(store.get(&key("Web")).expect("whole").expect("there").revision, Revision(7));
+    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":2,"store":"id","wal":{"#));
+}
+
+#[test]
+fn an_edit_of_a_file_that_the_journal_covers_counts_and_a_broken_one_is_set_aside() {
+    for broken in [false, true] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        put(&store, "Web", "a").expect("new");
+        store.checkpoint().expect("the disk is well");
+        let last = put(&store, "Web", "b").expect("seen").revision;
+        drop(store);
+        let text = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text").replace("\"a\"", "\"by hand\"");
+        disk.overwrite(WEB, if broken { b"{" } else { text.as_bytes() });
+        let store = memory_on(&disk);
+        assert_eq!(specs(&store)[0].1, if broken { "b" } else { "by hand" });
+        assert_eq!(store.health().damaged.len(), usize::from(broken));
+        let now = store.get(&key("Web")).expect("whole").expect("there");
+        assert_eq!(now.revision > last, !broken);
+        drop(store);
+        disk.power_loss();
+        let again = memory_on(&disk).get(&key("Web")).expect("whole").expect("there");
+        assert_eq!((again.revision, spec_of(&again)), (now.revision, spec_of(&now)), "it was made durable");
+    }
+}
+
+#[test]
+fn writers_share_batches_and_each_gets_its_own_answer() {
+    let dir = std::env::temp_dir().join(format!("coracle-store-{}-together", std::process::id()));
+    std::fs::remove_dir_all(&dir).ok();
+    let store = Store::open(&dir, None, &rules()).expect("it opens").store;
+    let (writers, rounds) = (8, 40);
+    thread::scope(|scope| {
+        for writer in 0..writers {
+            let store = &store;
+            scope.spawn(move || {
+                let own = format!("W{writer}");
+                for round in 0..rounds {
+                    let stored = put(store, &own, &round.to_string()).expect("nobody else writes it");
+                    assert_eq!((stored.key.name.as_str(), spec_of(&stored)), (own.as_str(), round.to_string()));
+                    // Everybody wants this one; one at a time gets it.
+                    put(store, "Shared", &format!("{writer} {round}")).ok();
+                }
+            });
+        }
+    });
+    let revision = store.revision();
+    let shared = store.get(&key("Shared")).expect("whole").expect("there");
+    assert_eq!(store.list(&PODS, None).items.len(), writers + 1);
+    // Killed: nothing is closed.
+    drop(store);
+    let store = loop {
+        match Store::open(&dir, None, &rules()) {
+            Ok(opened) => break opened.store,
+            // The keeper may be at work yet.
+            Err(OpenError::InUse { .. }) => thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(store.revision() >= revision);
+    assert_eq!(store.get(&key("Shared")).expect("whole").expect("there").json, shared.json);
+    assert!((0..writers).all(|writer| spec_of(&store.get(&key(&format!("W{writer}"))).expect("whole").expect("there")) == "39"));
+    store.close().expect("the disk is well");
+    drop(store);
+    let store = Store::open(&dir, None, &rules()).expect("it opens").store;
+    assert!(store.get(&key("Shared")).expect("whole").is_some());
+    drop(store);
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+}
