@@ -10,7 +10,7 @@
 use super::checkpoint::Dirty;
 use super::commit::Writer;
 use super::disk::Disk;
-use super::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
+use super::files::{self, DiskError, Files, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
 use super::journal::recover::{Position, Recovered, Scanned, recover};
@@ -135,7 +135,8 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
     let mut head = head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0 });
     if frozen.is_none() {
-        let done = open_journal(&mut journal, last, edits, &recovered, setup).and_then(|()| {
+        let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
+            consume(&*disk, &edits)?;
             for segment in &recovered.void {
                 // If it stays it is void the next time, too.
                 disk.unlink(&journal::path(*segment)).ok();
@@ -172,28 +173,37 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
     Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, degraded })
 }
 
-fn open_journal(journal: &mut Journal, last: Revision, edits: Vec<Record>, recovered: &Recovered, setup: &Setup) -> Result<(), DiskError> {
-    #[cfg(test)]
+fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recovered: &Recovered, setup: &Setup) -> Result<(), DiskError> {
     if !setup.protocol.fresh_segment && journal.go_on(recovered) {
         return Ok(());
     }
-    let _ = recovered;
     let mut batch = Vec::new();
     if setup.protocol.reserve {
         batch.push(Record::Reserve { reserved: last.0 + setup.reserve });
     }
     let mut bytes = 0;
     for edit in edits {
-        if let Record::Put { object, .. } = &edit {
+        if let Record::Put { object, .. } = edit {
             bytes += object.len();
         }
-        batch.push(edit);
+        batch.push(edit.clone());
         if bytes > BATCH_BYTES_MAX {
             journal.append(&batch)?;
             (batch, bytes) = (Vec::new(), 0);
         }
     }
     journal.append(&batch)
+}
+
+/// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
+fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
+    let mut files = Files::default();
+    for edit in edits {
+        if let Record::Put { key, object, .. } = edit {
+            files.bring(disk, key, Some(object))?;
+        }
+    }
+    if edits.is_empty() { Ok(()) } else { disk.sync_all().map_err(failed("sync", "the files")) }
 }
 
 /// None: there is none. The other is whether it is damaged.

@@ -167,7 +167,6 @@ impl Journal {
     }
 
     /// Goes on behind what was found, as no start should. False: there is nothing to go on in.
-    #[cfg(test)]
     pub fn go_on(&mut self, recovered: &Recovered) -> bool {
         let (Some((segment, bytes)), Some(last)) = (self.live.back().copied(), recovered.records.last()) else { return false };
         let torn = recovered.torn.iter().filter(|place| place.segment == segment).map(|place| place.offset).min();

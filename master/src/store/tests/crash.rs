@@ -53,7 +53,7 @@ fn a_disk_that_forgets_is_noticed() {
     }
 }
 
-fn spec_of(stored: &Stored) -> String {
+pub fn spec_of(stored: &Stored) -> String {
     let document: Value = serde_json::from_slice(&stored.json).expect("JSON");
     document["spec"]["is"].as_str().expect("a spec").to_owned()
 }
