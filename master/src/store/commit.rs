@@ -66,6 +66,11 @@ impl FlatStore {
         self.inner.queue.pass(write, |lead| self.commit(lead))
     }
 
+    #[cfg(test)]
+    pub(crate) fn write_all(&self, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
+        self.inner.queue.pass_all(writes, |lead| self.commit(lead))
+    }
+
     fn commit(&self, lead: Lead<'_>) {
         let mut writer = self.caught_up();
         let tickets = lead.take();
@@ -121,7 +126,7 @@ impl FlatStore {
     /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are answered.
     fn decide(&self, writer: &Writer, tickets: Vec<Ticket>, uptime: Duration) -> (Batch, Vec<Ticket>) {
         let state = self.state();
-        let mut batch = Batch { revision: state.revision(), ..Batch::default() };
+        let mut batch = Batch { revision: state.spent(), ..Batch::default() };
         let mut later = Vec::new();
         let backlog = writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max;
         for ticket in tickets {
@@ -164,6 +169,9 @@ impl FlatStore {
                     break;
                 }
                 writer = self.inner.caught_up.wait_timeout(writer, left).unwrap_or_else(PoisonError::into_inner).0;
+            } else if writer.checkpointing {
+                // Whoever is at it may be waiting for us.
+                break;
             } else {
                 drop(writer);
                 self.checkpoint().ok();

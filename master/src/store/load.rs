@@ -273,10 +273,12 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + torn
 }
 
-/// The last word of the journal on each key. Copied: nothing keeps a segment in memory.
+/// The last word of the journal on each key. Copied: nothing keeps a segment in memory. What lies beyond a hole counts where
+/// acknowledged records are missing: otherwise it was torn, or refused and fenced off.
 fn covered(recovered: &Recovered) -> Covered {
     let mut covered = Covered::new();
-    for Line { record, .. } in recovered.records.iter().chain(&recovered.beyond) {
+    let beyond = if recovered.missing.is_some() { recovered.beyond.as_slice() } else { &[] };
+    for Line { record, .. } in recovered.records.iter().chain(beyond) {
         match record {
             Record::Put { key, object, .. } => covered.insert(key.clone(), Some(object.clone())),
             Record::Remove { key, .. } => covered.insert(key.clone(), None),

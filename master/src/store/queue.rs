@@ -68,6 +68,27 @@ impl Queue {
             }
         }
     }
+
+    /// As many writers as come at the same time, one after the other.
+    #[cfg(test)]
+    pub fn pass_all(&self, writes: Vec<Write>, commit: impl Fn(Lead<'_>)) -> Vec<Answer> {
+        let desks: Vec<_> = writes.iter().map(|_| Arc::new(Desk { turn: Mutex::new(Turn::Waits), turned: Condvar::new() })).collect();
+        {
+            let mut waiting = locked(&self.waiting);
+            let tickets = writes.into_iter().zip(&desks);
+            waiting.tickets.extend(tickets.map(|(write, desk)| Ticket { write, reply: Reply(Some(desk.clone())) }));
+            waiting.led = true;
+        }
+        commit(Lead { queue: self });
+        let answer = |desk: Arc<Desk>| loop {
+            match desk.wait() {
+                Turn::Answered(answer) => return *answer,
+                Turn::Leads => commit(Lead { queue: self }),
+                Turn::Waits | Turn::Gone => {}
+            }
+        };
+        desks.into_iter().map(answer).collect()
+    }
 }
 
 impl Lead<'_> {

@@ -78,11 +78,14 @@ pub struct State {
     /// Claims whose objects are gone, in the order of their deaths.
     graves: VecDeque<(Duration, Claim)>,
     revision: Revision,
+    /// Given to writes that failed, where it is higher.
+    spent: Revision,
 }
 
 impl State {
     pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
-        let mut state = State { objects: BTreeMap::new(), damaged, claims: BTreeMap::new(), graves: VecDeque::new(), revision };
+        let mut state =
+            State { objects: BTreeMap::new(), damaged, claims: BTreeMap::new(), graves: VecDeque::new(), revision, spent: revision };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
@@ -94,9 +97,14 @@ impl State {
         self.revision
     }
 
-    /// A revision that a failed write may have left on disk is not used again.
+    /// The last one given, to whatever became of it.
+    pub fn spent(&self) -> Revision {
+        self.spent.max(self.revision)
+    }
+
+    /// A revision that a failed write may have left on disk is not used again. Nobody is shown it either: it need not be reserved.
     pub fn burn(&mut self, revision: Revision) {
-        self.revision = self.revision.max(revision);
+        self.spent = self.spent.max(revision);
     }
 
     pub fn get(&self, key: &Key) -> Option<&Entry> {
@@ -170,7 +178,7 @@ impl State {
 
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
-        self.burn(change.revision);
+        self.revision = self.revision.max(change.revision);
         let former = self.objects.remove(&*change.key).map(|entry| entry.claims).unwrap_or_default();
         if change.step == Step::Settle {
             self.damaged.remove(&*change.key);

@@ -28,7 +28,7 @@ fn broken(seed: u64, setting: Setting) -> Result<Tally, String> {
 
 #[test]
 fn no_cut_and_no_failure_breaks_a_promise() {
-    let whole = Setting { careless: Careless::No, edits: false };
+    let whole = Setting::WHOLE;
     let seeds = match number("CORACLE_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..number("CORACLE_HISTORIES").unwrap_or(HISTORIES),
@@ -48,7 +48,7 @@ fn no_cut_and_no_failure_breaks_a_promise() {
 #[test]
 fn a_disk_that_forgets_is_noticed() {
     for careless in [Careless::FileSync, Careless::FolderSync] {
-        let noticed = (0..200).find(|seed| broken(*seed, Setting { careless, edits: false }).is_err());
+        let noticed = (0..200).find(|seed| broken(*seed, Setting { careless, ..Setting::WHOLE }).is_err());
         assert!(noticed.is_some(), "{careless:?} is not noticed");
     }
 }
@@ -92,4 +92,33 @@ fn a_full_disk_says_so_and_statuses_go_on() {
     disk.heal();
     store.write(Write::Delete { key: key("web"), seen: up.revision }).expect("the disk is well");
     assert_eq!(store.health().degraded, None);
+}
+
+#[test]
+#[ignore]
+fn survey() {
+    let mut classes: std::collections::BTreeMap<String, (u64, u64, String)> = Default::default();
+    let mut all = Tally::default();
+    for seed in 0..number("CORACLE_HISTORIES").unwrap_or(300) {
+        match broken(seed, Setting::WHOLE) {
+            Ok(tally) => all += tally,
+            Err(broken) => {
+                let said = broken
+                    .split("life ")
+                    .nth(1)
+                    .unwrap_or(&broken)
+                    .chars()
+                    .skip(3)
+                    .filter(|c| !c.is_ascii_digit())
+                    .take(60)
+                    .collect::<String>();
+                let class = classes.entry(format!("faulty={} {said}", seed % 3 == 0)).or_insert((0, seed, broken));
+                class.0 += 1;
+            }
+        }
+    }
+    for (class, (count, seed, example)) in classes {
+        eprintln!("{count:4} seed {seed:4} {class}\n        {}", &example[..example.len().min(600)]);
+    }
+    eprintln!("{all:?}");
 }

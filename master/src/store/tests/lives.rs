@@ -4,7 +4,9 @@
 use super::oracle::{Oracle, all};
 use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, Promise, SimDisk};
 use super::*;
+use crate::store::checkpoint::Checkpoint;
 use crate::store::load::Ids;
+use crate::store::protocol::Protocol;
 
 /// What may be opened after one cut, beside the one that the history goes on with.
 const IMAGES: u64 = 3;
@@ -12,8 +14,11 @@ const IMAGES: u64 = 3;
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub careless: Careless,
-    /// Whether people edit files.
-    pub edits: bool,
+    pub protocol: Protocol,
+}
+
+impl Setting {
+    pub const WHOLE: Setting = Setting { careless: Careless::No, protocol: Protocol::WHOLE };
 }
 
 /// What was tried, to show that it is no empty test.
@@ -52,13 +57,14 @@ struct Host {
     written: u64,
     faulty: bool,
     torn: bool,
-    edits: bool,
+    setup: Setup,
 }
 
 /// A running master with somebody who follows everything.
 struct Life {
     store: FlatStore,
     heard: Arc<Mutex<Vec<Event>>>,
+    checkpoint: Option<Checkpoint>,
     _watches: Vec<WatchHandle>,
 }
 
@@ -68,6 +74,15 @@ pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
     let nature = Nature::any(&mut dice);
     let traced = std::env::var_os("CORACLE_SEED").is_some();
     let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
+    let setup = Setup {
+        protocol: setting.protocol,
+        // Small, so that a short life meets all of their ends.
+        segment_bytes: 16 << 10,
+        checkpoint_bytes: 64 << 10,
+        backlog_bytes_max: 64 << 20,
+        retained_bytes_max: dice.below(2) * (32 << 10),
+        reserve: 5,
+    };
     let mut host = Host {
         dice,
         disk,
@@ -78,7 +93,7 @@ pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
         written: 0,
         faulty: seed % 3 == 0,
         torn: nature.promise == Promise::Torn,
-        edits: setting.edits,
+        setup,
     };
     let lives = 1 + host.dice.below(5);
     for life in 0..lives {
@@ -93,8 +108,8 @@ fn ids(boot: u64) -> Ids {
     Ids { fresh_store: format!("store-{boot}"), boot: boot.to_string() }
 }
 
-fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64) -> Result<FlatStore, OpenError> {
-    let opened = FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), Setup::SMALL);
+fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64, setup: Setup) -> Result<FlatStore, OpenError> {
+    let opened = FlatStore::open_on(Arc::new(disk.clone()), Some(Box::new(tmpfs.clone())), None, ids(boot), &rules(), setup);
     opened.map(|opened| opened.store)
 }
 
@@ -110,11 +125,11 @@ impl Host {
         for _ in 0..400 {
             match self.dice.below(60) {
                 0 => {
-                    closed = self.close(&life);
+                    closed = self.close(&mut life);
                     break;
                 }
                 1..=40 => self.write(&mut life)?,
-                _ => self.keep(&life),
+                _ => self.keep(&mut life),
             }
             if self.disk.is_cut() {
                 break;
@@ -125,7 +140,7 @@ impl Host {
         drop(life);
         self.judge_images()?;
         self.stop();
-        if self.edits && closed && self.dice.one_in(2) {
+        if closed && self.dice.one_in(2) {
             self.edit();
         }
         Ok(())
@@ -138,7 +153,7 @@ impl Host {
                 let steps = 1 + self.dice.below(40);
                 self.disk.cut_in(steps);
             }
-            let opened = open(&self.disk, &self.tmpfs, self.boot);
+            let opened = open(&self.disk, &self.tmpfs, self.boot, self.setup);
             if self.disk.is_cut() {
                 drop(opened);
                 self.tally.cuts_in_starts += 1;
@@ -168,7 +183,7 @@ impl Host {
             let watch = store.watch(scope, Some(store.revision()), sink).map_err(|gone| format!("{gone:?}"))?;
             watches.push(watch.handle);
         }
-        Ok(Life { store, heard, _watches: watches })
+        Ok(Life { store, heard, checkpoint: None, _watches: watches })
     }
 
     /// What a medium may hold now is opened elsewhere, perhaps cut and opened again.
@@ -181,13 +196,13 @@ impl Host {
             image.power_loss();
             if self.dice.one_in(2) {
                 image.cut_in(1 + self.dice.below(40));
-                drop(open(&image, &SimDisk::new(0), 0));
+                drop(open(&image, &SimDisk::new(0), 0, self.setup));
                 if image.is_cut() {
                     self.tally.cuts += 1;
                 }
                 image.power_loss();
             }
-            let store = open(&image, &SimDisk::new(0), 0).map_err(|error| format!("an image does not start: {error}"))?;
+            let store = open(&image, &SimDisk::new(0), 0, self.setup).map_err(|error| format!("an image does not start: {error}"))?;
             oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;
         }
         Ok(())
@@ -218,7 +233,10 @@ impl Host {
     }
 
     /// False: nothing is known of what it left.
-    fn close(&mut self, life: &Life) -> bool {
+    fn close(&mut self, life: &mut Life) -> bool {
+        if let Some(checkpoint) = life.checkpoint.take() {
+            life.store.finish_checkpoint(checkpoint).ok();
+        }
         let closed = life.store.close().is_ok() && !self.disk.is_cut();
         if closed {
             self.tally.closes += 1;
@@ -266,24 +284,38 @@ impl Host {
     }
 
     /// A step of what goes on beside the writes.
-    fn keep(&mut self, _life: &Life) {}
+    fn keep(&mut self, life: &mut Life) {
+        match life.checkpoint.take() {
+            None if self.dice.one_in(2) => _ = life.store.tend(),
+            None => life.checkpoint = life.store.begin_checkpoint(),
+            Some(mut checkpoint) => {
+                let steps = 1 + self.dice.below(4);
+                let more = (0..steps).all(|_| matches!(checkpoint.step(), Ok(true)));
+                if more {
+                    life.checkpoint = Some(checkpoint);
+                } else {
+                    life.store.finish_checkpoint(checkpoint).ok();
+                }
+            }
+        }
+    }
 
     fn write(&mut self, life: &mut Life) -> Result<(), String> {
         let count = 1 + self.dice.below(4);
-        let asked: Vec<(Key, Option<Value>, Write)> = (0..count).map(|_| self.any_write(&life.store)).collect();
+        let asked: Vec<Asked> = (0..count).map(|_| self.any_write(&life.store)).collect();
         let doubts = self.oracle.doubts();
-        let mut settled = false;
-        let mut acknowledged = Vec::new();
-        let writes: Vec<Write> = asked.iter().map(|(.., write)| write.clone()).collect();
         let before = self.oracle.last();
-        for ((key, object, _), answer) in asked.iter().zip(write_all(&life.store, writes)) {
+        let turns = turns(&life.store, &asked);
+        let writes: Vec<Write> = asked.iter().map(|(.., write)| write.clone()).collect();
+        let mut answers: Vec<_> = asked.iter().zip(life.store.write_all(writes)).zip(turns).collect();
+        answers.sort_by_key(|(_, turn)| *turn);
+        let (mut settled, mut acknowledged) = (false, Vec::new());
+        for (((key, object, _), answer), _) in answers {
             match answer {
                 Ok(stored) => acknowledged.push((stored, object.as_ref())),
                 Err(Refused::Disk { .. }) => {
                     self.tally.refused += 1;
                     self.oracle.doubt(key, object.as_ref());
-                    // A file that is brought back may be taken for an edit at the start after a close.
-                    self.oracle.loose = true;
                     if !self.disk.is_cut() && !self.faulty {
                         return Err(format!("{key} was refused by a disk that is well"));
                     }
@@ -302,7 +334,8 @@ impl Host {
             self.oracle.settled(doubts);
         }
         self.compare(life, before, acknowledged.iter().map(|(stored, _)| stored))?;
-        self.oracle.reached(life.store.revision())
+        // Nobody sees what a store says of itself after the power went.
+        if self.disk.is_cut() { Ok(()) } else { self.oracle.reached(life.store.revision()) }
     }
 
     /// What is told to watchers and shown is what was acknowledged.
@@ -327,7 +360,7 @@ impl Host {
         Ok(())
     }
 
-    fn any_write(&mut self, store: &FlatStore) -> (Key, Option<Value>, Write) {
+    fn any_write(&mut self, store: &FlatStore) -> Asked {
         let key = self.dice.pick(&keys()).clone();
         let now = store.get(&key);
         self.written += 1;
@@ -336,8 +369,8 @@ impl Host {
         }
         let now = now.ok().flatten();
         let filler = match self.dice.below(10) {
-            0 | 1 => 2000 + self.dice.below(4000),
-            _ => self.dice.below(600),
+            0 => 2000 + self.dice.below(4000),
+            _ => self.dice.below(200),
         };
         let mut object = object(&key, &format!("{}{}", self.written, "x".repeat(filler as usize)));
         if self.dice.one_in(8) {
@@ -360,9 +393,25 @@ impl Host {
     }
 }
 
-/// As many writers would who come at the same time.
-fn write_all(store: &FlatStore, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
-    writes.into_iter().map(|write| store.write(write)).collect()
+type Asked = (Key, Option<Value>, Write);
+
+/// In which batch each write can be at the earliest: not in one with another of its object, or of what it claims.
+fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
+    let claims = |key: &Key, object: Option<&Value>| -> Vec<String> {
+        object.iter().flat_map(|object| claims_of(key, object)).map(|claimed| claimed.claim.value).collect()
+    };
+    let mut turns: Vec<usize> = Vec::new();
+    for (at, (key, object, _)) in asked.iter().enumerate() {
+        let wanted = claims(key, object.as_ref());
+        let meets = |(other, new, _): &Asked| {
+            let old = store.get(other).ok().flatten().and_then(|stored| serde_json::from_slice(&stored.json).ok());
+            let taken = [claims(other, new.as_ref()), claims(other, old.as_ref())].concat();
+            other == key || taken.iter().any(|claim| wanted.contains(claim))
+        };
+        let taken: Vec<usize> = (0..at).filter(|earlier| meets(&asked[*earlier])).map(|earlier| turns[earlier]).collect();
+        turns.push((0..).find(|turn| !taken.contains(turn)).expect("there are more turns than writes"));
+    }
+    turns
 }
 
 /// Some of each: durable in part, wholly, and not; with a name that has to be escaped, and one without a namespace.

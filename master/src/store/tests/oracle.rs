@@ -31,8 +31,6 @@ pub struct Oracle {
     broken: BTreeSet<Key>,
     /// Those of which somebody tried to give them up, and was refused by the disk.
     perhaps_broken: BTreeSet<Key>,
-    /// A start may give every object a fresh revision.
-    pub loose: bool,
 }
 
 impl Oracle {
@@ -178,7 +176,7 @@ impl Oracle {
         let same = |state: &BTreeMap<Key, Held>| {
             state.len() == now.len()
                 && state.iter().zip(now).all(|((key, held), (other, is))| {
-                    key == other && held.text == is.text && (self.loose || held.exact.is_none() || held.exact == is.exact)
+                    key == other && held.text == is.text && (held.exact.is_none() || held.exact == is.exact)
                 })
         };
         for from in 0..=self.doubts.len() {
