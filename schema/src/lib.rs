@@ -11,6 +11,7 @@ pub mod base64;
 mod check;
 mod decode;
 mod default;
+pub mod openapi;
 pub mod patch;
 mod problem;
 pub mod protobuf;

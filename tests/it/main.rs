@@ -8,6 +8,7 @@ mod api_v1beta1;
 mod control;
 mod kubelet_events;
 mod kubelet_status;
+mod openapi;
 mod replay;
 mod simulation;
 mod tidy;

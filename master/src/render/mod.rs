@@ -7,6 +7,8 @@
 
 pub mod discovery;
 pub mod form;
+pub mod gnostic;
+pub mod openapi;
 pub mod pretty;
 #[cfg(test)]
 mod round_trip;

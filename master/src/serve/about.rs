@@ -1,12 +1,13 @@
 //! Pages about the server: which document, in which form, and whether the client has it already.
 
-use super::{Serve, health};
+use super::{Serve, description, health};
 use crate::fault::Fault;
 use crate::page::Page;
 use crate::render::discovery;
+use bytes::Bytes;
 use coracle_api::kinds::Kinds;
 use coracle_api::status::Status;
-use coracle_http::{Answer, HeaderMap, HeaderValue, Request, StatusCode, header};
+use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -27,7 +28,9 @@ pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, F
         Page::Nothing => return Ok(nothing()),
         Page::Versions => return listed(kinds, true, headers),
         Page::Groups => return listed(kinds, false, headers),
-        Page::Swagger | Page::OpenApiIndex | Page::OpenApi { .. } => return Ok(nothing()),
+        Page::Swagger => return description::of_all(serve, headers),
+        Page::OpenApiIndex => return description::index(serve, headers),
+        Page::OpenApi { group, version, hash } => return description::of_group(serve, headers, group, version, hash.as_deref()),
         Page::Root => discovery::root(kinds, &health::paths()),
         Page::Version => discovery::version(),
         Page::Group { group } => discovery::one_group(kinds, group),
@@ -38,7 +41,7 @@ pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, F
     Ok(Answer::json(StatusCode::OK, document.to_string()))
 }
 
-fn nothing() -> Answer {
+pub fn nothing() -> Answer {
     Answer::text(StatusCode::NOT_FOUND, NOT_FOUND)
 }
 
@@ -65,23 +68,32 @@ fn listed(kinds: &Kinds, core: bool, headers: &HeaderMap) -> Result<Answer, Faul
 /// Whoever has it by its tag is not sent it again.
 fn tagged(document: Value, content_type: &'static str, headers: &HeaderMap) -> Answer {
     let text = document.to_string();
-    let tag = format!("\"{}\"", hex(&Sha256::digest(&text)));
-    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    let known = known.flat_map(|value| value.split(',')).any(|known| known.trim() == tag);
-    let mut answer = if known {
-        Answer { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: coracle_http::Body::Whole(Default::default()) }
-    } else {
-        Answer::new(StatusCode::OK, content_type, coracle_http::Body::Whole(text.into()))
-    };
-    answer.headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        answer.headers.insert(header::ETAG, tag);
-    }
+    let tag = hex(&Sha256::digest(&text));
+    let mut answer = if known(headers, &tag) { unchanged() } else { Answer::new(StatusCode::OK, content_type, Body::Whole(text.into())) };
+    mark(&mut answer, &tag);
     answer
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Whether the client has what has this tag.
+pub fn known(headers: &HeaderMap, tag: &str) -> bool {
+    let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    given.flat_map(|value| value.split(',')).any(|known| known.trim().trim_matches('"') == tag)
+}
+
+pub fn unchanged() -> Answer {
+    Answer { status: StatusCode::NOT_MODIFIED, headers: HeaderMap::new(), body: Body::Whole(Bytes::new()) }
+}
+
+/// What a client needs in order to ask again only for what is new.
+pub fn mark(answer: &mut Answer, tag: &str) {
+    answer.headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    if let Ok(tag) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+        answer.headers.insert(header::ETAG, tag);
+    }
+}
+
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
@@ -115,7 +127,7 @@ fn clause(text: &str) -> Clause {
 }
 
 /// Pages of one form are JSON.
-fn plain(headers: &HeaderMap) -> Result<(), Fault> {
+pub fn plain(headers: &HeaderMap) -> Result<(), Fault> {
     if accepted(headers).any(|clause| matches!(clause, Clause::Plain)) {
         return Ok(());
     }

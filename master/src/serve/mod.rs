@@ -10,6 +10,7 @@ mod body;
 mod bookmarks;
 mod delete;
 mod dependents;
+mod description;
 mod health;
 mod log;
 mod metrics;
@@ -57,6 +58,7 @@ pub struct Serve {
     maker: Arc<Maker>,
     watches: watch::Watches,
     metrics: metrics::Metrics,
+    described: description::Described,
     /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
     places: RwLock<()>,
 }
@@ -70,6 +72,7 @@ impl Serve {
             maker,
             watches: watch::Watches::default(),
             metrics: metrics::Metrics::default(),
+            described: description::Described::default(),
             places: RwLock::new(()),
         }
     }
