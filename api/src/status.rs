@@ -172,9 +172,8 @@ impl Status {
     /// For what is no row of the kind table: `("meta.k8s.io", "DeleteOptions")`.
     pub fn invalid_of(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Status {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let problems = once(problems);
-        let message = format!("{qualified} {name:?} is invalid: {}", all_of(&problems));
-        let causes = problems.iter().map(|problem| cause_of(problem)).collect();
+        let message = format!("{qualified} {name:?} is invalid: {}", all_of(&once(problems)));
+        let causes = problems.iter().map(cause_of).collect();
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: kind.to_owned(), causes, ..Details::default() };
         failure(Reason::Invalid, message, details)
     }
@@ -340,7 +339,7 @@ fn cause_of(problem: &Problem) -> Cause {
     Cause { reason: problem.reason.wire().into(), message: problem.message(), field: problem.path.to_string() }
 }
 
-/// The types and a kind's own rules may see the same problem: it is told once.
+/// Two values at one place may have the same problem: people are told it once.
 fn once(problems: &[Problem]) -> Vec<&Problem> {
     let mut seen: Vec<&Problem> = Vec::new();
     for problem in problems {
@@ -417,7 +416,7 @@ mod tests {
                     {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.template"}]}}),
         );
         let twice = Status::invalid(row, "r", &[selector.clone(), selector]);
-        assert_eq!(twice.details.unwrap().causes.len(), 1);
+        assert_eq!(twice.details.unwrap().causes.len(), 2);
         assert_eq!(twice.message, "ReplicationController \"r\" is invalid: spec.selector: Required value");
     }
 }

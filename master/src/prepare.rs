@@ -1,7 +1,7 @@
 //! The one gate before `Store::write`: a client's or a controller's document becomes a write, or the reasons why not. PURE.
 //!
-//!     create:  schema defaults -> strategy.create -> validate -> claims -> Write::Create
-//!     update:  whose revision, whose uid -> schema defaults -> strategy.update -> validate_update -> claims -> Write::Update or Delete
+//!     create:  schema defaults -> strategy.create -> validate -> what says nothing goes -> claims -> Write::Create
+//!     update:  whose revision, whose uid -> schema defaults -> what says nothing goes -> strategy.update -> validate_update -> claims -> Write::Update or Delete
 //!     delete:  preconditions -> strategy.delete -> Write::Delete, or Write::Update that marks the object
 //!
 //! Documents have the right types already (`shape`); what is here may only be wrong in its values.
@@ -11,7 +11,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
 use coracle_api::types;
-use coracle_schema::{Problem, Types, check, decode, default};
+use coracle_schema::{Problem, Types, check, decode, default, tidy};
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -95,6 +95,8 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, mak
     default(&TYPES, &kind.type_name, &mut object);
     (kind.strategy.create)(&mut object, making);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    // Problems are told of the document as it was sent.
+    tidy(&TYPES, &kind.type_name, &mut object);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
     let claims = claims(kind, &object);
@@ -108,6 +110,7 @@ pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, n
         fields.remove("status");
     }
     default(&TYPES, &kind.type_name, &mut object);
+    tidy(&TYPES, &kind.type_name, &mut object);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
     object["metadata"]["creationTimestamp"] = now.to_string().into();
     Ok(object)
@@ -133,11 +136,13 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
                 strategy::keep_status(&mut new, old.object);
             }
             default(&TYPES, &kind.type_name, &mut new);
+            tidy(&TYPES, &kind.type_name, &mut new);
             (kind.strategy.update)(&mut new, old.object, making);
         }
         Part::Status => {
             (kind.strategy.status_update)(&mut new, old.object);
             default(&TYPES, &kind.type_name, &mut new);
+            tidy(&TYPES, &kind.type_name, &mut new);
         }
     }
     fit(check(&TYPES, &kind.type_name, &new), (kind.strategy.validate_update)(&new, old.object, rules))?;

@@ -159,6 +159,10 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         Some(first) => found.extend(of_source(spec, first, &path)),
     }
     found.extend(sources.map(|source| Problem::forbidden(&path.field(source), "may not specify more than 1 volume type")));
+    if has(&spec["nodeAffinity"], "required") {
+        let at = path.field("nodeAffinity").field("required");
+        found.extend(super::affinity::node_selector(&spec["nodeAffinity"]["required"], &at));
+    }
     found.extend(class(spec, &path));
     found
 }

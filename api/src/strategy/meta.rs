@@ -16,7 +16,7 @@ pub fn create(object: &mut Value, making: &mut Making<'_>, generation: bool) {
     let uid = making.uid.clone();
     let now = making.now.to_string();
     let meta = map_at(object, "metadata");
-    for wiped in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "generation"] {
+    for wiped in ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"] {
         meta.remove(wiped);
     }
     meta.insert("uid".into(), uid.into());

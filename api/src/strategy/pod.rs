@@ -17,12 +17,21 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
     meta::create(pod, making, true);
     map_at(pod, "spec");
     pod_defaults::pod(&mut pod["spec"]);
+    pod_defaults::admitted(&mut pod["spec"]);
+    pod_defaults::patience(&mut pod["spec"]);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     map_at(new, "spec");
     pod_defaults::pod(&mut new["spec"]);
+    pod_defaults::patience(&mut new["spec"]);
+    // Who replaces a pod need not know what it was given.
+    for given in ["priority", "preemptionPolicy"] {
+        if !has(&new["spec"], given) {
+            copy(&mut new["spec"], &old["spec"], given);
+        }
+    }
     copy(new, old, "status");
     meta::update(new, old, !pod_spec::differing(&new["spec"], &old["spec"]).is_empty());
 }

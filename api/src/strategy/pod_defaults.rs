@@ -18,6 +18,33 @@ pub fn pod(spec: &mut Value) {
     }
 }
 
+/// What a pod is given when it is made, whatever its template said: an account and a priority.
+pub fn admitted(spec: &mut Value) {
+    default_to(spec, "serviceAccountName", "default");
+    spec["serviceAccount"] = spec["serviceAccountName"].clone();
+    // Classes of priority are not looked up: a pod that names one keeps what it says.
+    if text(spec, "priorityClassName").is_empty() {
+        default_to(spec, "priority", 0);
+        default_to(spec, "preemptionPolicy", "PreemptLowerPriority");
+    }
+}
+
+/// What a pod is given whenever it is written: patience with nodes that are away.
+pub fn patience(spec: &mut Value) {
+    for away in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = list(spec, "tolerations")
+            .iter()
+            .any(|one| (text(one, "key") == away || text(one, "key").is_empty()) && matches!(text(one, "effect"), "NoExecute" | ""));
+        if !tolerated {
+            let one = json!({"key": away, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300});
+            match spec["tolerations"].as_array_mut() {
+                Some(all) => all.push(one),
+                None => spec["tolerations"] = json!([one]),
+            }
+        }
+    }
+}
+
 /// Defaults of the spec of a template.
 pub fn template(spec: &mut Value) {
     map_at(spec, "securityContext");

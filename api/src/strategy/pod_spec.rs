@@ -5,7 +5,7 @@ use super::doc::{has, is_empty, list, number, text, texts, yes};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{Rules, full, supported};
+use super::{Rules, affinity, full, supported};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -57,6 +57,13 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         if !name.is_empty() {
             found.extend(problems(&path.field(field), name, form(name)));
         }
+    }
+    found.extend(affinity::validate(&spec["affinity"], rules, &path.field("affinity")));
+    for (at, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        found.extend(affinity::spread(constraint, rules, &path.field("topologySpreadConstraints").index(at)));
     }
     if let Some(deadline) = number(spec, "activeDeadlineSeconds") {
         let faults = names::between(deadline, 1, i32::MAX.into());
