@@ -12,6 +12,17 @@ pub const USAGE: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
 
 usage: coracle-master [flags]
+       coracle-master store fsck|verify|flush|salvage [flags]
+       coracle-master backup FILE [flags]
+       coracle-master restore FILE [flags]
+
+  store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
+  store fsck            the same, and hold every object against its kind
+  store flush           bring the object files up to the journal now, also while a master runs
+  store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
+  backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
+  restore FILE          fill an empty data directory from a backup, with no master running
+  (exit code 0: done, and all is well; 1: not; 2: the command line is wrong)
 
   --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
   --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
@@ -53,18 +64,32 @@ impl Default for Config {
 #[derive(Debug, PartialEq)]
 pub enum Asked {
     Run(Config),
+    Do(Deed, Config),
     Help,
     Version,
+}
+
+/// Something done once to the store.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    Fsck,
+    Verify,
+    Flush,
+    Salvage,
+    Backup(PathBuf),
+    Restore(PathBuf),
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
 pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Asked, String> {
     let mut given: Vec<(String, String)> = Vec::new();
     let mut file = None;
+    let mut words: Vec<String> = Vec::new();
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         let Some(flag) = argument.strip_prefix("--") else {
-            return Err(format!("unexpected argument {argument:?}: flags begin with --, see --help"));
+            words.push(argument);
+            continue;
         };
         let (key, joined) = match flag.split_once('=') {
             Some((key, value)) => (key, Some(value.to_owned())),
@@ -83,6 +108,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
             given.push((key.to_owned(), value));
         }
     }
+    let deed = deed(&words)?;
     let mut config = Config::default();
     if let Some(path) = file {
         read_file(&mut config, &path, read)?;
@@ -90,7 +116,27 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
     for (key, value) in given {
         set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
     }
-    Ok(Asked::Run(config))
+    Ok(match deed {
+        None => Asked::Run(config),
+        Some(deed) => Asked::Do(deed, config),
+    })
+}
+
+/// None: it is to serve.
+fn deed(words: &[String]) -> Result<Option<Deed>, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Ok(Some(match words.as_slice() {
+        [] => return Ok(None),
+        ["store", "fsck"] => Deed::Fsck,
+        ["store", "verify"] => Deed::Verify,
+        ["store", "flush"] => Deed::Flush,
+        ["store", "salvage"] => Deed::Salvage,
+        ["backup", file] => Deed::Backup(file.into()),
+        ["restore", file] => Deed::Restore(file.into()),
+        ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see --help".to_owned()),
+        ["backup" | "restore", ..] => return Err(format!("{} takes one file, see --help", words[0])),
+        [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
+    }))
 }
 
 fn read_file(config: &mut Config, path: &Path, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<(), String> {
@@ -192,12 +238,24 @@ mod tests {
         check("--data-dir=/b --config /good", Ok(Asked::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
         let service_cidr = Cidr::parse("10.0.0.0/24").unwrap();
         check("--service-cidr 10.0.0.0/24", Ok(Asked::Run(Config { service_cidr, ..plain.clone() })));
+        let copy = Config { data_dir: "/copy".into(), ..plain.clone() };
+        check("store verify --data-dir /copy", Ok(Asked::Do(Deed::Verify, copy.clone())));
+        check("--data-dir /copy store fsck", Ok(Asked::Do(Deed::Fsck, copy)));
+        check("store flush", Ok(Asked::Do(Deed::Flush, plain.clone())));
+        check("store salvage", Ok(Asked::Do(Deed::Salvage, plain.clone())));
+        check("backup a.jsonl", Ok(Asked::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
+        check("restore /a", Ok(Asked::Do(Deed::Restore("/a".into()), plain.clone())));
+        check("store fsck --help", Ok(Asked::Help));
         check("--listen localhost:0", Ok(Asked::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
     }
 
     #[test]
     fn mistakes_are_named() {
         check("--frob 1", Err("unknown flag --frob"));
+        check("store", Err("one of fsck, verify, flush and salvage"));
+        check("store frob", Err("one of fsck, verify, flush and salvage"));
+        check("backup", Err("backup takes one file"));
+        check("restore a b", Err("restore takes one file"));
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));
         check("--data-dir here", Err("absolute path"));

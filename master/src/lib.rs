@@ -5,6 +5,7 @@
 //! `start` is the only place where the parts meet.
 
 pub mod call;
+pub mod command;
 pub mod config;
 pub mod control;
 pub mod fault;
@@ -15,6 +16,7 @@ pub mod prepare;
 pub mod render;
 pub mod serve;
 pub mod store;
+pub mod upkeep;
 
 use crate::config::Config;
 use crate::control::{Control, Gate};
@@ -82,7 +84,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
             log::error!("{why}");
         }
     }
-    let handler: Handler = Arc::new(move |request| serve.answer(&request));
+    let files = store.clone();
+    let handler: Handler = Arc::new(move |request| upkeep::answer(&files, &request).unwrap_or_else(|| serve.answer(&request)));
     let socket = config.admin_socket.display();
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
@@ -98,22 +101,27 @@ pub fn start(config: &Config) -> Result<Master, String> {
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
+    let opened = with_rules(kinds, |rules| FlatStore::open(&config.data_dir, config.admin_socket.parent(), rules));
+    let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
+    log::info!("{} objects in {}", opened.objects, config.data_dir.display());
+    Ok(opened.store)
+}
+
+/// What the store is told of the kinds.
+fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
     let row = |kind: &coracle_api::kinds::Kind| KindRow {
         resource: kind.resource.clone(),
         api_version: kind.api_version().into(),
         kind: kind.kind.clone(),
     };
-    let rules = Rules {
+    with(&Rules {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         edited: &|key, object| edited(kinds, key, object),
         told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
-    };
-    let opened = FlatStore::open(&config.data_dir, config.admin_socket.parent(), &rules).map_err(|error| format!("--data-dir {error}"))?;
-    log::info!("{} objects in {}", opened.objects, config.data_dir.display());
-    Ok(opened.store)
+    })
 }
 
 /// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.

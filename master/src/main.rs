@@ -1,5 +1,6 @@
 //! Arguments, the log, signals, the exit code.
 
+use coracle_master::command;
 use coracle_master::config::{self, Asked};
 use nix::sys::signal::{SigSet, Signal};
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_timestamp_secs().init();
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
         Ok(Asked::Run(config)) => config,
+        Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),
         Ok(Asked::Help) => return say(config::USAGE),
         Ok(Asked::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(why) => {

@@ -18,6 +18,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/client.rs", "the agent's calls"),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("master/src/main.rs", "arguments, signals, exit code"),
+    ("master/src/command.rs", "backups, and the local socket of a running master"),
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),

@@ -82,6 +82,14 @@ impl RealDisk {
         Ok(RealDisk { root: root.to_owned(), top: File::open(root)? })
     }
 
+    /// A folder and all that is in it, where it is.
+    pub fn remove_tree(&self, path: &str) -> io::Result<()> {
+        match fs::remove_dir_all(self.at(path)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }

@@ -162,7 +162,31 @@ impl Serialize for KindFirst<'_> {
 
 /// CRC-32 (IEEE), eight bytes at a step. It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = !0;
+    let mut crc = Crc::default();
+    crc.add(bytes);
+    crc.sum()
+}
+
+/// The same, piece by piece.
+pub struct Crc(u32);
+
+impl Default for Crc {
+    fn default() -> Crc {
+        Crc(!0)
+    }
+}
+
+impl Crc {
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0 = crc_behind(self.0, bytes);
+    }
+
+    pub fn sum(&self) -> u32 {
+        !self.0
+    }
+}
+
+fn crc_behind(mut crc: u32, bytes: &[u8]) -> u32 {
     let mut eights = bytes.chunks_exact(8);
     for eight in &mut eights {
         let low = crc ^ u32::from_le_bytes([eight[0], eight[1], eight[2], eight[3]]);
@@ -176,7 +200,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
             ^ CRC[1][usize::from(eight[6])]
             ^ CRC[0][usize::from(eight[7])];
     }
-    !eights.remainder().iter().fold(crc, |crc, byte| (crc >> 8) ^ CRC[0][((crc ^ u32::from(*byte)) & 0xff) as usize])
+    eights.remainder().iter().fold(crc, |crc, byte| (crc >> 8) ^ CRC[0][((crc ^ u32::from(*byte)) & 0xff) as usize])
 }
 
 /// `CRC[k][byte]`: what a byte adds that `k` more bytes follow.

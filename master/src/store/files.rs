@@ -34,15 +34,22 @@ impl fmt::Display for DiskError {
 /// Writes object files.
 #[derive(Default)]
 pub struct Files {
+    /// What `objects` lies below: nothing, or a folder with its slash.
+    root: String,
     /// Folders that are known to stand.
     folders: HashSet<String>,
     tmp_next: u64,
 }
 
 impl Files {
+    /// Of objects that lie below a folder.
+    pub fn below(folder: &str) -> Files {
+        Files { root: format!("{folder}/"), ..Files::default() }
+    }
+
     /// Brings an object's file to what it should say: a compact document, or None: that there is none.
     pub fn bring(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>) -> Result<(), DiskError> {
-        let path = format!("{OBJECTS}/{}", names::path(key));
+        let path = format!("{}{OBJECTS}/{}", self.root, names::path(key));
         let Some(compact) = wanted else {
             return match disk.unlink(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

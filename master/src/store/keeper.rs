@@ -199,6 +199,19 @@ impl FlatStore {
         due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
     }
 
+    /// Brings the files up to the journal now, behind a checkpoint that is under way. Commits go on.
+    pub fn flush(&self) -> Result<(), DiskError> {
+        let mut writer = locked(&self.inner.writer);
+        while writer.checkpointing {
+            writer = self.inner.caught_up.wait(writer).unwrap_or_else(PoisonError::into_inner);
+        }
+        if let Some(why) = &writer.frozen {
+            return Err(failed("write", "the files")(std::io::Error::other(why.clone())));
+        }
+        drop(writer);
+        self.checkpoint()
+    }
+
     /// Brings the files up to the journal now. Commits go on.
     pub(crate) fn checkpoint(&self) -> Result<(), DiskError> {
         match self.begin_checkpoint() {

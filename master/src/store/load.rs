@@ -34,7 +34,7 @@ use std::time::Duration;
 /// Where HEAD.json is lost, volatile writes may have used this many revisions beyond those that the files show.
 const LOST_HEAD_JUMP: u64 = 10 * RESERVE;
 /// A segment is one MiB, or a batch of some more; a longer file is none of ours.
-const SEGMENT_BYTES_READ_MAX: usize = 256 << 20;
+pub const SEGMENT_BYTES_READ_MAX: usize = 256 << 20;
 
 pub struct Loaded {
     pub state: State,
@@ -68,7 +68,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let found = find_journal(&*disk, head.as_ref().and_then(|head| head.wal), setup)?;
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
-    tree.frozen = recovered.missing.is_some();
+    tree.frozen = recovered.missing.is_some() || setup.look_only;
     prepare_folders(&*disk, &mut tree)?;
     if damaged_head {
         let jump = LOST_HEAD_JUMP;
@@ -134,7 +134,7 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
     let is_new = head.as_ref().is_none_or(|head| head.wal.is_none());
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
     let mut head = head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0 });
-    if frozen.is_none() {
+    if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
             consume(&*disk, &edits)?;
             for segment in &recovered.void {
@@ -275,7 +275,7 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
 
 /// The last word of the journal on each key. Copied: nothing keeps a segment in memory. What lies beyond a hole counts where
 /// acknowledged records are missing: otherwise it was torn, or refused and fenced off.
-fn covered(recovered: &Recovered) -> Covered {
+pub fn covered(recovered: &Recovered) -> Covered {
     let mut covered = Covered::new();
     let beyond = if recovered.missing.is_some() { recovered.beyond.as_slice() } else { &[] };
     for Line { record, .. } in recovered.records.iter().chain(beyond) {
@@ -291,7 +291,7 @@ fn covered(recovered: &Recovered) -> Covered {
     covered
 }
 
-fn durable_part(json: &Bytes, durable: coracle_api::meta::Durable) -> Option<Bytes> {
+pub fn durable_part(json: &Bytes, durable: coracle_api::meta::Durable) -> Option<Bytes> {
     let mut document: Value = serde_json::from_slice(json).expect("the store wrote this JSON itself");
     document::keep_durable(&mut document, durable).then(|| document::compact(&document))
 }

@@ -14,9 +14,11 @@
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
 //! load, tree, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
+mod backup;
 mod checkpoint;
 mod commit;
 mod disk;
@@ -27,6 +29,7 @@ mod files;
 mod follow;
 mod head;
 mod history;
+mod inspect;
 mod journal;
 mod judge;
 mod keeper;
@@ -43,10 +46,12 @@ mod tree;
 mod volatile;
 mod words;
 
+pub use backup::{Backup, Restored, read as read_backup, restore};
 pub use door::Store;
 pub use files::DiskError;
 pub use follow::{Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
+pub use inspect::{Findings, Salvaged, inspect, salvage};
 pub use pages::{Listing, More, Page};
 pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};

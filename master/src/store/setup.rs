@@ -25,6 +25,8 @@ pub struct Setup {
     pub backlog_bytes_max: u64,
     pub retained_bytes_max: u64,
     pub reserve: u64,
+    /// Nothing is changed: it is said what is there.
+    pub look_only: bool,
 }
 
 impl Setup {
@@ -35,6 +37,7 @@ impl Setup {
         backlog_bytes_max: BACKLOG_BYTES_MAX,
         retained_bytes_max: RETAINED_BYTES_MAX,
         reserve: RESERVE,
+        look_only: false,
     };
 
     /// For disks in memory, that tests make and copy by the ten thousand.

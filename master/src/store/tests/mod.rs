@@ -9,6 +9,7 @@ mod oracle;
 mod pages;
 mod restart;
 pub(crate) mod sim;
+mod upkeep;
 
 use super::*;
 use coracle_api::meta::{Claim, Durable, Resource};

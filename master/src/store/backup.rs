@@ -1,0 +1,218 @@
+//! A backup: everything durable at one revision, as lines of JSON that a person can read and a pipe can carry; and back.
+//!
+//! ```text
+//! {"backup":1,"store":"...","revision":1234,"objects":57,"damaged":[]}
+//! {"path":"core/pods/default/web.json","object":{...}}          57 of them
+//! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
+//! ```
+//!
+//! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
+//! what came after it has to look again.
+
+use super::disk::{self, Disk, RealDisk};
+use super::document::Crc;
+use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
+use super::head::{FORMAT, HEAD, Head};
+use super::journal::WAL;
+use super::judge::FILE_BYTES_MAX;
+use super::load::durable_part;
+use super::protocol::Protocol;
+use super::setup::RESERVE;
+use super::{FlatStore, Store, names};
+use bytes::Bytes;
+use coracle_api::meta::{Durable, Key};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The form that this program writes and reads.
+const BACKUP: u32 = 1;
+/// A line is an object and its place.
+const LINE_BYTES_MAX: usize = FILE_BYTES_MAX + 4096;
+/// Lines are handed on in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
+/// What was written after the backup was made may have used this many revisions.
+const LOST_REVISIONS: u64 = 10 * RESERVE;
+
+#[derive(Serialize, Deserialize)]
+struct First {
+    backup: u32,
+    store: String,
+    revision: u64,
+    objects: usize,
+    /// Objects whose files nobody can read.
+    damaged: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    path: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+#[derive(Serialize, Deserialize)]
+struct End {
+    end: usize,
+    crc: String,
+}
+
+/// A backup being written: its pieces, in order. It shares the store's memory and keeps nobody waiting.
+pub struct Backup {
+    first: Option<First>,
+    objects: std::vec::IntoIter<(Arc<Key>, Bytes, Durable)>,
+    count: usize,
+    crc: Crc,
+    ended: bool,
+}
+
+impl FlatStore {
+    /// Everything durable, as it is now.
+    pub fn backup(&self) -> Backup {
+        let state = self.state();
+        let durable = state.all().filter(|entry| entry.file_crc.is_some());
+        let objects: Vec<_> = durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
+        let first = First {
+            backup: BACKUP,
+            store: self.uuid().to_owned(),
+            revision: state.revision().0,
+            objects: objects.len(),
+            damaged: state.all_damage().filter_map(|damage| Some(names::path(damage.key.as_ref()?))).collect(),
+        };
+        Backup { count: objects.len(), first: Some(first), objects: objects.into_iter(), crc: Crc::default(), ended: false }
+    }
+}
+
+impl Iterator for Backup {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
+        let mut piece = Vec::new();
+        if let Some(first) = self.first.take() {
+            line(&mut piece, &first);
+        }
+        while piece.len() < PIECE_BYTES {
+            let Some((key, json, durable)) = self.objects.next() else {
+                self.crc.add(&piece);
+                line(&mut piece, &End { end: self.count, crc: format!("{:08x}", self.crc.sum()) });
+                self.ended = true;
+                return Some(piece.into());
+            };
+            let object = durable_part(&json, durable).unwrap_or(json);
+            let object: &RawValue = serde_json::from_slice(&object).expect("the store wrote this JSON itself");
+            line(&mut piece, &Line { path: names::path(&key).into(), object });
+        }
+        self.crc.add(&piece);
+        Some(piece.into())
+    }
+}
+
+/// What was in a backup.
+#[derive(Debug, PartialEq)]
+pub struct Restored {
+    pub objects: usize,
+    /// Of the backup.
+    pub revision: u64,
+    /// Objects that could not be read when the backup was made.
+    pub damaged: Vec<String>,
+}
+
+/// Reads a backup to its end and looks whether it is whole. `object`: called with each object's place and document.
+pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result<(), String>) -> Result<Restored, String> {
+    let mut text = Vec::new();
+    let mut crc = Crc::default();
+    let first: First = match next_line(&mut file, &mut text)? {
+        true => serde_json::from_slice(&text).map_err(|_| "it does not begin as a backup of coracle-master does".to_owned())?,
+        false => return Err("it is empty".to_owned()),
+    };
+    if first.backup > BACKUP {
+        return Err(format!("it is of form {}, made by a newer coracle-master: restore it with that version", first.backup));
+    }
+    crc.add(&text);
+    for nth in 1..=first.objects {
+        let cut = || format!("it ends after {} of {} objects: the copy is not whole", nth - 1, first.objects);
+        if !next_line(&mut file, &mut text)? {
+            return Err(cut());
+        }
+        crc.add(&text);
+        let line: Line = serde_json::from_slice(&text).map_err(|error| format!("line {}: {error}", nth + 1))?;
+        let key = names::key(&line.path).ok_or_else(|| format!("line {}: {:?} is no place of an object", nth + 1, line.path))?;
+        object(key, line.object.get().as_bytes())?;
+    }
+    let end = if next_line(&mut file, &mut text)? { serde_json::from_slice::<End>(&text).ok() } else { None };
+    let end = end.ok_or("its last line is missing: the copy is not whole")?;
+    if end.crc != format!("{:08x}", crc.sum()) {
+        return Err("its checksum does not fit: it was changed or damaged after it was made".to_owned());
+    }
+    Ok(Restored { objects: first.objects, revision: first.revision, damaged: first.damaged })
+}
+
+/// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice: nothing is written
+/// before all of it was read.
+pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
+    let opened = || file().map_err(|error| error.to_string());
+    let told = read(opened()?, |_, _| Ok(()))?;
+    let failed_at = |error: io::Error| format!("{}: {error}", dir.display());
+    let disk = RealDisk::new(dir).map_err(failed_at)?;
+    let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
+    for taken in [OBJECTS, WAL, QUARANTINE] {
+        let found = match disk.list(taken) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            found => found.map_err(failed_at)?,
+        };
+        if !found.is_empty() {
+            let shown = dir.display();
+            return Err(format!("{shown} holds a store already: move it away first, as in `mv {shown} {shown}.old`"));
+        }
+    }
+    put(&disk, opened()?, told.revision).map_err(|error| format!("{}: {error}", dir.display()))?;
+    Ok(told)
+}
+
+/// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
+fn put(disk: &RealDisk, file: impl BufRead, revision: u64) -> Result<(), String> {
+    let staged = format!("{TMP}/restored");
+    make_folder(disk, TMP).map_err(|error| error.to_string())?;
+    disk.remove_tree(&staged).map_err(|error| failed("remove", &staged)(error).to_string())?;
+    make_folder(disk, &staged).map_err(|error| error.to_string())?;
+    let mut files = Files::below(&staged);
+    read(file, |key, object| files.bring(disk, &key, Some(object)).map_err(|error| error.to_string()))?;
+    let store = disk::random_uuid().map_err(|error| error.to_string())?;
+    let head = Head { format: FORMAT, store, wal: None, reserved: revision + LOST_REVISIONS, clean: false, files: 0 };
+    let done = (|| {
+        make_folder(disk, &format!("{staged}/{OBJECTS}"))?;
+        disk.sync_all().map_err(failed("sync", "the files"))?;
+        head.write(disk, &Protocol::WHOLE)?;
+        // An empty one may stand there.
+        disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;
+        disk.rename(&format!("{staged}/{OBJECTS}"), OBJECTS).map_err(failed("rename", OBJECTS))?;
+        disk.sync_dir("").map_err(failed("fsync", HEAD))
+    })();
+    done.map_err(|error| error.to_string())
+}
+
+fn line(piece: &mut Vec<u8>, value: &impl Serialize) {
+    serde_json::to_writer(&mut *piece, value).expect("a Vec takes all, and keys are strings");
+    piece.push(b'\n');
+}
+
+/// False: there is none.
+fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String> {
+    text.clear();
+    let read = file.by_ref().take(LINE_BYTES_MAX as u64).read_until(b'\n', text).map_err(|error| error.to_string())?;
+    match text.last() {
+        Some(b'\n') => Ok(true),
+        Some(_) if read == LINE_BYTES_MAX => {
+            Err(format!("a line is longer than {LINE_BYTES_MAX} bytes: it is no backup of coracle-master"))
+        }
+        // A line that was cut is none.
+        _ => Ok(false),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
+//! but reads, because acknowledged records are missing.
+
+use super::disk::{self, Disk, RealDisk};
+use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
+use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
+use super::journal::record::Record;
+use super::journal::recover::{Missing, Position, Recovered};
+use super::journal::{self, Journal, WAL};
+use super::load::{self, Found, Ids, Loaded, SEGMENT_BYTES_READ_MAX};
+use super::protocol::Protocol;
+use super::setup::{RESERVE, Setup};
+use super::{Damage, OpenError, Rules, names, quarantine};
+use coracle_api::meta::{Key, Revision};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What was lost may have used this many revisions.
+const LOST_REVISIONS: u64 = 10 * RESERVE;
+
+#[derive(Debug)]
+pub struct Findings {
+    pub store: String,
+    pub revision: Revision,
+    pub objects: usize,
+    /// Records of the journal that no file holds yet.
+    pub records: usize,
+    /// What a start would say and do.
+    pub notes: Vec<String>,
+    pub damage: Vec<Damage>,
+    /// Acknowledged writes that are provably not there.
+    pub missing: Option<Missing>,
+}
+
+impl Findings {
+    /// Everything that was acknowledged is there.
+    pub fn whole(&self) -> bool {
+        self.missing.is_none() && self.damage.is_empty()
+    }
+}
+
+/// What was given up.
+#[derive(Debug)]
+pub struct Salvaged {
+    pub missing: Missing,
+    /// Objects that there are now.
+    pub objects: usize,
+    /// Where the journal lies as it was found.
+    pub evidence: String,
+}
+
+/// `deep`: every document is held against its kind as well.
+pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenError> {
+    let (disk, _lock) = existing(dir)?;
+    let (loaded, found) = look(&disk, rules)?;
+    let state = &loaded.state;
+    let mut damage: Vec<Damage> = loaded.foreign.into_iter().chain(state.all_damage().cloned()).collect();
+    if deep {
+        for entry in state.all() {
+            let document = serde_json::from_slice(&entry.stored.json).expect("it was parsed before");
+            damage.extend((rules.fault)(&entry.stored.key, document).map(|why| unfit(&entry.stored.key, &why)));
+        }
+    }
+    Ok(Findings {
+        store: loaded.writer.head.store.clone(),
+        revision: state.revision(),
+        objects: state.all().count(),
+        records: found.recovered.records.len(),
+        notes: loaded.notes,
+        damage,
+        missing: found.recovered.missing,
+    })
+}
+
+/// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to quarantine, and the next
+/// start serves reads and writes. None: no record is missing.
+pub fn salvage(dir: &Path, rules: &Rules) -> Result<Option<Salvaged>, OpenError> {
+    let (disk, _lock) = existing(dir)?;
+    let (loaded, found) = look(&disk, rules)?;
+    let Some(missing) = found.recovered.missing.clone() else { return Ok(None) };
+    let failed_at = |error: DiskError| OpenError::Io { path: dir.join(error.what), error: error.error };
+    let evidence = keep_evidence(&*disk).map_err(failed_at)?;
+    give_up(disk, &loaded, &found).map_err(failed_at)?;
+    Ok(Some(Salvaged { missing, objects: loaded.state.all().count(), evidence }))
+}
+
+fn unfit(key: &Key, why: &str) -> Damage {
+    let file = format!("{OBJECTS}/{}", names::path(key));
+    let remedy = "edit the file with the master stopped, or delete the object".to_owned();
+    Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind: None, remedy }
+}
+
+fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, File), OpenError> {
+    let failed = |error| OpenError::Io { path: dir.to_owned(), error };
+    if !dir.is_dir() {
+        return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no store; name its directory by --data-dir or --config")));
+    }
+    let disk = RealDisk::new(dir).map_err(failed)?;
+    Ok((Arc::new(disk), disk::lock(dir)?))
+}
+
+fn look(disk: &Arc<dyn Disk>, rules: &Rules) -> Result<(Loaded, Found), OpenError> {
+    let setup = Setup { look_only: true, ..Setup::PRODUCT };
+    let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
+    let ids = Ids { fresh_store, boot: String::new() };
+    let loaded = load::load(disk.clone(), None, &ids, rules, &setup)?;
+    let found = load::find_journal(&**disk, loaded.writer.head.wal, &setup)?;
+    Ok((loaded, found))
+}
+
+/// Copies the journal and HEAD.json to where nothing is ever removed.
+fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
+    let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
+    // Its name says that it waits for nobody.
+    let folder = format!("{QUARANTINE}/{}-settled", quarantine::folder(number, "salvaged"));
+    make_folder(disk, &format!("{folder}/{WAL}"))?;
+    let segments = disk.list(WAL).map_err(failed("list", WAL))?;
+    let files = segments.iter().map(|found| format!("{WAL}/{}", found.name)).chain([HEAD.to_owned()]);
+    for file in files {
+        let bytes_max = if file == HEAD { HEAD_BYTES_MAX } else { SEGMENT_BYTES_READ_MAX };
+        match disk.read(&file, bytes_max) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            read => {
+                let bytes = read.map_err(failed("read", &file))?;
+                disk.create(&format!("{folder}/{file}"), &bytes).map_err(failed("write", &folder))?;
+            }
+        }
+    }
+    disk.sync_dir(&format!("{folder}/{WAL}")).map_err(failed("fsync", &folder))?;
+    disk.sync_dir(&folder).map_err(failed("fsync", &folder))?;
+    Ok(folder)
+}
+
+/// First the files, then a segment that continues behind everything that was ever written, then HEAD.json, which makes it count. Cut
+/// anywhere, the same is missing as before, and it can be done again.
+fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), DiskError> {
+    make_folder(&*disk, TMP)?;
+    make_folder(&*disk, journal::SPARE)?;
+    let mut files = Files::default();
+    let recovered = &found.recovered;
+    for (key, wanted) in load::covered(recovered) {
+        files.bring(&*disk, &key, wanted.as_deref())?;
+    }
+    disk.sync_all().map_err(failed("sync", "the files"))?;
+    let last = recovered.records.iter().chain(&recovered.beyond).map(|line| line.n).chain([recovered.last]).max().unwrap_or_default();
+    let reserved = loaded.state.revision().0 + LOST_REVISIONS;
+    let behind = Recovered { last, ..Recovered::default() };
+    let mut journal = Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved);
+    journal.append(&[Record::Reserve { reserved }])?;
+    let start = Position { segment: found.next, n: last + 1 };
+    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, ..loaded.writer.head.clone() };
+    head.write(&*disk, &Protocol::WHOLE)
+}

@@ -1,0 +1,167 @@
+//! What people do to a directory from the command line: look, copy, bring back, give up what is lost.
+
+use super::*;
+use std::fs;
+use std::path::PathBuf;
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Place {
+        let dir = std::env::temp_dir().join(format!("coracle-store-{}-{name}", std::process::id()));
+        fs::remove_dir_all(&dir).ok();
+        Place(dir)
+    }
+
+    fn open(&self) -> FlatStore {
+        FlatStore::open(&self.0, None, &rules()).expect("it opens").store
+    }
+
+    /// Some objects, as a killed master leaves them: in the journal alone.
+    fn killed(name: &str) -> Place {
+        let place = Place::new(name);
+        let store = place.open();
+        for name in ["a", "b", "Whole", "c"] {
+            store.write(create(pod(name, "first", Some("up")))).expect("it is new");
+        }
+        let b = store.get(&key("b")).expect("whole").expect("there");
+        store.write(Write::Delete { key: key("b"), seen: b.revision }).expect("it was seen");
+        kill(store);
+        place
+    }
+
+    fn segment(&self) -> PathBuf {
+        let mut segments: Vec<PathBuf> =
+            fs::read_dir(self.0.join("wal")).expect("a journal").map(|entry| entry.expect("a file").path()).collect();
+        segments.sort();
+        segments.remove(0)
+    }
+
+    /// A byte of a record is another one.
+    fn rot(&self, record_of: &str) {
+        let path = self.segment();
+        let mut text = fs::read(&path).expect("a segment");
+        let record = format!("\"name\":\"{record_of}\"");
+        let at = text.windows(record.len()).position(|window| window == record.as_bytes()).expect("its record");
+        text[at + 10] ^= 4;
+        fs::write(&path, text).expect("ours");
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// Nothing is closed; the keeper may be at work, and would hold the directory a moment longer.
+fn kill(store: FlatStore) {
+    store.inner.keeper.stop();
+}
+
+fn names_in(store: &FlatStore) -> Vec<String> {
+    store.list(&PODS, None).items.iter().map(|stored| stored.key.name.clone()).collect()
+}
+
+fn whole(store: &FlatStore) -> Vec<u8> {
+    store.backup().flat_map(|piece| piece.to_vec()).collect()
+}
+
+#[test]
+fn a_look_changes_nothing_and_says_what_is_there() {
+    let place = Place::killed("look");
+    let before = fs::read(place.segment()).expect("a segment");
+    let found = inspect(&place.0, &rules(), true).expect("a store");
+    assert!(found.whole() && found.objects == 3 && found.records > 4, "{found:?}");
+    assert_eq!(fs::read(place.segment()).expect("a segment"), before);
+    assert!(!place.0.join("objects/core/pods").exists(), "no file was brought");
+
+    let store = place.open();
+    assert!(matches!(inspect(&place.0, &rules(), false), Err(OpenError::InUse { .. })));
+    store.close().expect("the disk is well");
+    drop(store);
+    let file = place.0.join("objects/core/pods/default/a.json");
+    fs::write(&file, "{").expect("ours");
+    let found = inspect(&place.0, &rules(), false).expect("a store");
+    assert_eq!((found.damage.len(), found.whole(), found.missing), (1, false, None));
+    assert!(file.exists(), "it stays where it is");
+    let nowhere = inspect(&place.0.join("none"), &rules(), false).expect_err("nothing").to_string();
+    assert!(nowhere.contains("there is no store"), "{nowhere}");
+}
+
+#[test]
+fn what_is_missing_is_named_and_given_up_on_demand_alone() {
+    let place = Place::killed("salvage");
+    place.rot("Whole");
+    let store = place.open();
+    assert_eq!(names_in(&store), ["a", "c"], "what can be read is served");
+    let refused = store.write(create(pod("d", "x", None))).expect_err("nothing is written").to_string();
+    assert!(refused.contains("wal/0000000001.jsonl, offset") && refused.contains("salvage"), "{refused}");
+    assert!(store.flush().is_err());
+    kill(store);
+
+    let found = inspect(&place.0, &rules(), false).expect("a store");
+    let missing = found.missing.expect("a record is missing");
+    let before = fs::read(place.segment()).expect("a segment");
+    let salvaged = salvage(&place.0, &rules()).expect("the disk is well").expect("something is missing");
+    assert_eq!((salvaged.missing, salvaged.objects), (missing, 2));
+    assert_eq!(fs::read(place.0.join(&salvaged.evidence).join("wal/0000000001.jsonl")).expect("evidence"), before);
+
+    assert!(inspect(&place.0, &rules(), true).expect("a store").whole());
+    assert!(salvage(&place.0, &rules()).expect("the disk is well").is_none(), "nothing is missing any more");
+    let store = place.open();
+    assert_eq!((names_in(&store), store.health().degraded), (vec!["a".to_owned(), "c".to_owned()], None));
+    let d = store.write(create(pod("d", "x", None))).expect("writes are taken");
+    assert!(d.revision.0 > found.revision.0 + 100_000, "whoever saw what is lost has to look again");
+}
+
+#[test]
+fn a_backup_comes_back() {
+    let place = Place::killed("backup");
+    let store = place.open();
+    let text = whole(&store);
+    let (revision, uuid) = (store.revision(), store.uuid().to_owned());
+    let mut places = Vec::new();
+    let told = read_backup(text.as_slice(), |key, _| {
+        places.push(key.name);
+        Ok(())
+    });
+    assert_eq!(told, Ok(Restored { objects: 3, revision: revision.0, damaged: Vec::new() }));
+    assert_eq!(places, names_in(&store));
+    assert_eq!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("in use"), true);
+
+    let other = Place::new("restored");
+    restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
+    let again = restore(&other.0, || Ok(text.as_slice())).expect_err("it is full");
+    assert!(again.contains("holds a store already"), "{again}");
+    let restored = other.open();
+    assert_eq!(names_in(&restored), names_in(&store));
+    assert!(restored.revision() > revision && restored.uuid() != uuid);
+    let a = restored.get(&key("a")).expect("whole").expect("there");
+    assert!(String::from_utf8_lossy(&a.json).contains("\"is\":\"first\""));
+    let volatile = String::from_utf8_lossy(&a.json).contains("up");
+    assert!(!volatile, "statuses are seen anew");
+}
+
+#[test]
+fn a_backup_that_is_not_whole_is_refused() {
+    let place = Place::killed("torn");
+    let text = whole(&place.open());
+    let check = |text: &[u8], expected: &str| {
+        let why = read_backup(text, |_, _| Ok(())).expect_err("it is not whole");
+        assert!(why.contains(expected), "{why}");
+    };
+    check(b"", "it is empty");
+    check(b"{}\n", "does not begin as a backup");
+    check(b"{\"backup\":9,\"store\":\"s\",\"revision\":1,\"objects\":0,\"damaged\":[]}\n", "a newer coracle-master");
+    for cut in 1..text.len() {
+        assert!(read_backup(&text[..cut], |_, _| Ok(())).is_err(), "cut at {cut}");
+    }
+    let at = text.windows(5).position(|window| window == b"first").expect("a spec");
+    let mut flipped = text.clone();
+    flipped[at] = b'w';
+    check(&flipped, "its checksum does not fit");
+    let empty = Place::new("torn-restored");
+    assert!(restore(&empty.0, || Ok(&text[..text.len() - 2])).is_err());
+    assert!(!empty.0.exists(), "nothing was begun");
+}
