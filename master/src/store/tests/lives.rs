@@ -82,6 +82,7 @@ pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
         backlog_bytes_max: 64 << 20,
         retained_bytes_max: dice.below(2) * (32 << 10),
         reserve: 5,
+        ..Setup::PRODUCT
     };
     let mut host = Host {
         dice,
