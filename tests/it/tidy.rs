@@ -47,6 +47,7 @@ const PURE: &[&str] = &[
     "master/src/render/",
     "master/src/serve/pages.rs",
     "master/src/store/document.rs",
+    "master/src/store/draft.rs",
     "master/src/store/journal/record.rs",
     "master/src/store/journal/scan.rs",
     "master/src/store/journal/recover.rs",

@@ -10,6 +10,7 @@
 
 use super::checkpoint::Dirty;
 use super::disk::Disk;
+use super::draft::Draft;
 use super::files::DiskError;
 use super::head::Head;
 use super::journal::Journal;
@@ -130,12 +131,12 @@ impl FlatStore {
         let mut later = Vec::new();
         let backlog = writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max;
         for ticket in tickets {
-            if batch.bytes >= BATCH_BYTES_MAX || batch.meets(&ticket.write) {
+            if batch.bytes >= BATCH_BYTES_MAX || batch.meets(&ticket.draft) {
                 later.push(ticket);
                 continue;
             }
             let revision = Revision(batch.revision.0 + 1);
-            match state.decide(ticket.write, revision, uptime) {
+            match state.decide(ticket.draft, revision, uptime) {
                 Err(refused) => ticket.reply.give(Err(refused)),
                 Ok(Verdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
                 Ok(Verdict::Change(change)) if grows(&change) && writer.full => {
@@ -212,12 +213,8 @@ impl Writer {
 
 impl Batch {
     /// Whether a write is about something that an earlier one of the batch changes: it is decided once that is so.
-    fn meets(&self, write: &Write) -> bool {
-        let (key, claims) = match write {
-            Write::Create { key, claims, .. } | Write::Update { key, claims, .. } => (key, claims.as_slice()),
-            Write::Delete { key, .. } => (key, &[][..]),
-        };
-        self.keys.contains(key) || claims.iter().any(|claimed| self.claims.contains(&claimed.claim))
+    fn meets(&self, draft: &Draft) -> bool {
+        self.keys.contains(&draft.key) || draft.claims().iter().any(|claimed| self.claims.contains(&claimed.claim))
     }
 
     fn add(&mut self, change: Change, reply: Reply) {

@@ -10,7 +10,7 @@
 //! ```text
 //! door (the trait, and what it promises)
 //! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so)
-//! names, document, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
+//! names, document, draft, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
 //! load, tree, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
@@ -24,6 +24,7 @@ mod commit;
 mod disk;
 mod document;
 mod door;
+mod draft;
 mod examine;
 mod files;
 mod follow;
@@ -62,6 +63,7 @@ pub use words::{
 use commit::Writer;
 use coracle_api::meta::{Durable, Key, Revision};
 use disk::{Disk, RealDisk};
+use draft::Draft;
 use follow::Followers;
 use keeper::Keeper;
 use load::{Ids, Loaded};
@@ -271,7 +273,7 @@ impl Store for FlatStore {
 
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
         let state = self.state();
-        Ok(match state.decide(write, Revision(state.revision().0 + 1), self.uptime())? {
+        Ok(match state.decide(Draft::of(write), Revision(state.revision().0 + 1), self.uptime())? {
             Verdict::Unchanged(stored) => stored,
             Verdict::Change(change) => match (&change.old, &change.entry) {
                 (Some(old), Some(_)) => change.answer.at(old.revision),

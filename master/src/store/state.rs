@@ -1,7 +1,8 @@
 //! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
 
+use super::draft::{Document, Draft, Part, Wish};
 use super::pages::Listing;
-use super::{Claimed, Damage, Event, Refused, Stored, Write, document};
+use super::{Claimed, Damage, Event, Refused, Stored, document};
 use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
 use serde_json::Value;
@@ -59,15 +60,6 @@ struct Owner {
     key: Key,
     /// The uptime until which a claim outlives its object; None while that lives.
     until: Option<Duration>,
-}
-
-/// What a create or an update wants to stand there.
-struct Wanted {
-    key: Arc<Key>,
-    object: Value,
-    durable: Durable,
-    claims: Vec<Claimed>,
-    revision: Revision,
 }
 
 #[derive(Default)]
@@ -144,24 +136,28 @@ impl State {
     }
 
     /// `revision` is what the change gets.
-    pub fn decide(&self, write: Write, revision: Revision, uptime: Duration) -> Result<Verdict, Refused> {
-        match write {
-            Write::Create { key, object, durable, claims } => {
+    pub fn decide(&self, draft: Draft, revision: Revision, uptime: Duration) -> Result<Verdict, Refused> {
+        let key = draft.key;
+        match draft.wish {
+            Wish::Put { seen: None, document } => {
                 if let Some(damage) = self.damaged.get(&key) {
                     return Err(Refused::Damaged { why: damage.why.clone() });
                 }
                 if let Some(entry) = self.objects.get(&key) {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
                 }
-                self.check_claims(&key, &claims, uptime, false)?;
-                self.put(Wanted { key: Arc::new(key), object, durable, claims, revision }, None)
+                self.check_claims(&key, &document.claims, uptime, false)?;
+                put(Arc::new(key), *document, revision, None)
             }
-            Write::Update { key, object, seen, durable, claims } => {
+            Wish::Put { seen: Some(seen), document } => {
                 let entry = self.seen(&key, seen)?;
-                let key = entry.stored.key.clone();
-                self.update(Wanted { key, object, durable, claims, revision }, entry, uptime)
+                if document.text.is(entry.stored.revision, &entry.stored.json) {
+                    return Ok(Verdict::Unchanged(entry.stored.clone()));
+                }
+                self.check_claims(&key, &document.claims, uptime, true)?;
+                put(entry.stored.key.clone(), *document, revision, Some(entry))
             }
-            Write::Delete { key, seen } => {
+            Wish::Delete { seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
                     let answer = damage.identity(&key, revision);
                     let key = answer.key.clone();
@@ -208,45 +204,6 @@ impl State {
         }
         let entry = self.objects.get(key).ok_or(Refused::Missing)?;
         if entry.stored.revision == seen { Ok(entry) } else { Err(Refused::Stale { now: entry.stored.clone() }) }
-    }
-
-    fn update(&self, mut wanted: Wanted, entry: &Entry, uptime: Duration) -> Result<Verdict, Refused> {
-        let mut old: Value = serde_json::from_slice(&entry.stored.json).expect("the store wrote this JSON itself");
-        document::stamp(&mut wanted.object, entry.stored.revision);
-        if wanted.object == old {
-            return Ok(Verdict::Unchanged(entry.stored.clone()));
-        }
-        self.check_claims(&wanted.key, &wanted.claims, uptime, true)?;
-        let on_disk = document::keep_durable(&mut old, entry.durable).then_some(old);
-        self.put(wanted, Some((entry, on_disk)))
-    }
-
-    /// `former`: the entry that stands, and its durable part at its revision.
-    fn put(&self, wanted: Wanted, former: Option<(&Entry, Option<Value>)>) -> Result<Verdict, Refused> {
-        let Wanted { key, mut object, durable, claims, revision } = wanted;
-        let stored = Stored::of(key.clone(), revision, &mut object);
-        if stored.json.len() > OBJECT_BYTES_MAX {
-            return Err(Refused::TooLarge { bytes: stored.json.len() });
-        }
-        let old = former.as_ref().map(|(entry, _)| entry.stored.clone());
-        let former_crc = former.as_ref().and_then(|(entry, _)| entry.file_crc);
-        let has_status = object.get("status").is_some();
-        let (step, file_crc) = if !document::keep_durable(&mut object, durable) {
-            (if former_crc.is_some() { Step::Remove } else { Step::Keep }, None)
-        } else if former_crc.is_some() && same_file(&mut object, former) {
-            (Step::Keep, former_crc)
-        } else {
-            let durable_part = if durable == Durable::Whole || !has_status {
-                stored.json.clone()
-            } else {
-                document::stamp(&mut object, revision);
-                document::compact(&object)
-            };
-            let crc = document::crc32(&durable_part);
-            (Step::Put(durable_part), Some(crc))
-        };
-        let entry = Entry { stored: stored.clone(), durable, file_crc, claims: claims.into() };
-        Ok(change(Change { revision, key, step, old, entry: Some(entry), answer: stored }))
     }
 
     /// `own`: what the living object of this key owns already is free for it.
@@ -306,9 +263,40 @@ fn change(change: Change) -> Verdict {
     Verdict::Change(Box::new(change))
 }
 
-/// Whether the durable part is what lies on disk already, but for the revision.
-fn same_file(object: &mut Value, former: Option<(&Entry, Option<Value>)>) -> bool {
-    let Some((entry, Some(on_disk))) = former else { return false };
-    document::stamp(object, entry.stored.revision);
-    *object == on_disk
+fn put(key: Arc<Key>, document: Document, revision: Revision, former: Option<&Entry>) -> Result<Verdict, Refused> {
+    let json = document.text.at(revision);
+    if json.len() > OBJECT_BYTES_MAX {
+        return Err(Refused::TooLarge { bytes: json.len() });
+    }
+    let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
+    let (step, file_crc) = match (&document.part, kept) {
+        (Part::Nothing, _) if former.is_some_and(|former| former.file_crc.is_some()) => (Step::Remove, None),
+        (Part::Nothing, _) => (Step::Keep, None),
+        (_, Some(crc)) => (Step::Keep, Some(crc)),
+        (part, None) => {
+            let part = if let Part::Less(text) = part { text.at(revision) } else { json.clone() };
+            let crc = document::crc32(&part);
+            (Step::Put(part), Some(crc))
+        }
+    };
+    let stored = Stored::new(key.clone(), revision, json, document.labels);
+    let old = former.map(|former| former.stored.clone());
+    let entry = Entry { stored: stored.clone(), durable: document.durable, file_crc, claims: document.claims.into() };
+    Ok(change(Change { revision, key, step, old, entry: Some(entry), answer: stored }))
+}
+
+/// Whether the durable part is what the journal or the file says already, but for the revision. The documents differ.
+fn is_on_disk(document: &Document, former: &Entry) -> bool {
+    let Some(crc) = former.file_crc else { return false };
+    let (text, all) = match &document.part {
+        Part::Nothing => return false,
+        Part::Whole => (&document.text, true),
+        Part::Less(text) => (text, false),
+    };
+    let stored = &former.stored;
+    if former.durable == Durable::Whole || document::crc32(&stored.json) == crc {
+        return !all && text.is(stored.revision, &stored.json);
+    }
+    let mut old: Value = serde_json::from_slice(&stored.json).expect("the store wrote this JSON itself");
+    document::keep_durable(&mut old, former.durable) && text.is(stored.revision, &document::compact(&old))
 }

@@ -216,9 +216,11 @@ impl<'a> Tree<'a> {
             let Some(row) = self.row(&key) else { continue };
             key.resource = row.resource.clone();
             let file_crc = self.objects.get(&key).and_then(|entry| entry.file_crc);
-            let quick = fitting(&compact, &key, row).and_then(|sketch| {
-                let revision = sketch.revision()?;
-                Some((revision, (self.rules.told)(&key, &sketch)?, sketch.labels(), Box::default()))
+            let quick = fitting(&compact, &key, row).and_then(|mut sketch| {
+                // Had its status been worth flash, it would not be here.
+                sketch.status = None;
+                let durable = (self.rules.told)(&key, &sketch).filter(|durable| *durable != Durable::Whole)?;
+                Some((sketch.revision()?, durable, sketch.labels(), Box::default()))
             });
             let told = quick.or_else(|| {
                 let document: Value = serde_json::from_slice(&compact).ok()?;

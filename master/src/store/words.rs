@@ -59,6 +59,9 @@ impl Stored {
 
     /// The same object with another revision inside, as the event of its deletion shows it.
     pub fn at(&self, revision: Revision) -> Stored {
+        if let Some(json) = Sketch::of(&self.json).and_then(|sketch| sketch.with_revision(&self.json, revision)) {
+            return Stored::new(self.key.clone(), revision, json.into(), self.labels.clone());
+        }
         let mut document: Value = serde_json::from_slice(&self.json).expect("the store wrote this JSON itself");
         Stored::of(self.key.clone(), revision, &mut document)
     }

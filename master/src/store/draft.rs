@@ -1,0 +1,202 @@
+//! PURE. A write as it is when only its revision is missing: each writer makes its own, before it waits for others, so that whoever
+//! commits for all has little left to do.
+
+use super::{Claimed, Write, document};
+use bytes::Bytes;
+use coracle_api::labels::LabelSet;
+use coracle_api::meta::{Durable, Key, Revision};
+use serde_json::{Map, Value};
+
+pub struct Draft {
+    pub key: Key,
+    pub wish: Wish,
+}
+
+pub enum Wish {
+    /// `seen`: what it replaces; None: nothing.
+    Put {
+        seen: Option<Revision>,
+        document: Box<Document>,
+    },
+    Delete {
+        seen: Revision,
+    },
+}
+
+pub struct Document {
+    pub text: Text,
+    pub part: Part,
+    pub durable: Durable,
+    pub labels: LabelSet,
+    pub claims: Vec<Claimed>,
+}
+
+/// What of a document goes to disk.
+pub enum Part {
+    Nothing,
+    Whole,
+    Less(Text),
+}
+
+/// Compact JSON, but for its revision.
+pub struct Text {
+    bytes: Vec<u8>,
+    /// Where the revision goes.
+    gap: usize,
+}
+
+impl Draft {
+    pub fn of(write: Write) -> Draft {
+        let (key, seen, object, durable, claims) = match write {
+            Write::Create { key, object, durable, claims } => (key, None, object, durable, claims),
+            Write::Update { key, object, seen, durable, claims } => (key, Some(seen), object, durable, claims),
+            Write::Delete { key, seen } => return Draft { key, wish: Wish::Delete { seen } },
+        };
+        Draft { key, wish: Wish::Put { seen, document: Box::new(Document::of(object, durable, claims)) } }
+    }
+
+    pub fn claims(&self) -> &[Claimed] {
+        match &self.wish {
+            Wish::Put { document, .. } => &document.claims,
+            Wish::Delete { .. } => &[],
+        }
+    }
+}
+
+impl Document {
+    fn of(mut object: Value, durable: Durable, claims: Vec<Claimed>) -> Document {
+        let (text, labels) = (Text::of(&mut object), document::labels(&object));
+        let has_status = object.get("status").is_some();
+        let part = match durable {
+            Durable::Nothing => Part::Nothing,
+            Durable::WithoutStatus if has_status => {
+                document::keep_durable(&mut object, durable);
+                Part::Less(Text::of(&mut object))
+            }
+            Durable::Whole | Durable::WithoutStatus => Part::Whole,
+        };
+        Document { text, part, durable, labels, claims }
+    }
+}
+
+impl Text {
+    pub fn of(object: &mut Value) -> Text {
+        document::stamp(object, Revision(0));
+        let mut text = Text { bytes: Vec::with_capacity(2048), gap: 0 };
+        match object.as_object() {
+            Some(fields) => text.object(fields),
+            None => text.value(object),
+        }
+        text
+    }
+
+    pub fn at(&self, revision: Revision) -> Bytes {
+        let revision = revision.to_string();
+        let mut bytes = Vec::with_capacity(self.bytes.len() + revision.len());
+        let (front, back) = self.bytes.split_at(self.gap);
+        bytes.extend_from_slice(front);
+        if self.gap > 0 {
+            bytes.extend_from_slice(revision.as_bytes());
+        }
+        bytes.extend_from_slice(back);
+        Bytes::from(bytes)
+    }
+
+    /// Whether it would be this JSON, at this revision.
+    pub fn is(&self, revision: Revision, json: &[u8]) -> bool {
+        let revision = if self.gap > 0 { revision.to_string() } else { String::new() };
+        let (front, back) = self.bytes.split_at(self.gap);
+        json.len() == self.bytes.len() + revision.len()
+            && json.starts_with(front)
+            && json[front.len()..].starts_with(revision.as_bytes())
+            && json.ends_with(back)
+    }
+
+    /// apiVersion and kind lead, for people and for whoever reads the front of the bytes; the rest is sorted.
+    fn object(&mut self, fields: &Map<String, Value>) {
+        const FIRST: [&str; 2] = ["apiVersion", "kind"];
+        let first = FIRST.iter().filter_map(|name| fields.get_key_value(*name));
+        let rest = fields.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
+        self.bytes.push(b'{');
+        for (name, value) in first.chain(rest) {
+            self.name(name);
+            match value.as_object() {
+                Some(metadata) if name == "metadata" => self.metadata(metadata),
+                _ => self.value(value),
+            }
+        }
+        self.bytes.push(b'}');
+    }
+
+    fn metadata(&mut self, fields: &Map<String, Value>) {
+        self.bytes.push(b'{');
+        for (name, value) in fields {
+            self.name(name);
+            if name == "resourceVersion" {
+                self.bytes.push(b'"');
+                self.gap = self.bytes.len();
+                self.bytes.push(b'"');
+            } else {
+                self.value(value);
+            }
+        }
+        self.bytes.push(b'}');
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.bytes.last() != Some(&b'{') {
+            self.bytes.push(b',');
+        }
+        serde_json::to_writer(&mut self.bytes, name).expect("a Vec takes all");
+        self.bytes.push(b':');
+    }
+
+    fn value(&mut self, value: &Value) {
+        serde_json::to_writer(&mut self.bytes, value).expect("a Value has string keys only");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_draft_becomes_what_the_document_is_at_the_revision() {
+        for object in [
+            json!({"metadata": {"name": "a", "labels": {"resourceVersion": "5"}, "uid": "u", "resourceVersion": "old"}, "kind": "K", "apiVersion": "v1", "a": {}, "z": [1, null]}),
+            json!({"kind": "K", "involved": {"metadata": {"resourceVersion": "7"}}, "metadata": {}}),
+            json!({"kind": "K"}),
+            json!({"metadata": "text"}),
+            json!({}),
+            json!("text"),
+        ] {
+            for revision in [Revision(1), Revision(12_345)] {
+                let mut stamped = object.clone();
+                document::stamp(&mut stamped, revision);
+                let json = document::compact(&stamped);
+                let text = Text::of(&mut object.clone());
+                assert_eq!(text.at(revision), json);
+                assert!(text.is(revision, &json));
+                assert!(!text.is(Revision(23), &json) || text.gap == 0);
+                let mut longer = json.to_vec();
+                longer.push(b' ');
+                assert!(!text.is(revision, &longer));
+            }
+        }
+    }
+
+    #[test]
+    fn what_goes_to_disk() {
+        let part = |object: Value, durable: Durable| match Document::of(object, durable, Vec::new()).part {
+            Part::Nothing => "nothing".to_owned(),
+            Part::Whole => "whole".to_owned(),
+            Part::Less(text) => String::from_utf8_lossy(&text.at(Revision(3))).into_owned(),
+        };
+        let object = || json!({"metadata": {}, "status": {"x": 1}});
+        assert_eq!(part(object(), Durable::Nothing), "nothing");
+        assert_eq!(part(object(), Durable::Whole), "whole");
+        assert_eq!(part(object(), Durable::WithoutStatus), r#"{"metadata":{"resourceVersion":"3"}}"#);
+        assert_eq!(part(json!({"metadata": {}}), Durable::WithoutStatus), "whole");
+    }
+}
