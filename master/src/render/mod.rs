@@ -8,6 +8,7 @@
 pub mod discovery;
 pub mod form;
 pub mod gnostic;
+pub mod gzip;
 pub mod openapi;
 pub mod pretty;
 #[cfg(test)]
@@ -64,7 +65,10 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
         (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
         (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), entry(kind, stored), now),
-        (Version::V1, ..) => document(form, &kind.type_name, &said(kind, stored), now),
+        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
+            written(media, Message::Metadata, &metadata(version, &parsed(stored)))
+        }
+        (Version::V1, _, Shape::Whole) => document(form, &kind.type_name, &said(kind, stored), now),
     }
 }
 
@@ -96,7 +100,7 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Tim
             written(media, Message::List(&Message::Object(&kind.type_name)), &list)
         }
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
-            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &said(kind, stored))).collect();
+            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &parsed(stored))).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta.to_v1(), "items": items,
             });

@@ -37,7 +37,7 @@ pub fn of(version: Meta, include: Include, meta: &ListMeta, columns: Value, entr
 
 fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
     let object = match include {
-        Include::Metadata => super::metadata(version, entry.shown()),
+        Include::Metadata => super::metadata(version, &entry.stored),
         Include::Object => entry.shown().clone(),
         Include::Nothing => Value::Null,
     };

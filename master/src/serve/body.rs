@@ -3,7 +3,7 @@
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
 use crate::render::Media;
-use crate::serve::yaml;
+use crate::serve::{go_json, yaml};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::status::Status;
 use coracle_api::types;
@@ -132,8 +132,13 @@ pub fn read(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<(Value
     // Kubernetes stores what is no UTF-8 with a sign in its place.
     let text = || String::from_utf8_lossy(&request.body);
     let (document, twice) = match media(call, &request.headers)? {
-        Media::Json => coracle_schema::read(text().as_bytes())
-            .map_err(|error| unrecognized(&format!("couldn't get version/kind; json parse error: {}", json_error(&error))))?,
+        Media::Json => {
+            let text = text();
+            coracle_schema::read(text.as_bytes()).map_err(|error| {
+                let why = json_error(text.as_bytes(), &error);
+                unrecognized(&format!("couldn't get version/kind; json parse error: {why}"))
+            })?
+        }
         Media::Yaml => yaml::read(&text()).map_err(|why| unrecognized(&format!("yaml: {why}")))?,
         Media::Protobuf => return Ok((protobuf(&request.body, wanted, unrecognized)?, Vec::new())),
     };
@@ -198,8 +203,9 @@ fn summary(body: &[u8]) -> String {
     }
 }
 
-pub fn json_error(error: &serde_json::Error) -> String {
-    if error.is_eof() { "unexpected end of JSON input".to_owned() } else { error.to_string() }
+/// Why a text is no JSON, as Kubernetes says it.
+pub fn json_error(text: &[u8], error: &serde_json::Error) -> String {
+    go_json::fault(text).unwrap_or_else(|| error.to_string())
 }
 
 pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {

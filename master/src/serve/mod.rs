@@ -11,6 +11,7 @@ mod bookmarks;
 mod delete;
 mod dependents;
 mod description;
+mod go_json;
 mod health;
 mod log;
 mod metrics;
@@ -99,6 +100,7 @@ impl Serve {
         {
             answer.body = Body::Whole(render::pretty::indent(document).into());
         }
+        compress(&request.headers, &mut answer);
         self.metrics.count(asked, &mut answer);
         answer
     }
@@ -202,6 +204,21 @@ fn warn(answer: &mut Answer, warnings: &[String]) {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{text}\"")) {
             answer.headers.append(header::WARNING, value);
         }
+    }
+}
+
+/// Streams are not compressed: each event must be readable as it comes.
+fn compress(asked: &HeaderMap, answer: &mut Answer) {
+    let accepted = asked.get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    if answer.headers.contains_key(header::CONTENT_ENCODING) {
+        return;
+    }
+    if let Body::Whole(document) = &answer.body
+        && let Some(compressed) = render::gzip::worth(accepted, document)
+    {
+        answer.body = Body::Whole(compressed.into());
+        answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        answer.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
 }
 

@@ -101,7 +101,7 @@ fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault>
         Language::Strategic => Fault::bad_request(why),
         Language::Json | Language::Merge => Fault::bad_request(format!("error decoding patch: {why}")),
     };
-    let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(&error)))?;
+    let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(bytes, &error)))?;
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
     match language {
         Language::Json => {
