@@ -15,8 +15,8 @@ pub struct Status {
     pub reason: Option<Reason>,
     pub message: String,
     pub details: Option<Details>,
-    /// The token with which a list that cannot go on as it began may go on with the present; empty in all but one.
-    pub continues: String,
+    /// The token with which a list that cannot go on as it began may go on with the present.
+    pub continues: Option<Box<str>>,
 }
 
 /// The names of failures on the wire.
@@ -114,7 +114,7 @@ pub struct Cause {
 impl Status {
     /// Done, and nothing to say about it but this code: 201 for a binding.
     pub fn success(code: u16) -> Status {
-        Status { code, reason: None, message: String::new(), details: None, continues: String::new() }
+        Status { code, reason: None, message: String::new(), details: None, continues: None }
     }
 
     /// An object is gone.
@@ -241,7 +241,7 @@ impl Status {
                        the continue parameter, or use the continue token in this response to retrieve the remainder of the results. \
                        Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
                        deleted between the time the first chunk was returned and now may show up in the list.";
-        Status { continues: fresh, ..plain(Reason::Expired, message) }
+        Status { continues: Some(fresh.into()), ..plain(Reason::Expired, message) }
     }
 
     pub fn timeout(message: impl std::fmt::Display, retry_after_s: u32) -> Status {
@@ -275,7 +275,7 @@ impl Status {
         status.insert("kind".to_owned(), json!("Status"));
         status.insert("apiVersion".to_owned(), json!("v1"));
         let mut metadata = Map::new();
-        put(&mut metadata, "continue", &self.continues);
+        put(&mut metadata, "continue", self.continues.as_deref().unwrap_or_default());
         status.insert("metadata".to_owned(), Value::Object(metadata));
         status.insert("status".to_owned(), json!(if self.is_failure() { "Failure" } else { "Success" }));
         put(&mut status, "message", &self.message);
@@ -324,11 +324,11 @@ fn put(into: &mut Map<String, Value>, field: &str, text: &str) {
 }
 
 fn failure(reason: Reason, message: impl Into<String>, details: Details) -> Status {
-    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: Some(details), continues: String::new() }
+    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: Some(details), continues: None }
 }
 
 fn plain(reason: Reason, message: impl Into<String>) -> Status {
-    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: None, continues: String::new() }
+    Status { code: reason.code(), reason: Some(reason), message: message.into(), details: None, continues: None }
 }
 
 fn retry(after_s: u32) -> Details {

@@ -92,7 +92,7 @@ fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &
 }
 
 fn not_found(message: String) -> Status {
-    Status { code: Reason::NotFound.code(), reason: Some(Reason::NotFound), message, details: None, continues: String::new() }
+    Status { code: Reason::NotFound.code(), reason: Some(Reason::NotFound), message, details: None, continues: None }
 }
 
 /// As a Status and not, as the kubelet does, as bare text: the master passes it on as it is, and clients show its message.

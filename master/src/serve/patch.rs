@@ -169,7 +169,7 @@ fn unpatched(why: Unpatched) -> Fault {
             (status.code, status.reason, status.details) = (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
             status.into()
         }
-        Unpatched::Unmergeable(why) => Status { code: 500, reason: None, message: why, details: None, continues: String::new() }.into(),
+        Unpatched::Unmergeable(why) => Status { code: 500, reason: None, message: why, details: None, continues: None }.into(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The door as its callers see it.
 
+mod conformance;
 mod crash;
 mod damage;
 mod journal;
