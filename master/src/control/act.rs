@@ -1,10 +1,10 @@
 //! Carries out what the controllers want: every intent goes through `prepare` and `Store::write`, like a client's request.
 
 use super::Now;
-use super::intent::{Intent, Tale};
+use super::intent::{About, Intent, Tale};
 use crate::making::Maker;
 use crate::prepare::{self, Part, Preconditions, Standing};
-use crate::store::{Refused, Store, Stored, Write};
+use crate::store::{Damage, Refused, Store, Stored, Write};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::strategy::{Deleting, Rules, bind};
@@ -18,6 +18,8 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// A generated name that is taken is made anew so often.
 const NAMES_MAX: usize = 16;
+/// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
+const DAMAGE_TOLD_MAX: usize = 100;
 /// What an event's name keeps of the name of its object; the rest makes it unique.
 const EVENT_NAME_BYTES_MAX: usize = 220;
 
@@ -54,6 +56,20 @@ impl Gate {
         let object = event(tale, made, self.told.fetch_add(1, Ordering::Relaxed), now);
         if let Err(why) = self.create(store, &Resource::core("events"), &namespace_of(tale), &object) {
             log::debug!("event {} about {}: {why}", tale.reason, tale.about.name);
+        }
+    }
+
+    /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
+    pub fn tell_damage(&self, store: &dyn Store, damaged: &[Damage], now: Now) {
+        for damage in damaged.iter().filter(|damage| damage.key.is_some()).take(DAMAGE_TOLD_MAX) {
+            let Some((key, kind)) = damage.key.as_ref().and_then(|key| Some((key, self.kinds.by_resource(&key.resource)?))) else {
+                continue;
+            };
+            let (api_version, namespace, name) = (kind.api_version().into(), key.namespace.clone(), key.name.clone());
+            let about = About { api_version, kind: kind.kind.clone(), namespace, name, uid: String::new(), revision: store.revision() };
+            let message = damage.to_string();
+            let tale = Tale { about, severity: "Warning", reason: "DamagedFile", message, names_made: false, source: "store" };
+            self.tell(store, &tale, None, now);
         }
     }
 
@@ -146,7 +162,7 @@ fn event(tale: &Tale, made: &str, nth: u64, now: Now) -> Value {
     json!({
         "metadata": {"name": format!("{}.{moment:016x}", &about.name[..kept]), "namespace": namespace_of(tale)},
         "involvedObject": {
-            "apiVersion": "v1", "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
+            "apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
             "resourceVersion": about.revision.to_string(),
         },
         "type": tale.severity, "reason": tale.reason, "message": format!("{}{made}", tale.message), "source": {"component": tale.source},

@@ -2,6 +2,7 @@
 
 use coracle_api::meta::{Key, Resource, Revision};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// One write that a controller wants. It carries the revision that was seen.
@@ -49,14 +50,15 @@ pub struct Tale {
     pub message: String,
     /// The name of what the intent before it made belongs at the end of the message.
     pub names_made: bool,
-    /// Who says so: `default-scheduler`, `replication-controller`, `node-controller`.
+    /// Who says so: `default-scheduler`, `replication-controller`, `node-controller`, `store`.
     pub source: &'static str,
 }
 
 /// The object that an event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub struct About {
-    pub kind: &'static str,
+    pub api_version: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
     pub namespace: String,
     pub name: String,
     pub uid: String,

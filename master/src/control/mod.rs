@@ -72,7 +72,7 @@ impl Drop for Control {
     }
 }
 
-fn now(started: Instant) -> Now {
+pub fn now(started: Instant) -> Now {
     Now { wall: crate::making::wall_clock(), uptime: started.elapsed() }
 }
 

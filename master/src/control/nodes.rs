@@ -31,8 +31,10 @@ pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
     let mut intents = Vec::new();
     if !node.silent() {
         intents.push(unknown(name, node, now.wall));
-        let about = About { kind: "Node", namespace: String::new(), name: name.to_owned(), uid: node.uid.clone(), revision: node.revision };
         let message = format!("Node {name} status is now: NodeNotReady");
+        let (api_version, kind) = ("v1".into(), "Node".into());
+        let (name, uid, revision) = (name.to_owned(), node.uid.clone(), node.revision);
+        let about = About { api_version, kind, namespace: String::new(), name, uid, revision };
         let source = "node-controller";
         intents.push(Intent::Tell(Tale { about, severity: "Normal", reason: "NodeNotReady", message, names_made: false, source }));
     }

@@ -278,7 +278,8 @@ pub fn complaint(cluster: &Cluster, key: &Key, why: &str) -> Option<Tale> {
 
 fn about(key: &Key, controller: &ControllerView) -> About {
     About {
-        kind: "ReplicationController",
+        api_version: "v1".into(),
+        kind: "ReplicationController".into(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         uid: controller.uid.clone(),

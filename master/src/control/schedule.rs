@@ -216,5 +216,6 @@ fn explain(key: &Key, pod: &PodView, now: Now, reason: &'static str, why: String
 }
 
 fn about(key: &Key, pod: &PodView) -> About {
-    About { kind: "Pod", namespace: key.namespace.clone(), name: key.name.clone(), uid: pod.uid.clone(), revision: pod.revision }
+    let (namespace, name, uid) = (key.namespace.clone(), key.name.clone(), pod.uid.clone());
+    About { api_version: "v1".into(), kind: "Pod".into(), namespace, name, uid, revision: pod.revision }
 }
