@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-crash deb test-packages bench
+.PHONY: run stop test check e2e test-crash deb test-packages bench bench-store
 
 run:
 	packaging/demo.sh run
@@ -46,3 +46,8 @@ bench:
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
 	cargo bench -q -p coracle-tests --features e2e --bench bench $(AS_ROOT)
+
+# The store against a file an object, SQLite and etcd, as ratios; ROWS=card measures what has the word in its name.
+bench-store:
+	packaging/prerequisites.sh crash bench-store
+	cargo bench -q -p coracle-tests --features bench-store --bench store $(AS_ROOT)

@@ -4,6 +4,7 @@
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
 #   test       kubernetes-client                 (stock kubectl)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
+#   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
 set -euo pipefail
 
@@ -41,6 +42,14 @@ for what in "$@"; do
             [ -e /dev/fuse ] || as_root modprobe fuse || { echo "this kernel has no FUSE, which carries the disk under test" >&2; exit 1; }
             need mkfs.ext4 e2fsprogs "file systems that lose power"
             need mkfs.xfs xfsprogs "file systems that lose power" ;;
+        bench-store)
+            # Installing etcd-server starts a service, which nobody here asked for.
+            command -v etcd >/dev/null 2>&1 || {
+                install etcd-server "what the store is measured against"
+                [ ! -d /run/systemd/system ] || as_root systemctl disable --quiet --now etcd || true
+            }
+            need pkg-config pkg-config "finding Debian's SQLite"
+            pkg-config --exists sqlite3 || install libsqlite3-dev "what the store is measured against" ;;
         packages)
             need dpkg-scanpackages dpkg-dev "building packages"
             need lintian lintian "checking packages"

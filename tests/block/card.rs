@@ -53,8 +53,8 @@ pub struct Card {
 }
 
 impl Card {
-    /// `record`: the file to write everything down in.
-    pub fn start(folder: &Path, megabytes: u64, pace: Pace, record: Option<&Path>) -> Result<Card, String> {
+    /// `record`: the file to write everything down in. `content`: a file with what it holds at first.
+    pub fn start(folder: &Path, megabytes: u64, pace: Pace, record: Option<&Path>, content: Option<&Path>) -> Result<Card, String> {
         std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         let me = std::env::current_exe().map_err(|e| format!("find this program: {e}"))?;
         let numbers = [megabytes, pace.write_us, pace.seek_us, pace.byte_ns, pace.flush_us, pace.read_us].map(|n| n.to_string());
@@ -62,6 +62,7 @@ impl Card {
             .arg(SERVE)
             .arg(folder)
             .arg(record.unwrap_or(Path::new("-")))
+            .arg(content.unwrap_or(Path::new("-")))
             .args(numbers)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -114,21 +115,19 @@ pub fn serve_if_asked() -> bool {
 }
 
 fn serve(arguments: &[String]) -> Result<(), String> {
-    let [folder, record, numbers @ ..] = arguments else { return Err("which folder?".to_owned()) };
+    let [folder, record, content, numbers @ ..] = arguments else { return Err("which folder?".to_owned()) };
     let numbers: Vec<u64> = numbers.iter().filter_map(|n| n.parse().ok()).collect();
     let [megabytes, write_us, seek_us, byte_ns, flush_us, read_us] = numbers[..] else { return Err("six numbers".to_owned()) };
     let recorder = match record.as_str() {
         "-" => None,
         file => Some(Recorder::create(Path::new(file)).map_err(|e| format!("{file}: {e}"))?),
     };
-    let medium = Medium {
-        image: Sparse::new(megabytes << 20),
-        recorder,
-        pace: Pace { write_us, seek_us, byte_ns, flush_us, read_us },
-        written_to: 0,
-        read_to: 0,
-        dirty: false,
-    };
+    let mut image = Sparse::new(megabytes << 20);
+    if content != "-" {
+        File::open(content).and_then(|file| image.load(&file)).map_err(|e| format!("{content}: {e}"))?;
+    }
+    let medium =
+        Medium { image, recorder, pace: Pace { write_us, seek_us, byte_ns, flush_us, read_us }, written_to: 0, read_to: 0, dirty: false };
     let session =
         fuser::spawn_mount(Served { medium: Mutex::new(medium) }, folder, &Config::default()).map_err(|e| format!("mount: {e}"))?;
     println!("ready");

@@ -14,7 +14,8 @@ const RUNS: &str = "/var/tmp";
 const RUN: &str = "coracle-block-";
 /// A loop device is let go a moment after its mount.
 const AGAIN: Duration = Duration::from_millis(50);
-const TRIES_MAX: usize = 100;
+const AGAIN_SOON: Duration = Duration::from_millis(1);
+const TRIES_MAX: usize = 200;
 
 /// A run: a folder on this host's disk, with one in memory inside.
 pub struct Host {
@@ -104,6 +105,8 @@ impl Kind {
             Kind::Ext4 => {
                 let mut command = Command::new("mkfs.ext4");
                 command.args(["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"]);
+                // Small files want many inodes.
+                command.args(["-i", "8192"]);
                 command
             }
             Kind::Xfs => {
@@ -134,11 +137,20 @@ impl Mounted {
         let mut mounted = Mounted { at: at.to_owned(), device: String::new(), card: None };
         let source = run(Command::new("findmnt").args(["-n", "-o", "SOURCE", "--mountpoint"]).arg(at))?;
         mounted.device = source.trim().strip_prefix("/dev/").ok_or_else(|| format!("mounted from {source}"))?.to_owned();
+        let backing = mounted.backing();
+        if Path::new(&backing) != image {
+            return Err(format!("{} lies on {backing:?} and not on {}", mounted.device, image.display()));
+        }
         Ok(mounted)
     }
 
     pub fn card(kind: Kind, card: Card, at: &Path) -> Result<Mounted, String> {
         kind.make(&card.image())?;
+        Mounted::made(kind, card, at)
+    }
+
+    /// A card that holds a file system already.
+    pub fn made(kind: Kind, card: Card, at: &Path) -> Result<Mounted, String> {
         let mut mounted = Mounted::image(kind, &card.image(), at)?;
         mounted.card = Some(card);
         Ok(mounted)
@@ -155,11 +167,22 @@ impl Mounted {
     }
 }
 
+impl Mounted {
+    /// The file below the loop device; empty: it has none any more.
+    fn backing(&self) -> String {
+        let path = format!("/sys/block/{}/loop/backing_file", self.device);
+        fs::read_to_string(path).unwrap_or_default().trim_end().to_owned()
+    }
+}
+
 impl Drop for Mounted {
     fn drop(&mut self) {
+        let backing = self.backing();
         for _ in 0..TRIES_MAX {
             match nix::mount::umount2(&self.at, MntFlags::empty()) {
                 Err(nix::errno::Errno::EBUSY) => std::thread::sleep(AGAIN),
+                // The next mount of the same file would get this device with what it remembers.
+                _ if !self.device.is_empty() && self.backing() == backing => std::thread::sleep(AGAIN_SOON),
                 _ => return,
             }
         }

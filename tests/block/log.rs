@@ -124,6 +124,18 @@ impl Sparse {
         bytes
     }
 
+    /// What a file holds, as far as there is room.
+    pub fn load(&mut self, file: &File) -> io::Result<()> {
+        let size = file.metadata()?.len().min(self.size);
+        let mut bytes = vec![0; PIECE as usize];
+        for at in (0..size).step_by(PIECE as usize) {
+            let piece = &mut bytes[..PIECE.min(size - at) as usize];
+            file.read_exact_at(piece, at)?;
+            self.write(at, piece);
+        }
+        Ok(())
+    }
+
     /// Into an empty file.
     pub fn save(&self, file: &File) -> io::Result<()> {
         file.set_len(self.size)?;

@@ -82,7 +82,7 @@ pub fn all(
     let mut cuts = Cuts::default();
     let mut disk = Sparse::new(kind.megabytes() << 20);
     let mut flushed = 0;
-    for moment in moments(record, &mut Random::new(seed), points)? {
+    for (n, moment) in moments(record, &mut Random::new(seed), points)?.into_iter().enumerate() {
         let last_flush = record.entries[..moment].iter().rposition(|entry| matches!(entry, Entry::Flush)).map_or(0, |at| at + 1);
         for entry in &record.entries[flushed..last_flush] {
             if let Entry::Write(at, bytes) = entry {
@@ -94,10 +94,13 @@ pub fn all(
             record.entries[flushed..moment].iter().filter_map(|e| if let Entry::Write(at, bytes) = e { Some((*at, bytes)) } else { None });
         let cut = Cut { disk: &disk, record, after: after.collect(), seed: seed ^ moment as u64 };
         cuts.unflushed += cut.after.len();
-        let image = host.memory().join("cut.img");
+        // Each has a name of its own: a loop device may hold the last one a moment longer, and mount would take that for this one.
+        let image = host.memory().join(format!("cut-{n}.img"));
         cut.write(&image)?;
         // A torn superblock or log is the file system's affair.
-        let Ok(mounted) = Mounted::image(kind, &image, &host.memory().join("cut")) else {
+        let mounted = Mounted::image(kind, &image, &host.memory().join("cut"));
+        fs::remove_file(&image).ok();
+        let Ok(mounted) = mounted else {
             cuts.unmountable += 1;
             continue;
         };
@@ -146,8 +149,6 @@ struct Cut<'a> {
 
 impl Cut<'_> {
     fn write(&self, image: &Path) -> Result<(), String> {
-        // A loop device may hold the last one a moment longer.
-        fs::remove_file(image).ok();
         let write = || -> io::Result<()> {
             let file = File::create(image)?;
             self.disk.save(&file)?;

@@ -17,10 +17,12 @@ mod judge;
 mod subject;
 mod work;
 
+use coracle_master::store::trial::Protocol;
 use coracle_tests::block::card::{Card, Pace, serve_if_asked};
 use coracle_tests::block::host::{Host, Kind, Mounted};
 use coracle_tests::block::log::{FLUSH_RECORD, Record};
 use coracle_tests::block::plain;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -46,7 +48,8 @@ struct Trial {
 
 fn trials() -> Vec<Trial> {
     let trial = |name, subject, kind| Trial { name, subject, kind, points: POINTS, broken: false };
-    let control = |name, rules, broken| Trial {
+    let broken = |name, protocol| Trial { name, subject: Subject::Store(protocol), kind: Kind::Ext4, points: POINTS_CONTROL, broken: true };
+    let plain = |name, rules, broken| Trial {
         name,
         subject: Subject::Plain(rules, Arc::default()),
         kind: Kind::Ext4,
@@ -54,11 +57,13 @@ fn trials() -> Vec<Trial> {
         broken,
     };
     vec![
-        trial("the store", Subject::Store, Kind::Ext4),
-        trial("the store", Subject::Store, Kind::Xfs),
-        control("a file an object, all rules", plain::Rules::ALL, false),
-        control("a file an object, folder not synced", plain::Rules { sync_folder: false, ..plain::Rules::ALL }, true),
-        control("a file an object, content not synced", plain::Rules { sync_content: false, ..plain::Rules::ALL }, true),
+        trial("the store", Subject::Store(Protocol::WHOLE), Kind::Ext4),
+        trial("the store", Subject::Store(Protocol::WHOLE), Kind::Xfs),
+        broken("the store, answers before the fdatasync", Protocol { sync_before_answer: false, ..Protocol::WHOLE }),
+        broken("the store, files not synced", Protocol { sync_objects: false, ..Protocol::WHOLE }),
+        broken("the store, HEAD.json not synced", Protocol { sync_head: false, ..Protocol::WHOLE }),
+        plain("a file an object, all rules", plain::Rules::ALL, false),
+        plain("a file an object, folder not synced", plain::Rules { sync_folder: false, ..plain::Rules::ALL }, true),
     ]
 }
 
@@ -73,6 +78,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(image) = std::env::var_os("CORACLE_IMAGE") {
+        return show(&host, Path::new(&image));
+    }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let seed = std::env::var("CORACLE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(now);
     println!("seed {seed} (CORACLE_SEED={seed} repeats the choices; the order of the writers is the scheduler's)");
@@ -92,11 +100,32 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// What the store finds in an image that was kept.
+fn show(host: &Host, image: &Path) -> ExitCode {
+    let kind = if image.to_string_lossy().contains(Kind::Xfs.name()) { Kind::Xfs } else { Kind::Ext4 };
+    let copy = host.memory().join("shown.img");
+    let seen = std::fs::copy(image, &copy)
+        .map_err(|e| format!("{}: {e}", image.display()))
+        .and_then(|_| Mounted::image(kind, &copy, &host.memory().join("shown")))
+        .and_then(|mounted| Subject::Store(Protocol::WHOLE).look(&mounted.at));
+    match seen {
+        Ok(seen) => {
+            println!("revision {:?}", seen.revision);
+            seen.objects.iter().for_each(|(key, text)| println!("{key} {:.150}", text));
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn run(host: &Host, trial: &Trial, seed: u64) -> Result<String, String> {
     let memory = host.memory();
     let record = memory.join("record");
     let history = {
-        let card = Card::start(&memory.join("card"), trial.kind.megabytes(), Pace::NONE, Some(&record))?;
+        let card = Card::start(&memory.join("card"), trial.kind.megabytes(), Pace::NONE, Some(&record), None)?;
         let mounted = Mounted::card(trial.kind, card, &memory.join("mounted"))?;
         let history = work::run(&trial.subject, &mounted, &memory, seed)?;
         mounted.mark(FLUSH_RECORD)?;

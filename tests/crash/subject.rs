@@ -1,23 +1,38 @@
 //! What is tested: the store through its one door, and the layer of plain files that it is compared with.
 
 use coracle_api::meta::{Durable, Key, Resource};
-use coracle_master::store::{FlatStore, KindRow, Opened, Refused, Rules, Stored, Write};
+use coracle_master::store::trial::{Protocol, Setup};
+use coracle_master::store::{FlatStore, KindRow, OpenError, Opened, Refused, Rules, Store, Stored, Write};
 use coracle_tests::block::plain::{self, Plain};
 use coracle_tests::block::random::Random;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const NAMESPACES: u64 = 3;
 const NAMES: u64 = 12;
 const DELETE_PERCENT: u64 = 20;
 
 pub enum Subject {
-    FlatStore,
+    Store(Protocol),
     /// With the last revision used, which the layer does not keep.
     Plain(plain::Rules, Arc<Mutex<u64>>),
 }
+
+/// Sizes at which a short workload fills many segments and sees many checkpoints.
+const SMALL: Setup = Setup {
+    segment_bytes: 64 << 10,
+    checkpoint_bytes: 96 << 10,
+    backlog_bytes_max: 1 << 20,
+    retained_bytes_max: 128 << 10,
+    reserve: 100,
+    ..Setup::PRODUCT
+};
+/// A store that was let go may be held a moment longer by what its own thread was at.
+const AGAIN: Duration = Duration::from_millis(5);
+const TRIES_MAX: usize = 1000;
 
 /// Objects of a kind, and how much of them is worth flash.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +128,7 @@ impl Subject {
     pub fn open(&self, at: &Path, volatile: Option<&Path>) -> Result<Box<dyn Layer>, String> {
         let root = at.join("store");
         match self {
-            Subject::Store => Ok(Box::new(Real(open(&root, volatile)?.store))),
+            Subject::Store(protocol) => Ok(Box::new(Real(open(&root, volatile, *protocol)?.store))),
             Subject::Plain(rules, last) => Ok(Box::new(PlainLayer(Plain::open(&root, *rules, last.clone()).map_err(|e| e.to_string())?))),
         }
     }
@@ -122,7 +137,7 @@ impl Subject {
     pub fn look(&self, at: &Path) -> Result<Seen, String> {
         let root = at.join("store");
         match self {
-            Subject::Store => seen(&open(&root, None)?.store),
+            Subject::Store(protocol) => seen(&open(&root, None, *protocol)?.store),
             Subject::Plain(..) => {
                 let objects = Plain::read(&root).map_err(|e| e.to_string())?;
                 let torn = objects.iter().find(|(_, text)| serde_json::from_str::<Value>(text).is_err());
@@ -136,8 +151,8 @@ impl Subject {
 
     /// Opens it, takes one more write, has everything brought to its place, and closes; the revision of that write, where there was one.
     pub fn settle(&self, at: &Path) -> Result<Option<u64>, String> {
-        let Subject::Store = self else { return Ok(None) };
-        let layer = Real(open(&at.join("store"), None)?.store);
+        let Subject::Store(protocol) = self else { return Ok(None) };
+        let layer = Real(open(&at.join("store"), None, *protocol)?.store);
         let mut random = Random::new(0);
         let probe = Wish { name: "probe".to_owned(), delete: false, class: Class::Whole, ..Wish::random(0, &mut random) };
         let made = layer.write(&probe)?.ok_or("an object of a new name could not be made")?;
@@ -151,7 +166,7 @@ impl Subject {
     }
 }
 
-fn open(root: &Path, volatile: Option<&Path>) -> Result<Opened, String> {
+fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Opened, String> {
     let row = |(_, plural, kind): (Class, &'static str, &'static str)| KindRow {
         resource: Resource::core(plural),
         api_version: "v1".into(),
@@ -165,7 +180,13 @@ fn open(root: &Path, volatile: Option<&Path>) -> Result<Opened, String> {
         fault: &|_, _| None,
         durable: &|key, _| durable(CLASSES.iter().find(|row| row.1 == key.resource.plural).map_or(Class::Whole, |row| row.0)),
     };
-    FlatStore::open(root, volatile, &rules).map_err(|e| format!("it does not open: {e}"))
+    for _ in 0..TRIES_MAX {
+        match FlatStore::open_as(root, volatile, &rules, Setup { protocol, ..SMALL }) {
+            Err(OpenError::InUse { .. }) => std::thread::sleep(AGAIN),
+            other => return other.map_err(|e| format!("it does not open: {e}")),
+        }
+    }
+    Err("its directory is never let go".to_owned())
 }
 
 fn durable(class: Class) -> Durable {
@@ -206,7 +227,7 @@ impl Layer for Real {
     }
 
     fn checkpoint(&self) -> Result<(), String> {
-        Ok(())
+        self.0.checkpoint_now().map_err(|e| format!("checkpoint: {e}"))
     }
 
     fn close(&self) -> Result<(), String> {

@@ -44,6 +44,8 @@ mod setup;
 mod sketch;
 mod state;
 mod tree;
+#[cfg(feature = "trial")]
+pub mod trial;
 mod volatile;
 mod words;
 
@@ -111,6 +113,10 @@ struct Trouble {
 impl FlatStore {
     /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
     pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
+        FlatStore::open_in(dir, volatile, rules, Setup::PRODUCT)
+    }
+
+    fn open_in(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
         let failed = |path: &Path| {
             let path = path.to_owned();
             move |error| OpenError::Io { path, error }
@@ -128,7 +134,7 @@ impl FlatStore {
         };
         let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
         let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
-        let opened = FlatStore::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, Setup::PRODUCT)?;
+        let opened = FlatStore::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, setup)?;
         let inner = &opened.store.inner;
         inner.keeper.start(Arc::downgrade(inner)).map_err(failed(Path::new("a thread for the store")))?;
         Ok(opened)
