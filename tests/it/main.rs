@@ -11,5 +11,6 @@ mod kubelet_status;
 mod openapi;
 mod replay;
 mod simulation;
+mod support;
 mod tidy;
 mod transcript;

@@ -113,9 +113,7 @@ fn plain(field: &str, mut theirs: Field, mut ours: Field) -> (Field, Field) {
         theirs.retain(|word| !word.starts_with("enum="));
         ours.retain(|word| !word.starts_with("enum="));
     }
-    if !ours.iter().any(|word| word.starts_with("default=")) {
-        theirs.retain(|word| !matches!(word.as_str(), "default=\"\"" | "default=0" | "default=false"));
-    }
+    theirs.retain(|word| !matches!(word.as_str(), "default=\"\"" | "default=0" | "default=false"));
     if !ours.contains("map=granular") {
         theirs.remove("map=granular");
     }
