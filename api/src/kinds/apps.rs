@@ -1,7 +1,7 @@
 //! What keeps pods in number: workloads, jobs, and what scales and guards them.
 
 use super::{Alias, Group, Kind, SelectableField, field_or};
-use crate::strategy::{self, forms};
+use crate::strategy::{self, advice, forms};
 
 const APPS: Group = Group { name: "apps", version: "v1", package: "apps" };
 const BATCH: Group = Group { name: "batch", version: "v1", package: "batch" };
@@ -11,8 +11,15 @@ const POLICY: Group = Group { name: "policy", version: "v1", package: "policy" }
 pub fn rows() -> Vec<Kind> {
     vec![
         APPS.row("controllerrevisions", "controllerrevision", "ControllerRevision", &strategy::CONTROLLER_REVISION),
-        APPS.row("daemonsets", "daemonset", "DaemonSet", &strategy::DAEMON_SET).short(&["ds"]).in_all().with_status().owns().idle(),
+        APPS.row("daemonsets", "daemonset", "DaemonSet", &strategy::DAEMON_SET)
+            .advised(advice::workload)
+            .short(&["ds"])
+            .in_all()
+            .with_status()
+            .owns()
+            .idle(),
         APPS.row("deployments", "deployment", "Deployment", &strategy::DEPLOYMENT)
+            .advised(advice::workload)
             .short(&["deploy"])
             .in_all()
             .with_scale("spec.selector")
@@ -20,6 +27,7 @@ pub fn rows() -> Vec<Kind> {
             .owns()
             .idle(),
         APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)
+            .advised(advice::workload)
             .short(&["rs"])
             .in_all()
             .with_scale("spec.selector")
@@ -27,6 +35,7 @@ pub fn rows() -> Vec<Kind> {
             .owns()
             .idle(),
         APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
+            .advised(advice::workload)
             .short(&["sts"])
             .in_all()
             .with_scale("spec.selector")
@@ -35,9 +44,17 @@ pub fn rows() -> Vec<Kind> {
             .idle(),
         autoscalers(),
         autoscalers_v1(),
-        BATCH.row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB).short(&["cj"]).in_all().with_status().owns().idle(),
+        BATCH
+            .row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB)
+            .advised(advice::cron_job)
+            .short(&["cj"])
+            .in_all()
+            .with_status()
+            .owns()
+            .idle(),
         BATCH
             .row("jobs", "job", "Job", &strategy::JOB)
+            .advised(advice::workload)
             .in_all()
             .with_status()
             .selectable([SelectableField { path: "status.succeeded".into(), ..field_or("status.successful", "0") }])
@@ -63,7 +80,7 @@ fn autoscalers_v1() -> Kind {
     let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
     let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
     Kind {
-        alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
+        alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler, refuse: |_| Vec::new() }),
         ..row.short(&["hpa"]).in_all().with_status().idle()
     }
 }

@@ -1,7 +1,7 @@
 //! The core group, and events in their other form.
 
 use super::{ALL, Alias, Group, Kind, Old, SelectableField, Verb, field, field_or};
-use crate::strategy::{self, Strategy, forms};
+use crate::strategy::{self, Strategy, advice, forms};
 use std::borrow::Cow;
 
 const CORE: Group = Group { name: "", version: "v1", package: "" };
@@ -98,7 +98,10 @@ fn events_of_their_group() -> Kind {
         field("type"),
     ];
     let row = group.row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates();
-    Kind { alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }), ..row }
+    Kind {
+        alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event, refuse: forms::refuse_event }),
+        ..row
+    }
 }
 
 fn namespaces() -> Kind {
@@ -122,7 +125,7 @@ fn nodes() -> Kind {
 
 fn claims() -> Kind {
     let row = CORE.row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM);
-    row.short(&["pvc"]).with_status().delete_shows().idle()
+    row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows().idle()
 }
 
 fn volumes() -> Kind {
@@ -141,7 +144,7 @@ fn pods() -> Kind {
         field("status.phase"),
         field("status.podIP"),
     ];
-    let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all();
+    let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).with_status();
     Kind { keeps_status: false, ..row.selectable(fields).delete_shows() }
 }
@@ -156,6 +159,7 @@ fn replicationcontrollers() -> Kind {
             .with_status()
             .with_scale("spec.selector")
             .selectable([field_or("status.replicas", "0")])
+            .advised(advice::workload)
             .owns()
             .orphans()
     }
@@ -176,7 +180,7 @@ fn serviceaccounts() -> Kind {
 }
 
 fn services() -> Kind {
-    let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().with_status();
+    let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().advised(advice::service).with_status();
     let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
     Kind { verbs: Cow::Borrowed(ALL), keeps_status: false, ..row }
 }

@@ -8,7 +8,9 @@ mod reviews;
 mod storage;
 
 use crate::meta::Resource;
+use crate::strategy::advice::Advice;
 use crate::strategy::{Strategy, review};
+use coracle_schema::Problem;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -71,6 +73,9 @@ pub struct Alias {
     pub read: fn(&mut Value),
     /// And back.
     pub show: fn(&mut Value),
+    /// Every problem of a create in this form, which is held to more than the other, by the names of its own fields. Of the
+    /// document as it would be stored.
+    pub refuse: fn(&Value) -> Vec<Problem>,
 }
 
 /// How a kind is called in v1beta1.
@@ -132,6 +137,8 @@ pub struct Kind {
     pub deprecated: Option<&'static str>,
     /// Nothing acts on its objects yet, which whoever writes one is told.
     pub idle: bool,
+    /// What else they are told.
+    pub advice: Option<Advice>,
 }
 
 impl Kind {
@@ -283,6 +290,7 @@ impl Group {
             answer: None,
             deprecated: None,
             idle: false,
+            advice: None,
         }
     }
 }
@@ -352,6 +360,11 @@ impl Kind {
 
     fn orphans(mut self) -> Kind {
         self.orphans = true;
+        self
+    }
+
+    fn advised(mut self, advice: Advice) -> Kind {
+        self.advice = Some(advice);
         self
     }
 

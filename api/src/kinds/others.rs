@@ -1,7 +1,7 @@
 //! Names and networks, roles, classes, certificates, leases.
 
 use super::{Group, Kind, field};
-use crate::strategy;
+use crate::strategy::{self, advice};
 
 const CERTIFICATES: Group = Group { name: "certificates.k8s.io", version: "v1", package: "certificates" };
 const LEASES: Group = Group { name: "coordination.k8s.io", version: "v1", package: "coordination" };
@@ -24,7 +24,7 @@ pub fn rows() -> Vec<Kind> {
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
         DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).idle(),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
-        NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).short(&["ing"]).with_status().idle(),
+        NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).advised(advice::ingress).short(&["ing"]).with_status().idle(),
         NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
         RUNTIMES.row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS).of_cluster().put_creates().idle(),
         RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)

@@ -160,8 +160,27 @@ fn of_type(secret: &Value, path: &Path) -> Vec<Problem> {
 fn registry(secret: &Value, key: &str, path: &Path) -> Vec<Problem> {
     let path = path.key(key);
     let Some(text) = secret["data"][key].as_str() else { return vec![Problem::required(&path, "")] };
-    let good = base64::decode(text).is_ok_and(|bytes| serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).is_ok());
-    if good { Vec::new() } else { vec![Problem::invalid(&path, REDACTED, "must be a JSON object")] }
+    let bytes = base64::decode(text).unwrap_or_default();
+    if serde_json::from_slice::<serde_json::Map<String, Value>>(&bytes).is_ok() {
+        return Vec::new();
+    }
+    vec![Problem::invalid(&path, REDACTED, not_json(&String::from_utf8_lossy(&bytes)))]
+}
+
+/// In Go's words where they are simple: those that a file given by mistake calls for.
+fn not_json(text: &str) -> String {
+    let text = text.trim_start();
+    let Some(first) = text.chars().next() else { return "unexpected end of JSON input".to_owned() };
+    for literal in ["null", "true", "false"].iter().filter(|literal| literal.starts_with(first)) {
+        let mut pairs = text.chars().zip(literal.chars());
+        if let Some((found, wanted)) = pairs.find(|(found, wanted)| found != wanted) {
+            return format!("invalid character '{found}' in literal {literal} (expecting '{wanted}')");
+        }
+    }
+    if first.is_ascii_digit() || "{[\"-tfn".contains(first) {
+        return "must be a JSON object".to_owned();
+    }
+    format!("invalid character '{first}' looking for beginning of value")
 }
 
 fn secret_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {

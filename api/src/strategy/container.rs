@@ -3,7 +3,7 @@
 use super::doc::{entries, has, is_empty, list, number, text, yes};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{full, supported, supported_text};
+use super::{doc, full, supported, supported_text};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -202,14 +202,30 @@ fn shown(amount: &Value) -> String {
     coracle_schema::canonical_quantity(&text).map(Cow::into_owned).unwrap_or_default()
 }
 
+/// Of a security context, in Go's order.
+const CONTEXT: [&str; 12] = [
+    "Capabilities",
+    "Privileged",
+    "SELinuxOptions",
+    "WindowsOptions",
+    "RunAsUser",
+    "RunAsGroup",
+    "RunAsNonRoot",
+    "ReadOnlyRootFilesystem",
+    "AllowPrivilegeEscalation",
+    "ProcMount",
+    "SeccompProfile",
+    "AppArmorProfile",
+];
+
 fn security(container: &Value, path: &Path) -> Vec<Problem> {
     let context = &container["securityContext"];
     let path = path.field("securityContext");
     let mut found = user_numbers(context, &path);
     if context["allowPrivilegeEscalation"] == false {
         let clash = |words: &str| {
-            let words = format!("cannot set `allowPrivilegeEscalation` to false and {words}");
-            Problem::invalid(&path, context.clone(), words)
+            let words = format!("{}: cannot set `allowPrivilegeEscalation` to false and {words}", doc::shown(context, &CONTEXT));
+            Problem::new(&path, Reason::Invalid, None, words)
         };
         if yes(context, "privileged") {
             found.push(clash("`privileged` to true"));

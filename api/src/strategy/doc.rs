@@ -84,6 +84,18 @@ pub fn remove(of: &mut Value, field: &str) {
     }
 }
 
+/// An object as Kubernetes shows it in a message: the fields in the order of its type. Those that Go knows by names of its
+/// own (`Key` for `key`) are there whether they say something or not.
+pub fn shown(of: &Value, fields: &[&str]) -> String {
+    let parts = fields.iter().filter_map(|name| {
+        let field = name[..1].to_ascii_lowercase() + &name[1..];
+        let of_go = field != *name;
+        let value = if name.starts_with("SELinux") { &of["seLinuxOptions"] } else { &of[&field] };
+        (of_go || !value.is_null()).then(|| format!("{name:?}:{value}"))
+    });
+    format!("{{{}}}", parts.collect::<Vec<_>>().join(","))
+}
+
 /// Makes a field what it is in another document: the same value, or as absent.
 pub fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field).filter(|value| !value.is_null()) {

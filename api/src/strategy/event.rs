@@ -46,7 +46,7 @@ fn validate(event: &Value, rules: Rules) -> Vec<Problem> {
 }
 
 /// Events with a precise time say who reports and what was done.
-fn new_style(event: &Value) -> Vec<Problem> {
+pub fn new_style(event: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let root = Path::root();
     for field in ["reportingComponent", "reportingInstance", "action", "reason"] {

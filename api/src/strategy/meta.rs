@@ -1,6 +1,6 @@
 //! The rules of metadata that all kinds share.
 
-use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, text, texts, yes};
+use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, shown, text, texts, yes};
 use super::{CREATION_TOKEN, Deleting, Deletion, Making, Rules, creation_token_problem, full, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -272,7 +272,9 @@ fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
                 several = true;
                 let words =
                     format!("Only one reference can have Controller set to true. Found \"true\" in references for {first} and {this}");
-                problems.push(Problem::invalid(&path, meta["ownerReferences"].clone(), words));
+                let fields = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
+                let all: Vec<String> = list(meta, "ownerReferences").iter().map(|owner| shown(owner, &fields)).collect();
+                problems.push(Problem::new(&path, Reason::Invalid, None, format!("[{}]: {words}", all.join(","))));
             }
             controller.get_or_insert(this);
         }

@@ -8,6 +8,7 @@
 //! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
 
+pub mod advice;
 mod affinity;
 mod apps;
 mod batch;

@@ -1,7 +1,7 @@
 //! Every problem of the spec of a pod or of a template.
 
 use super::container::{self, host_port_clashes, user_numbers};
-use super::doc::{has, is_empty, list, number, text, texts, yes};
+use super::doc::{default_to, has, is_empty, list, number, shown, text, texts, yes};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
@@ -261,8 +261,11 @@ pub fn taints(spec: &Value) -> Vec<Problem> {
         found.extend(problems(&path.field("value"), value, names::label_value(value)));
         found.extend(supported(taint, "effect", &EFFECTS, &path));
         if !seen.insert((key, effect)) {
+            let mut taint = taint.clone();
+            default_to(&mut taint, "value", "");
             let words = "taints must be unique by key and effect pair";
-            found.push(Problem::new(&path, Reason::Duplicate, Some(taint.clone()), words));
+            let words = format!("{}: {words}", shown(&taint, &["Key", "Value", "Effect", "TimeAdded"]));
+            found.push(Problem::new(&path, Reason::Duplicate, None, words));
         }
     }
     found

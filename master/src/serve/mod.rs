@@ -197,6 +197,14 @@ pub fn failure(form: Form, fault: &Fault) -> Answer {
     answer
 }
 
+/// What whoever wrote the object is told of it.
+fn advise(answer: &mut Answer, call: &Call, stored: &Stored) {
+    let Some(advice) = call.kind.advice.filter(|_| call.version == Version::V1) else { return };
+    if let Ok(object) = serde_json::from_slice(&stored.json) {
+        warn(answer, &advice(&object));
+    }
+}
+
 /// Text for a Warning header, each in its own: as kubectl prints them.
 fn warn(answer: &mut Answer, warnings: &[String]) {
     for warning in warnings {

@@ -1,7 +1,7 @@
 //! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
 
 use super::write::{Lost, Place};
-use super::{Serve, body, document, options, warn, write};
+use super::{Serve, advise, body, document, options, warn, write};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::Part;
@@ -55,6 +55,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
                 heard(serve, call, part, &stored, rehearsal);
                 let mut answer = document(call, StatusCode::OK, &stored);
                 warn(&mut answer, &warnings);
+                advise(&mut answer, call, &stored);
                 return Ok(answer);
             }
             Err(Lost::Race) => old = serve.standing(call)?,

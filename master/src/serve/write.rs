@@ -1,7 +1,7 @@
 //! Create, update, update of status.
 
 use super::body::Document;
-use super::{RACES_MAX, Serve, body, document, namespace, options, warn};
+use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Part, Standing};
@@ -18,6 +18,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
+    refuse_form(call, sent.object())?;
     name_old(serve, call, sent.object_mut());
     if call.version == Version::V1beta1 {
         // A document that is refused must not leave a namespace behind.
@@ -29,6 +30,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
+    advise(&mut answer, call, &stored);
     Ok(answer)
 }
 
@@ -48,6 +50,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     };
     let mut answer = document(call, status, &stored);
     warn(&mut answer, &sent.warnings);
+    advise(&mut answer, call, &stored);
     Ok(answer)
 }
 
@@ -204,6 +207,15 @@ pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
             Ok(())
         }
     }
+}
+
+/// What is said in another form than it is stored in may be held to more.
+fn refuse_form(call: &Call, object: &Value) -> Result<(), Fault> {
+    let problems = call.shown.alias.map(|alias| (alias.refuse)(object)).unwrap_or_default();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(call.kind, object["metadata"]["name"].as_str().unwrap_or_default(), &problems).into())
 }
 
 fn refuse_revision(object: &Value) -> Result<(), Fault> {
