@@ -14,12 +14,12 @@ const HISTORIES: u64 = 5_300;
 /// Fewer say little.
 const CUTS_MIN: u64 = 100_000;
 
-fn number(name: &str) -> Option<u64> {
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
 /// A panic of the store is a broken promise, too.
-fn broken(seed: u64, setting: Setting) -> Result<Tally, String> {
+pub fn broken(seed: u64, setting: Setting) -> Result<Tally, String> {
     catch_unwind(AssertUnwindSafe(|| history(seed, setting))).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
         Err(format!("panics: {}", said.unwrap_or_default()))

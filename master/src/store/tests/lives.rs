@@ -10,15 +10,18 @@ use crate::store::protocol::Protocol;
 
 /// What may be opened after one cut, beside the one that the history goes on with.
 const IMAGES: u64 = 3;
+const ROTTEN_IMAGES: u64 = 6;
 
 #[derive(Clone, Copy)]
 pub struct Setting {
     pub careless: Careless,
     pub protocol: Protocol,
+    /// Whether calls of the disk fail in some histories.
+    pub fails: bool,
 }
 
 impl Setting {
-    pub const WHOLE: Setting = Setting { careless: Careless::No, protocol: Protocol::WHOLE };
+    pub const WHOLE: Setting = Setting { careless: Careless::No, protocol: Protocol::WHOLE, fails: true };
 }
 
 /// What was tried, to show that it is no empty test.
@@ -31,6 +34,7 @@ pub struct Tally {
     pub failures: u64,
     pub closes: u64,
     pub edits: u64,
+    pub flips: u64,
 }
 
 impl std::ops::AddAssign for Tally {
@@ -42,13 +46,14 @@ impl std::ops::AddAssign for Tally {
         self.failures += more.failures;
         self.closes += more.closes;
         self.edits += more.edits;
+        self.flips += more.flips;
     }
 }
 
 /// A host with its disk and its tmpfs, and what its users know.
-struct Host {
+pub struct Host {
     dice: Dice,
-    disk: SimDisk,
+    pub disk: SimDisk,
     tmpfs: SimDisk,
     boot: u64,
     oracle: Oracle,
@@ -56,13 +61,13 @@ struct Host {
     /// Contents written, so that no two are alike.
     written: u64,
     faulty: bool,
-    torn: bool,
+    nature: Nature,
     setup: Setup,
 }
 
 /// A running master with somebody who follows everything.
-struct Life {
-    store: FlatStore,
+pub struct Life {
+    pub store: FlatStore,
     heard: Arc<Mutex<Vec<Event>>>,
     checkpoint: Option<Checkpoint>,
     _watches: Vec<WatchHandle>,
@@ -70,38 +75,16 @@ struct Life {
 
 /// One history. An error says which promise was broken.
 pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
-    let mut dice = Dice::new(seed);
-    let nature = Nature::any(&mut dice);
-    let traced = std::env::var_os("CORACLE_SEED").is_some();
-    let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
-    let setup = Setup {
-        protocol: setting.protocol,
-        // Small, so that a short life meets all of their ends.
-        segment_bytes: 16 << 10,
-        checkpoint_bytes: 64 << 10,
-        backlog_bytes_max: 64 << 20,
-        retained_bytes_max: dice.below(2) * (32 << 10),
-        reserve: 5,
-        ..Setup::PRODUCT
-    };
-    let mut host = Host {
-        dice,
-        disk,
-        tmpfs: SimDisk::new(seed ^ 2),
-        boot: 1,
-        oracle: Oracle::default(),
-        tally: Tally::default(),
-        written: 0,
-        faulty: seed % 3 == 0,
-        torn: nature.promise == Promise::Torn,
-        setup,
-    };
+    let mut host = Host::new(seed, setting, setting.fails && seed.is_multiple_of(3));
+    let nature = host.nature;
     let lives = 1 + host.dice.below(5);
     for life in 0..lives {
         host.live().map_err(|broken| format!("{nature:?}, life {life}: {broken}"))?;
     }
     let life = host.start(false)?;
-    drop(life);
+    if seed.is_multiple_of(4) {
+        host.rot(life).map_err(|broken| format!("{nature:?}, rot: {broken}"))?;
+    }
     Ok(host.tally)
 }
 
@@ -115,6 +98,36 @@ fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: u64, setup: Setup) -> Result<Flat
 }
 
 impl Host {
+    /// `faulty`: writes may be refused by the disk.
+    pub fn new(seed: u64, setting: Setting, faulty: bool) -> Host {
+        let mut dice = Dice::new(seed);
+        let nature = Nature::any(&mut dice);
+        let traced = std::env::var_os("CORACLE_SEED").is_some();
+        let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
+        let setup = Setup {
+            protocol: setting.protocol,
+            // Small, so that a short life meets all of their ends.
+            segment_bytes: 16 << 10,
+            checkpoint_bytes: 64 << 10,
+            backlog_bytes_max: 64 << 20,
+            retained_bytes_max: dice.below(2) * (32 << 10),
+            reserve: 5,
+            ..Setup::PRODUCT
+        };
+        Host {
+            dice,
+            nature,
+            disk,
+            tmpfs: SimDisk::new(seed ^ 2),
+            boot: 1,
+            oracle: Oracle::default(),
+            tally: Tally::default(),
+            written: 0,
+            faulty,
+            setup,
+        }
+    }
+
     fn live(&mut self) -> Result<(), String> {
         let mut life = self.start(true)?;
         let steps = 1 + if self.dice.one_in(3) { self.dice.below(20) } else { self.dice.below(220) };
@@ -148,7 +161,7 @@ impl Host {
     }
 
     /// Starts until a start is not cut.
-    fn start(&mut self, cuts: bool) -> Result<Life, String> {
+    pub fn start(&mut self, cuts: bool) -> Result<Life, String> {
         loop {
             if cuts && self.dice.one_in(3) {
                 let steps = 1 + self.dice.below(40);
@@ -169,6 +182,34 @@ impl Host {
             self.oracle.opened(&store)?;
             return self.follow(store);
         }
+    }
+
+    /// Starts where something fails: it may not be able to say what there is, or say that it cannot write. It gets over it, or the next
+    /// start does.
+    pub fn start_again(&mut self) -> Result<Life, String> {
+        for _ in 0..3 {
+            let Ok(store) = open(&self.disk, &self.tmpfs, self.boot, self.setup) else { continue };
+            store.tend();
+            let health = store.health();
+            if health.degraded.is_none() && health.damaged.is_empty() {
+                self.oracle.memory_lost();
+                self.oracle.opened(&store)?;
+                return self.follow(store);
+            }
+        }
+        Err("it does not start, or not well, time after time".to_owned())
+    }
+
+    /// The end of a life: a close, or a power cut.
+    pub fn die(&mut self, mut life: Life, closes: bool) -> Result<(), String> {
+        if closes && !self.close(&mut life) {
+            return Err("it cannot be closed".to_owned());
+        }
+        drop(life);
+        self.judge_images()?;
+        self.disk.power_loss();
+        self.oracle.memory_lost();
+        Ok(())
     }
 
     fn follow(&mut self, store: FlatStore) -> Result<Life, String> {
@@ -211,7 +252,7 @@ impl Host {
 
     fn stop(&mut self) {
         self.tally.cuts += 1;
-        if self.dice.one_in(4) {
+        if self.dice.one_in(if self.faulty { 2 } else { 4 }) {
             self.disk.kill();
         } else {
             self.disk.power_loss();
@@ -221,11 +262,51 @@ impl Host {
         }
     }
 
+    /// A bit flips somewhere, in several images of a disk that was left in good order. It is noticed, or harms nothing.
+    fn rot(&mut self, mut life: Life) -> Result<(), String> {
+        for round in 0..8 {
+            self.write(&mut life)?;
+            if round == 3 && self.dice.one_in(2) {
+                life.store.checkpoint().map_err(|error| error.to_string())?;
+            }
+        }
+        // Damage to the very last batch cannot be told from a batch that was never answered.
+        let (key, object) = (key("Whole"), object(&key("Whole"), "the last"));
+        let (durable, claims) = (Durable::Whole, Vec::new());
+        let write = match life.store.get(&key).map_err(|damaged| damaged.why)? {
+            Some(now) => Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims },
+            None => Write::Create { key: key.clone(), object: object.clone(), durable, claims },
+        };
+        let stored = life.store.write(write).map_err(|refused| refused.to_string())?;
+        self.oracle.doubt(&key, Some(&object));
+        self.oracle.show(&key, stored.revision, Some(&stored.json))?;
+        self.oracle.memory_lost();
+        self.oracle.reached(stored.revision)?;
+        drop(life);
+        for _ in 0..ROTTEN_IMAGES {
+            let image = self.disk.fork(self.dice.below(u64::MAX));
+            image.kill();
+            let tree: Vec<_> = image.tree().into_iter().filter(|path| image.peek(path).is_some_and(|bytes| !bytes.is_empty())).collect();
+            let path = self.dice.pick(&tree).clone();
+            let bytes = image.peek(&path).expect("it is in the tree");
+            // Segments are mostly empty.
+            let end = bytes.iter().rposition(|byte| *byte != b'\n').map_or(1, |last| last + 1);
+            let within = if self.dice.one_in(8) { bytes.len() } else { end };
+            let (at, bit) = (self.dice.below(within as u64) as usize, self.dice.below(8) as u8);
+            image.flip(&path, at, bit);
+            self.tally.flips += 1;
+            let store = open(&image, &SimDisk::new(0), 0, self.setup).map_err(|error| format!("{path} at {at}: {error}"))?;
+            self.oracle.clone().rotten(&store, &path).map_err(|broken| format!("bit {bit} at {at} of {path}: {broken}"))?;
+        }
+        Ok(())
+    }
+
     /// Something is going to fail.
     fn ail(&mut self) {
-        match self.dice.below(4) {
+        match self.dice.below(6) {
             0 => self.disk.fail_sync_in(1 + self.dice.below(20)),
-            1 => self.disk.fill(self.dice.below(8) as usize * 4096),
+            1 | 2 => self.disk.die_of_sync_in(1 + self.dice.below(20)),
+            3 => self.disk.fill(self.dice.below(8) as usize * 4096),
             _ => {
                 let (from, length) = (self.dice.below(60), 1 + self.dice.below(6));
                 self.disk.fail(from..from + length, if self.dice.one_in(2) { EIO } else { ENOSPC });
@@ -254,7 +335,7 @@ impl Host {
             let path = format!("objects/{}", names::path(key));
             self.tally.edits += 1;
             self.written += 1;
-            let breaks = self.dice.one_in(4) && !self.torn;
+            let breaks = self.dice.one_in(4) && self.nature.promise != Promise::Torn;
             match self.disk.peek(&path) {
                 _ if self.oracle.is_broken(key) => {}
                 Some(text) if breaks => {
@@ -303,7 +384,13 @@ impl Host {
 
     fn write(&mut self, life: &mut Life) -> Result<(), String> {
         let count = 1 + self.dice.below(4);
-        let asked: Vec<Asked> = (0..count).map(|_| self.any_write(&life.store)).collect();
+        let asked = (0..count).map(|_| self.any_write(&life.store)).collect();
+        self.write_these(life, asked).map(drop)
+    }
+
+    /// False: the disk refused something.
+    pub fn write_these(&mut self, life: &mut Life, asked: Vec<Asked>) -> Result<bool, String> {
+        let refused = self.tally.refused;
         let doubts = self.oracle.doubts();
         let before = self.oracle.last();
         let turns = turns(&life.store, &asked);
@@ -336,7 +423,10 @@ impl Host {
         }
         self.compare(life, before, acknowledged.iter().map(|(stored, _)| stored))?;
         // Nobody sees what a store says of itself after the power went.
-        if self.disk.is_cut() { Ok(()) } else { self.oracle.reached(life.store.revision()) }
+        if !self.disk.is_cut() {
+            self.oracle.reached(life.store.revision())?;
+        }
+        Ok(self.tally.refused == refused)
     }
 
     /// What is told to watchers and shown is what was acknowledged.
@@ -394,7 +484,7 @@ impl Host {
     }
 }
 
-type Asked = (Key, Option<Value>, Write);
+pub type Asked = (Key, Option<Value>, Write);
 
 /// In which batch each write can be at the earliest: not in one with another of its object, or of what it claims.
 fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
@@ -413,6 +503,38 @@ fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
         turns.push((0..).find(|turn| !taken.contains(turn)).expect("there are more turns than writes"));
     }
     turns
+}
+
+pub fn ask_create(host: &mut Host, life: &Life, name: &str) -> Asked {
+    ask_update(host, life, name)
+}
+
+/// Or a create, where there is none.
+pub fn ask_update(host: &mut Host, life: &Life, name: &str) -> Asked {
+    host.written += 1;
+    let (key, object) = (key(name), pod(name, &host.written.to_string(), None));
+    let durable = durable_of(&key, &object);
+    let write = match life.store.get(&key).ok().flatten() {
+        None => Write::Create { key: key.clone(), object: object.clone(), durable, claims: Vec::new() },
+        Some(now) => Write::Update { key: key.clone(), object: object.clone(), seen: now.revision, durable, claims: Vec::new() },
+    };
+    (key, Some(object), write)
+}
+
+pub fn ask_status(host: &mut Host, life: &Life, name: &str) -> Asked {
+    let Some(now) = life.store.get(&key(name)).ok().flatten() else { return ask_update(host, life, name) };
+    host.written += 1;
+    let (key, mut object): (_, Value) = (key(name), serde_json::from_slice(&now.json).expect("JSON"));
+    object["status"] = json!({ "is": host.written.to_string() });
+    let durable = durable_of(&key, &object);
+    (key.clone(), Some(object.clone()), Write::Update { key, object, seen: now.revision, durable, claims: Vec::new() })
+}
+
+pub fn ask_delete(host: &mut Host, life: &Life, name: &str) -> Asked {
+    match life.store.get(&key(name)).ok().flatten() {
+        Some(now) => (key(name), None, Write::Delete { key: key(name), seen: now.revision }),
+        None => ask_update(host, life, name),
+    }
 }
 
 /// Some of each: durable in part, wholly, and not; with a name that has to be escaped, and one without a namespace.

@@ -3,9 +3,12 @@
 mod conformance;
 mod crash;
 mod damage;
+mod faults;
+mod fuzz;
 mod journal;
 mod lives;
 mod model;
+mod mutants;
 mod oracle;
 mod pages;
 mod restart;

@@ -152,8 +152,37 @@ impl Oracle {
             return Err(format!("the store was closed with {closed:?} and opened with {there:?}"));
         }
         self.reached(store.revision())?;
+        let held = self.look(store, &now)?;
+        self.compare(&held)?;
+        self.held = held;
+        self.doubts.clear();
+        claims_fit(store, &now)
+    }
+
+    /// A store was opened on a medium that rotted in one place: it says so, or nothing is different; and no other object is.
+    pub fn rotten(&mut self, store: &FlatStore, path: &str) -> Result<(), String> {
+        let health = store.health();
+        if health.degraded.is_some() {
+            // Records are missing, and it says which.
+            return Ok(());
+        }
+        self.reached(store.revision())?;
+        if path == "HEAD.json" {
+            self.any_revisions();
+        }
+        let mut held = self.look(store, &all(store))?;
+        for key in health.damaged.iter().filter_map(|damage| damage.key.as_ref()) {
+            held.remove(key);
+            self.held.remove(key);
+            self.doubts.retain(|(doubtful, _)| doubtful != key);
+        }
+        self.compare(&held)
+    }
+
+    /// What is shown now, and that it is what was shown before.
+    fn look(&mut self, store: &FlatStore, now: &[Stored]) -> Result<BTreeMap<Key, Held>, String> {
         let mut held = BTreeMap::new();
-        for stored in &now {
+        for stored in now {
             if stored.revision > store.revision() {
                 return Err(format!("{} is of the future: {} after {}", stored.key, stored.revision, store.revision()));
             }
@@ -165,10 +194,7 @@ impl Oracle {
                 held.insert(key, Held { text, exact });
             }
         }
-        self.compare(&held)?;
-        self.held = held;
-        self.doubts.clear();
-        claims_fit(store, &now)
+        Ok(held)
     }
 
     /// The state is the acknowledged one, or that with a batch that nobody knows of, or the first part of such a batch.

@@ -68,6 +68,8 @@ struct Inside {
     fail: Option<(Range<u64>, i32)>,
     /// The fsync of a file that fails, counted down.
     fail_sync: u64,
+    /// The machine stops soon after it.
+    dies_of_it: bool,
     failures: u64,
     /// Bytes that files may take in all; None: there is room for everything.
     room: Option<usize>,
@@ -105,6 +107,7 @@ impl SimDisk {
             cut: false,
             fail: None,
             fail_sync: 0,
+            dies_of_it: false,
             failures: 0,
             room: None,
             careless: Careless::No,
@@ -162,6 +165,12 @@ impl SimDisk {
         self.inside().fail_sync = syncs;
     }
 
+    /// The same, and whoever called it does not live long.
+    pub fn die_of_sync_in(&self, syncs: u64) {
+        let mut inside = self.inside();
+        (inside.fail_sync, inside.dies_of_it) = (syncs, true);
+    }
+
     /// Nothing grows beyond so many bytes from now; deleted files make room.
     pub fn fill(&self, room: usize) {
         let mut inside = self.inside();
@@ -170,7 +179,7 @@ impl SimDisk {
 
     pub fn heal(&self) {
         let mut inside = self.inside();
-        (inside.fail, inside.fail_sync, inside.room) = (None, 0, None);
+        (inside.fail, inside.fail_sync, inside.dies_of_it, inside.room) = (None, 0, false, None);
     }
 
     pub fn steps(&self) -> u64 {
@@ -370,6 +379,9 @@ impl Inside {
             content.fail_sync(self.nature.reverts, &mut self.dice);
             self.failures += u64::from(done.is_ok());
             self.say(|| "it fails".to_owned());
+            if std::mem::take(&mut self.dies_of_it) {
+                self.cut_at = Some(self.steps + 1 + self.dice.below(3));
+            }
             return Err(done.err().map_or_else(|| io::Error::from_raw_os_error(EIO), |stop| stop.error));
         }
         if goes_on(&done) {

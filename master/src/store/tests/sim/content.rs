@@ -131,12 +131,12 @@ impl Content {
 
     pub fn cut(&mut self, style: Style, shears: bool, dice: &mut Dice) {
         self.write_some(style, shears, dice);
-        // A checksum may have come down to the medium before the content that it is of, and the other way round.
-        if style.keeps(0, 1, dice) || dice.one_in(4) {
-            self.kept.mark = self.shown.mark;
-        }
+        // What the inode says may have come down to the medium before the content, and the other way round; in itself it is in order.
         if style.keeps(0, 1, dice) || dice.one_in(4) {
             self.kept.mtime = self.shown.mtime;
+            if !dice.one_in(4) {
+                self.kept.mark = self.shown.mark;
+            }
         }
         self.shown = self.kept;
         self.cached = self.medium.clone();
