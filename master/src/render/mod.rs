@@ -9,6 +9,7 @@ pub mod discovery;
 pub mod form;
 pub mod gnostic;
 pub mod gzip;
+mod list;
 pub mod openapi;
 pub mod pretty;
 #[cfg(test)]
@@ -17,6 +18,7 @@ mod table;
 pub mod yaml;
 
 pub use form::{Form, Media, Shape};
+pub use list::list;
 
 use crate::call::Version;
 use crate::store::Stored;
@@ -64,7 +66,7 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
         (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
-        (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), entry(kind, stored), now),
+        (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), Entry::of(kind, stored), now),
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
             written(media, Message::Metadata, &metadata(version, &parsed(stored)))
         }
@@ -85,57 +87,6 @@ pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Byt
     }
 }
 
-/// A list, or a page of one. In v1 the stored bytes are spliced, unread, where that is what was asked for.
-pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
-    match (form.version, form.media, form.shape) {
-        (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => spliced(kind, meta, items).into(),
-        (Version::V1beta1, ..) => {
-            let items: Vec<Value> = items.iter().map(parsed).collect();
-            let list = json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": meta.to_v1(), "items": items});
-            v1beta1::encode(&list).to_string().into()
-        }
-        (Version::V1, media, Shape::Whole) => {
-            let items: Vec<Value> = items.iter().map(|stored| bare(said(kind, stored))).collect();
-            let list = json!({"kind": kind.list_kind(), "apiVersion": kind.api_version(), "metadata": meta.to_v1(), "items": items});
-            written(media, Message::List(&Message::Object(&kind.type_name)), &list)
-        }
-        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
-            let items: Vec<Value> = items.iter().map(|stored| metadata(version, &parsed(stored))).collect();
-            let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": meta.to_v1(), "items": items,
-            });
-            written(media, Message::List(&Message::Metadata), &list)
-        }
-        (Version::V1, media, Shape::Table(version, include)) => {
-            let entries: Vec<Entry> = items.iter().map(|stored| entry(kind, stored)).collect();
-            written(media, TABLE, &table::of(version, include, meta, columns(kind), &entries, now))
-        }
-    }
-}
-
-fn spliced(kind: &Kind, meta: &ListMeta, items: &[Stored]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(256 + items.iter().map(|stored| stored.json.len()).sum::<usize>());
-    let (api_version, list_kind) = (kind.api_version(), kind.list_kind());
-    let head = format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{},"items":["#, meta.to_v1());
-    out.extend_from_slice(head.as_bytes());
-    // Items of a list carry neither; every stored object begins with both.
-    let prefix = format!(r#"{{"apiVersion":"{api_version}","kind":"{}","#, kind.kind);
-    for (at, stored) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        match stored.json.strip_prefix(prefix.as_bytes()) {
-            Some(rest) => {
-                out.push(b'{');
-                out.extend_from_slice(rest);
-            }
-            None => out.extend_from_slice(&stored.json),
-        }
-    }
-    out.extend_from_slice(b"]}");
-    out
-}
-
 /// One event of a watch. A deletion shows the last state that the watcher could see, at the revision of the deletion. The
 /// `first` of a table brings the columns.
 pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision: Revision, first: bool, now: Time) -> Vec<u8> {
@@ -150,7 +101,7 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
     let shown = match form.shape {
         Shape::Table(version, include) => {
             let columns = if first { columns(kind) } else { Value::Null };
-            one_row(form, version, include, columns, entry(kind, stored), now)
+            one_row(form, version, include, columns, Entry::of(kind, stored), now)
         }
         _ => object(form, kind, stored, now),
     };
@@ -179,7 +130,7 @@ pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
 /// A table of one object, at the object's revision.
 fn one_row(form: Form, version: Meta, include: Include, columns: Value, entry: Entry, now: Time) -> Bytes {
     let meta = ListMeta::at(revision(&entry.stored));
-    written(form.media, TABLE, &table::of(version, include, &meta, columns, &[entry], now))
+    written(form.media, TABLE, &table::of(version, include, &meta, columns, &entry, now))
 }
 
 /// The columns of a kind; of one that is another form of a kind, that kind's.
@@ -188,10 +139,6 @@ fn columns(kind: &Kind) -> Value {
         Some(alias) => table::columns(alias.of.0, alias.of.1),
         None => table::columns(&kind.api_version(), &kind.kind),
     }
-}
-
-fn entry(kind: &Kind, stored: &Stored) -> Entry {
-    Entry { stored: parsed(stored), shown: kind.alias.map(|_| said(kind, stored)) }
 }
 
 /// One event as it stands on the wire: a line of JSON, or a WatchEvent behind its length.
@@ -241,7 +188,6 @@ enum Message<'a> {
     Object(&'a str),
     /// PartialObjectMetadata.
     Metadata,
-    List(&'a Message<'a>),
 }
 
 /// Tables have no protobuf form; nobody is promised one.
@@ -265,12 +211,6 @@ impl Message<'_> {
         match self {
             Message::Object(type_name) => return protobuf::encode(&types, type_name, document),
             Message::Metadata => protobuf::put_bytes(&mut out, 1, &protobuf::encode(&types, "ObjectMeta", &document["metadata"])),
-            Message::List(item) => {
-                protobuf::put_bytes(&mut out, 1, &protobuf::encode(&types, "ListMeta", &document["metadata"]));
-                for document in document["items"].as_array().into_iter().flatten() {
-                    protobuf::put_bytes(&mut out, 2, &item.encode(document));
-                }
-            }
         }
         out
     }

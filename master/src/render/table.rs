@@ -2,6 +2,8 @@
 
 use super::ListMeta;
 use super::form::{Include, Meta};
+use crate::store::Stored;
+use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_api::table;
 use serde_json::{Value, json};
@@ -14,6 +16,10 @@ pub struct Entry {
 }
 
 impl Entry {
+    pub fn of(kind: &Kind, stored: &Stored) -> Entry {
+        Entry { stored: super::parsed(stored), shown: kind.alias.map(|_| super::said(kind, stored)) }
+    }
+
     pub fn same(document: Value) -> Entry {
         Entry { stored: document, shown: None }
     }
@@ -28,14 +34,16 @@ pub fn columns(api_version: &str, kind: &str) -> Value {
     table::columns(api_version, kind).into()
 }
 
-pub fn of(version: Meta, include: Include, meta: &ListMeta, columns: Value, entries: &[Entry], now: Time) -> Value {
-    let rows: Vec<Value> = entries.iter().map(|entry| row(version, include, entry, now)).collect();
+/// A table of one row.
+pub fn of(version: Meta, include: Include, meta: &ListMeta, columns: Value, entry: &Entry, now: Time) -> Value {
+    let rows = [row(version, include, entry, now)];
     json!({
         "kind": "Table", "apiVersion": version.api_version(), "metadata": list_meta(meta), "columnDefinitions": columns, "rows": rows,
     })
 }
 
-fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
+/// One row.
+pub fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
     let object = match include {
         Include::Metadata => super::metadata(version, &entry.stored),
         Include::Object => entry.shown().clone(),
