@@ -58,9 +58,11 @@ impl<'a> Sketch<'a> {
     pub fn with_revision(&self, text: &'a [u8], revision: Revision) -> Option<Vec<u8>> {
         let old = self.metadata.resource_version?;
         let from = (old.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
-        let mut out = Vec::with_capacity(text.len() + 20);
+        let new = revision.to_string();
+        // Exactly as much as it takes: thousands of these stay.
+        let mut out = Vec::with_capacity(text.len() - old.len() + new.len());
         out.extend_from_slice(text.get(..from)?);
-        out.extend_from_slice(revision.to_string().as_bytes());
+        out.extend_from_slice(new.as_bytes());
         out.extend_from_slice(text.get(from + old.len()..)?);
         Some(out)
     }
