@@ -7,6 +7,7 @@
 //! Holds no kind's name, does no IO. Types come from compact text (see `types`), at compile time (built-in kinds: static
 //! tables, nothing on the heap) or at run time. All functions are linear in the document and panic on none.
 
+pub mod apply;
 pub mod base64;
 mod check;
 mod decode;

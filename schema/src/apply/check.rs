@@ -1,0 +1,128 @@
+//! Whether what is applied fits the types. A null fits everywhere: whoever applies it means the field.
+
+use super::fields::{self, shown};
+use super::shape::{Place, Scalar, Shape, Whole, child, keyed, member};
+use crate::trail::DEPTH_MAX;
+use crate::types::Types;
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Problems that are told.
+const PROBLEMS_MAX: usize = 20;
+
+/// What does not fit, in Kubernetes' words, each with its place: `.spec.foo: field not declared in schema`.
+pub fn problems(types: &Types, name: &str, document: &Value) -> Vec<String> {
+    let mut check = Check { types, found: Vec::new() };
+    if let Some(row) = types.get(name) {
+        check.value(Place::Root(row), document, &mut String::new(), 0);
+    }
+    check.found
+}
+
+/// As one message.
+pub fn message(mut problems: Vec<String>) -> String {
+    if problems.len() == 1 { problems.remove(0) } else { format!("errors:\n  {}", problems.join("\n  ")) }
+}
+
+struct Check<'t> {
+    types: &'t Types,
+    found: Vec<String>,
+}
+
+impl Check<'_> {
+    fn value(&mut self, place: Place<'_>, value: &Value, way: &mut String, depth: usize) {
+        if depth > DEPTH_MAX {
+            return self.tell(way, format!("nested deeper than {DEPTH_MAX} levels"));
+        }
+        let shape = place.shape(self.types);
+        match (&shape, value) {
+            (_, Value::Null) => {}
+            (Shape::Scalar(scalar), value) => self.scalar(*scalar, value, way),
+            (Shape::Whole(Whole::Map) | Shape::Fields(_) | Shape::Keys(_), value) if !value.is_object() => {
+                self.tell(way, format!("expected map, got {}", got(value)));
+            }
+            (Shape::Whole(Whole::List) | Shape::Set(_) | Shape::List(..), value) if !value.is_array() => {
+                self.tell(way, format!("expected list, got {}", got(value)));
+            }
+            (Shape::Fields(row), Value::Object(map)) => {
+                for (name, value) in map {
+                    let (step, place) = child(row, name);
+                    match place {
+                        Place::Anything => self.at(way, &step, |check, way| check.tell(way, "field not declared in schema".to_owned())),
+                        place => self.at(way, &step, |check, way| check.value(place, value, way, depth + 1)),
+                    }
+                }
+            }
+            (Shape::Keys(field), Value::Object(map)) => {
+                for (key, value) in map {
+                    self.at(way, &fields::field(key), |check, way| check.value(Place::Entry(field), value, way, depth + 1));
+                }
+            }
+            (Shape::Set(field) | Shape::List(field, _), Value::Array(list)) => {
+                let mut seen = HashSet::new();
+                for (at, entry) in list.iter().enumerate() {
+                    let step = match &shape {
+                        Shape::List(field, keys) => keyed(self.types, field, keys, entry),
+                        _ => member(entry),
+                    };
+                    match step {
+                        Err(why) => self.tell(way, format!("element {at}: {why}")),
+                        Ok(step) => {
+                            if !seen.insert(step.clone()) {
+                                self.tell(way, format!("duplicate entries for key {}", shown(&step)));
+                            }
+                            self.at(way, &step, |check, way| check.value(Place::Entry(field), entry, way, depth + 1));
+                        }
+                    }
+                }
+            }
+            // Whole lists and maps, and what nobody knows, are looked into when the outcome is decoded.
+            _ => self.whole(place, value, way, depth),
+        }
+    }
+
+    /// What is replaced as a whole must fit all the same.
+    fn whole(&mut self, place: Place<'_>, value: &Value, way: &mut String, depth: usize) {
+        let Place::Field(field) = place else { return };
+        if let Value::Array(list) = value {
+            for (at, entry) in list.iter().enumerate() {
+                self.at(way, &format!("i:{at}"), |check, way| check.value(Place::Entry(field), entry, way, depth + 1));
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: Scalar, value: &Value, way: &str) {
+        let wanted = match scalar {
+            Scalar::Text if !value.is_string() => "string",
+            Scalar::Number if !value.is_number() => "numeric (int or float)",
+            Scalar::Bool if !value.is_boolean() => "boolean",
+            Scalar::Either if value.is_array() || value.is_object() => "any scalar",
+            _ => return,
+        };
+        self.tell(way, format!("expected {wanted}, got {}", got(value)));
+    }
+
+    fn at(&mut self, way: &mut String, step: &str, look: impl FnOnce(&mut Self, &mut String)) {
+        let before = way.len();
+        way.push_str(&shown(step));
+        look(self, way);
+        way.truncate(before);
+    }
+
+    fn tell(&mut self, way: &str, what: String) {
+        if self.found.len() < PROBLEMS_MAX {
+            self.found.push(if way.is_empty() { what } else { format!("{way}: {what}") });
+        }
+    }
+}
+
+/// As Go shows the value that it found.
+fn got(value: &Value) -> String {
+    let inner = match value {
+        Value::String(text) => format!("{text:?}"),
+        Value::Array(_) => "[]interface {}{...}".to_owned(),
+        Value::Object(_) => "map[string]interface {}{...}".to_owned(),
+        other => other.to_string(),
+    };
+    format!("&value.valueUnstructured{{Value:{inner}}}")
+}

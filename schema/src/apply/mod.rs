@@ -1,0 +1,22 @@
+//! Who owns which fields of a document, and server-side apply: a client says the fields that it cares for, and nothing else is
+//! touched.
+//!
+//!     fields     sets of fields, as `fieldsV1` writes them
+//!     shape      what the types say of how two versions of a place meet: field by field, as a set, by keys, or as a whole
+//!     check      whether what is applied fits the types
+//!     compare    the fields of a document; what is added, changed and gone between two
+//!     merge      one document laid over another by the types; fields taken out
+//!     managed    `metadata.managedFields`: the sets of all who write, how a write moves fields between them, apply
+//!
+//! As `sigs.k8s.io/structured-merge-diff` decides, so that clients find the owners, conflicts and orders that they know.
+
+mod check;
+mod compare;
+mod fields;
+pub mod managed;
+mod merge;
+mod shape;
+
+pub use fields::Fields;
+pub use managed::{Applied, Conflict, Managed, Owner, Refusal, Writer, apply, same_but_times, track};
+pub use shape::zero;
