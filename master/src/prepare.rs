@@ -6,11 +6,16 @@
 //!
 //! Documents have the right types already (`shape`); what is here may only be wrong in its values.
 
+mod owned;
+
+pub use owned::with_writer;
+
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
 use coracle_api::types;
+use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, Types, check, decode, default, tidy};
 use serde_json::Value;
 use std::fmt;
@@ -35,6 +40,17 @@ pub struct Standing<'a> {
     pub key: &'a Key,
     pub revision: Revision,
     pub object: &'a Value,
+}
+
+/// Who owns the fields of what is written.
+#[derive(Clone, Debug)]
+pub enum Ownership<'a> {
+    /// Nobody's changes: what the master and the agent observe and decide themselves is not worth its place.
+    Untold,
+    /// This manager writes.
+    Written(&'a str),
+    /// An apply has settled it.
+    Applied(Managed),
 }
 
 /// What part of an object an update is about.
@@ -85,7 +101,18 @@ pub struct Preconditions {
 
 /// A new object. `namespace` is where it goes: the document's own has been compared with it. The key is in the write,
 /// because the name may be made here.
-pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+pub fn create(kind: &Kind, namespace: &str, object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+    create_owned(kind, namespace, object, rules, making, Ownership::Untold)
+}
+
+pub fn create_owned(
+    kind: &Kind,
+    namespace: &str,
+    mut object: Value,
+    rules: Rules,
+    making: &mut Making<'_>,
+    ownership: Ownership<'_>,
+) -> Result<Write, Unfit> {
     place(kind, namespace, &mut object);
     if kind.keeps_status
         && let Some(fields) = object.as_object_mut()
@@ -93,10 +120,12 @@ pub fn create(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, mak
         fields.remove("status");
     }
     default(&TYPES, &kind.type_name, &mut object);
+    let said = owned::said(&mut object, &ownership);
     (kind.strategy.create)(&mut object, making);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
     // Problems are told of the document as it was sent.
     tidy(&TYPES, &kind.type_name, &mut object);
+    owned::settle(kind, Part::Main, None, &mut object, said, ownership, making.now);
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
     let claims = claims(kind, &object);
@@ -118,7 +147,19 @@ pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, n
 
 /// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
 /// revision, one without (or with 0) for any.
-pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
+    update_owned(kind, old, part, new, rules, making, Ownership::Untold)
+}
+
+pub fn update_owned(
+    kind: &Kind,
+    old: Standing<'_>,
+    part: Part,
+    mut new: Value,
+    rules: Rules,
+    making: &mut Making<'_>,
+    ownership: Ownership<'_>,
+) -> Result<Write, Unfit> {
     place(kind, &old.key.namespace, &mut new);
     let meta = &new["metadata"];
     let given = meta["resourceVersion"].as_str().unwrap_or_default();
@@ -130,16 +171,19 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
     if !matches!(given, "" | "0") && given != old.revision.to_string() {
         return Err(Unfit::Stale);
     }
+    let said;
     match part {
         Part::Main => {
             if kind.keeps_status {
                 strategy::keep_status(&mut new, old.object);
             }
             default(&TYPES, &kind.type_name, &mut new);
+            said = owned::said(&mut new, &ownership);
             tidy(&TYPES, &kind.type_name, &mut new);
             (kind.strategy.update)(&mut new, old.object, making);
         }
         Part::Status => {
+            said = owned::said(&mut new, &ownership);
             (kind.strategy.status_update)(&mut new, old.object);
             default(&TYPES, &kind.type_name, &mut new);
             tidy(&TYPES, &kind.type_name, &mut new);
@@ -150,6 +194,7 @@ pub fn update(kind: &Kind, old: Standing<'_>, part: Part, mut new: Value, rules:
     if strategy::meta::is_released(&new) && !strategy::meta::is_released(old.object) {
         return Ok(Write::Delete { key: old.key.clone(), seen: old.revision });
     }
+    owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
     Ok(replace(kind, old, new))
 }
 

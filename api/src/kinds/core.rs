@@ -107,7 +107,7 @@ fn events_of_their_group() -> Kind {
 fn namespaces() -> Kind {
     let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
     let row = row.part("finalize", "Namespace", None, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
-    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row }
+    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row.given(&["spec"]) }
 }
 
 fn nodes() -> Kind {
@@ -120,16 +120,19 @@ fn nodes() -> Kind {
             .short(&["no"])
             .with_status()
             .selectable([field_or("spec.unschedulable", "false")])
+            .given(&["spec.taints"])
     }
 }
 
 fn claims() -> Kind {
     let row = CORE.row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM);
+    let row = row.given(&["metadata.finalizers", "spec.storageClassName"]);
     row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows().idle()
 }
 
 fn volumes() -> Kind {
     let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME);
+    let row = row.given(&["metadata.finalizers"]);
     row.of_cluster().short(&["pv"]).with_status().delete_shows().idle()
 }
 
@@ -146,7 +149,9 @@ fn pods() -> Kind {
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).with_status();
-    Kind { keeps_status: false, ..row.selectable(fields).delete_shows() }
+    let given =
+        &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];
+    Kind { keeps_status: false, ..row.selectable(fields).delete_shows().given(given) }
 }
 
 fn replicationcontrollers() -> Kind {
@@ -182,5 +187,13 @@ fn serviceaccounts() -> Kind {
 fn services() -> Kind {
     let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().advised(advice::service).with_status();
     let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
+    let row = row.given(&[
+        "spec.clusterIP",
+        "spec.clusterIPs",
+        "spec.ipFamilies",
+        "spec.ipFamilyPolicy",
+        "spec.healthCheckNodePort",
+        "spec.ports.*.nodePort",
+    ]);
     Kind { verbs: Cow::Borrowed(ALL), keeps_status: false, ..row }
 }

@@ -128,6 +128,8 @@ pub struct Kind {
     pub orphans: bool,
     /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
     pub keeps_status: bool,
+    /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
+    pub given: &'static [&'static str],
     pub scale: Option<Scale>,
     /// None: its objects are its own.
     pub alias: Option<Alias>,
@@ -285,6 +287,7 @@ impl Group {
             owns: false,
             orphans: false,
             keeps_status: false,
+            given: &[],
             scale: None,
             alias: None,
             answer: None,
@@ -331,6 +334,11 @@ impl Kind {
     fn with_status(mut self) -> Kind {
         self.keeps_status = true;
         self.own_part("status")
+    }
+
+    fn given(mut self, paths: &'static [&'static str]) -> Kind {
+        self.given = paths;
+        self
     }
 
     fn with_scale(mut self, selector: &'static str) -> Kind {

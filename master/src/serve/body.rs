@@ -255,8 +255,8 @@ fn shape(wanted: Wanted<'_>, mut object: Value) -> Result<(Value, Vec<String>), 
 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
 /// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
-pub fn typed(call: &Call, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), String> {
-    let decoded = coracle_schema::decode(&types::builtin(), &call.shown.type_name, &mut object);
+pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), String> {
+    let decoded = coracle_schema::decode(&types::builtin(), &kind.type_name, &mut object);
     if let Some(message) = decoded.message() {
         return Err(message);
     }

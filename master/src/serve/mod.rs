@@ -5,6 +5,7 @@
 //! One file a verb family; none names a kind. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
 mod about;
+mod apply;
 mod bind;
 mod body;
 mod bookmarks;

@@ -2,24 +2,102 @@
 
 use crate::call::Call;
 use crate::fault::Fault;
+use crate::prepare::Ownership;
 use coracle_api::status::Status;
+use coracle_http::{HeaderMap, header};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::json;
 
-/// Whether everything is to be done but the writing. `kind`: which options the client is told of when they are wrong.
+/// Longest name of a manager.
+const MANAGER_BYTES_MAX: usize = 128;
+/// Our own agent: what it observes comes again, and who observed it is no news.
+const AGENT: &str = "coracle-agent";
+
+/// How a write is meant.
+pub struct Wish {
+    /// Everything is to be done but the writing.
+    pub rehearsal: bool,
+    /// Who owns what is written.
+    pub manager: String,
+}
+
+impl Wish {
+    pub fn ownership(&self) -> Ownership<'_> {
+        if self.manager == AGENT { Ownership::Untold } else { Ownership::Written(&self.manager) }
+    }
+}
+
+/// `kind`: which options the client is told of when they are wrong.
+pub fn wish(call: &Call, headers: &HeaderMap, kind: &str) -> Result<Wish, Fault> {
+    let mut problems = Vec::new();
+    problems.extend(run_problem(&call.options.dry_run));
+    let named = call.options.field_manager.as_deref().unwrap_or_default();
+    problems.extend(manager_problems(named));
+    if !problems.is_empty() {
+        return Err(wrong(kind, &problems));
+    }
+    let manager = if named.is_empty() { from_agent(headers) } else { named.to_owned() };
+    Ok(Wish { rehearsal: !call.options.dry_run.is_empty(), manager })
+}
+
+/// Whether everything is to be done but the writing.
 pub fn rehearsal(call: &Call, kind: &str) -> Result<bool, Fault> {
     is_rehearsal(&call.options.dry_run, kind)
 }
 
 /// `dry_run`: as the client sent it, once or several times.
 pub fn is_rehearsal(dry_run: &[String], kind: &str) -> Result<bool, Fault> {
-    if dry_run.iter().all(|run| run == "All") {
-        return Ok(!dry_run.is_empty());
+    match run_problem(dry_run) {
+        None => Ok(!dry_run.is_empty()),
+        Some(problem) => Err(wrong(kind, &[problem])),
     }
-    let problem = Problem::new(&Path::new("dryRun"), Reason::NotSupported, Some(json!(dry_run)), "supported values: \"All\"");
-    Err(wrong(kind, &[problem]))
 }
 
 pub fn wrong(kind: &str, problems: &[Problem]) -> Fault {
     Status::invalid_of("meta.k8s.io", kind, "", problems).into()
+}
+
+fn run_problem(dry_run: &[String]) -> Option<Problem> {
+    let wrong = dry_run.iter().any(|run| run != "All");
+    wrong.then(|| Problem::new(&Path::new("dryRun"), Reason::NotSupported, Some(json!(dry_run)), "supported values: \"All\""))
+}
+
+fn manager_problems(name: &str) -> Vec<Problem> {
+    let path = Path::new("fieldManager");
+    let mut problems = Vec::new();
+    if name.len() > MANAGER_BYTES_MAX {
+        problems.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {MANAGER_BYTES_MAX} bytes")));
+    }
+    for (at, odd) in name.chars().enumerate().filter(|(_, c)| c.is_control()) {
+        let detail = format!("{}: invalid character U+{:04X} (at position {at})", quoted(name), u32::from(odd));
+        problems.push(Problem::new(&path, Reason::Invalid, None, detail));
+    }
+    problems
+}
+
+/// As Go quotes it.
+fn quoted(text: &str) -> String {
+    let escaped = |c: char| match c {
+        '\u{7}' => "\\a".to_owned(),
+        '\u{8}' => "\\b".to_owned(),
+        '\u{b}' => "\\v".to_owned(),
+        '\u{c}' => "\\f".to_owned(),
+        c if c.is_control() && !c.is_ascii_whitespace() => format!("\\x{:02x}", u32::from(c)),
+        c => c.escape_default().to_string(),
+    };
+    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
+}
+
+/// A client that does not name itself is called as its program: what its User-Agent says before the first slash.
+fn from_agent(headers: &HeaderMap) -> String {
+    let agent = headers.get(header::USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let name = agent.split('/').next().unwrap_or_default().chars().filter(|c| !c.is_control());
+    let mut text = String::new();
+    for c in name {
+        if text.len() + c.len_utf8() > MANAGER_BYTES_MAX {
+            break;
+        }
+        text.push(c);
+    }
+    text
 }

@@ -1,7 +1,7 @@
 //! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
 
 use super::write::{Lost, Place};
-use super::{Serve, advise, body, document, options, warn, write};
+use super::{Serve, advise, apply, body, document, options, warn, write};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::Part;
@@ -14,7 +14,7 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
 
 /// How often a patch is done anew to what somebody else wrote meanwhile; as often as Kubernetes does.
-const RACES_LOST_MAX: usize = 5;
+pub const RACES_LOST_MAX: usize = 5;
 /// What of a document that did not come out right is shown to the client.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
@@ -24,13 +24,15 @@ enum Language {
     Json,
     Merge,
     Strategic,
+    Apply,
 }
 
 /// The last one is what kubectl of 2015 called the merge patch.
-const LANGUAGES: [(&str, Language); 4] = [
+const LANGUAGES: [(&str, Language); 5] = [
     ("application/json-patch+json", Language::Json),
     ("application/merge-patch+json", Language::Merge),
     ("application/strategic-merge-patch+json", Language::Strategic),
+    ("application/apply-patch+yaml", Language::Apply),
     ("application/merge-json-patch+json", Language::Merge),
 ];
 
@@ -42,17 +44,20 @@ enum Patch {
 }
 
 pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
-    let language = language(request)?;
-    let rehearsal = options::rehearsal(call, "PatchOptions")?;
+    let language = match language(request)? {
+        Language::Apply => return apply::apply(serve, call, part, request),
+        other => other,
+    };
+    let wish = options::wish(call, &request.headers, "PatchOptions")?;
     refuse_force(call)?;
     let mut old = serve.standing(call)?;
     let (patch, twice) = read(language, &request.body)?;
     for _ in 0..=RACES_LOST_MAX {
         let standing = write::parsed(&old)?;
         let (new, warnings) = patched(call, &patch, standing.clone(), &twice)?;
-        match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, rehearsal) {
+        match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
             Ok(stored) => {
-                heard(serve, call, part, &stored, rehearsal);
+                heard(serve, call, part, &stored, wish.rehearsal);
                 let mut answer = document(call, StatusCode::OK, &stored);
                 warn(&mut answer, &warnings);
                 advise(&mut answer, call, &stored);
@@ -65,7 +70,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     Err(Fault::stale(call))
 }
 
-fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
+pub fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {
     if call.kind.heartbeats && part == Part::Status && !rehearsal {
         (serve.heard)(&stored.key);
     }
@@ -100,7 +105,7 @@ fn refuse_force(call: &Call) -> Result<(), Fault> {
 fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
     let malformed = |why: String| match language {
         Language::Strategic => Fault::bad_request(why),
-        Language::Json | Language::Merge => Fault::bad_request(format!("error decoding patch: {why}")),
+        Language::Json | Language::Merge | Language::Apply => Fault::bad_request(format!("error decoding patch: {why}")),
     };
     let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(bytes, &error)))?;
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
@@ -114,7 +119,7 @@ fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault>
             let unknown = unknown.iter().map(|path| format!("json patch unknown field {:?}", path.as_str()));
             Ok((Patch::Json(operations), twice.chain(unknown).collect()))
         }
-        Language::Merge | Language::Strategic => match value {
+        Language::Merge | Language::Strategic | Language::Apply => match value {
             Value::Object(map) if language == Language::Strategic => Ok((Patch::Strategic(map), twice.collect())),
             Value::Object(_) => Ok((Patch::Merge(value), twice.collect())),
             Value::Null if language == Language::Merge => Err(Fault::bad_request("Invalid JSON Patch")),
@@ -145,7 +150,7 @@ fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> R
         Patch::Json(_) | Patch::Merge(_) => object.to_string(),
         Patch::Strategic(over) => patch::shown(&Value::Object(over.clone())),
     };
-    let (mut object, warnings) = body::typed(call, object, twice).map_err(|why| misshapen(&sent, &why))?;
+    let (mut object, warnings) = body::typed(call, call.shown, object, twice).map_err(|why| misshapen(&sent, &why))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
@@ -170,12 +175,19 @@ fn unpatched(why: Unpatched) -> Fault {
             (status.code, status.reason, status.details) = (Reason::Invalid.code(), Some(Reason::Invalid), Some(Default::default()));
             status.into()
         }
-        Unpatched::Unmergeable(why) => Status { code: 500, reason: None, message: why, details: None, continues: None }.into(),
+        Unpatched::Unmergeable(why) => nameless(why),
     }
 }
 
+/// A refusal that Kubernetes gives no name.
+pub fn nameless(message: String) -> Fault {
+    let mut status = Status::bad_request(message);
+    (status.code, status.reason) = (500, None);
+    status.into()
+}
+
 /// What came out is no document of the kind. `shown`: what came out, or what was to be done.
-fn misshapen(shown: &str, why: &str) -> Fault {
+pub fn misshapen(shown: &str, why: &str) -> Fault {
     let end = (0..=SHOWN_BYTES_MAX.min(shown.len())).rev().find(|at| shown.is_char_boundary(*at)).unwrap_or_default();
     let problem = Problem::invalid(&Path::new("patch"), &shown[..end], why);
     Status::invalid_of("", "", "", &[problem]).into()

@@ -1,20 +1,21 @@
 //! Create, update, update of status.
 
 use super::body::Document;
+use super::options::Wish;
 use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
-use crate::prepare::{self, Part, Standing};
+use crate::prepare::{self, Ownership, Part, Standing};
 use crate::store::{Refused, Stored, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
-use coracle_api::strategy;
+use coracle_api::strategy::{self, Making};
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 use std::sync::PoisonError;
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let rehearsal = options::rehearsal(call, "CreateOptions")?;
+    let wish = options::wish(call, &request.headers, "CreateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
@@ -22,11 +23,11 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     name_old(serve, call, sent.object_mut());
     if call.version == Version::V1beta1 {
         // A document that is refused must not leave a namespace behind.
-        fit(serve, call, sent.object())?;
+        fit(serve, call, sent.object(), wish.ownership())?;
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call)?;
-    let stored = make(serve, call, sent.object(), rehearsal)?;
+    let stored = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?;
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
@@ -35,16 +36,19 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 }
 
 pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let rehearsal = options::rehearsal(call, "UpdateOptions")?;
+    let wish = options::wish(call, &request.headers, "UpdateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let (status, stored) = match replace(serve, call, Part::Main, &sent, rehearsal) {
+    let (status, stored) = match replace(serve, call, Part::Main, &sent, &wish) {
         Ok(stored) => (StatusCode::OK, stored),
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call)?;
-            (StatusCode::CREATED, make(serve, call, sent.object(), rehearsal)?)
+            (
+                StatusCode::CREATED,
+                make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?,
+            )
         }
         Err(fault) => return Err(fault),
     };
@@ -55,12 +59,12 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 }
 
 pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let rehearsal = options::rehearsal(call, "UpdateOptions")?;
+    let wish = options::wish(call, &request.headers, "UpdateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let stored = replace(serve, call, Part::Status, &sent, rehearsal)?;
-    if call.kind.heartbeats && !rehearsal {
+    let stored = replace(serve, call, Part::Status, &sent, &wish)?;
+    if call.kind.heartbeats && !wish.rehearsal {
         (serve.heard)(&stored.key);
     }
     let mut answer = document(call, StatusCode::OK, &stored);
@@ -68,19 +72,41 @@ pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<An
     Ok(answer)
 }
 
+/// Why nothing was made.
+pub enum Unmade {
+    /// The store refused it: its key, what was to be written, why.
+    Refused(Key, Option<Value>, Box<Refused>),
+    Fault(Fault),
+}
+
+impl Unmade {
+    fn fault(self, call: &Call) -> Fault {
+        match self {
+            Unmade::Refused(key, written, refused) => Fault::refused(call, &key, written.as_ref(), *refused),
+            Unmade::Fault(fault) => fault,
+        }
+    }
+}
+
 /// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
-fn make(serve: &Serve, call: &Call, object: &Value, rehearsal: bool) -> Result<Stored, Fault> {
+pub fn make<'o>(
+    serve: &Serve,
+    call: &Call,
+    object: &Value,
+    ownership: impl Fn() -> Ownership<'o>,
+    rehearsal: bool,
+) -> Result<Stored, Unmade> {
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
-        let write = fit(serve, call, object)?;
+        let write = fit(serve, call, object, ownership()).map_err(Unmade::Fault)?;
         let (key, written) = (key_of(&write), object_of(&write));
         let outcome = serve.commit(write, rehearsal);
         // Where both its name and its token are taken, the token tells more.
         if matches!(outcome, Err(Refused::Exists { .. }))
             && let Some(first) = written.as_ref().and_then(|object| first_with_token(serve, call, object))
         {
-            return Err(Fault::token_used(call, &first));
+            return Err(Unmade::Fault(Fault::token_used(call, &first)));
         }
         match outcome {
             Ok(stored) => return Ok(stored),
@@ -88,10 +114,10 @@ fn make(serve: &Serve, call: &Call, object: &Value, rehearsal: bool) -> Result<S
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
                 last = Some(Status::conflict(&key.resource, &key.name, &format!("no free {} was found", claim.space)));
             }
-            Err(refused) => return Err(Fault::refused(call, &key, written.as_ref(), refused)),
+            Err(refused) => return Err(Unmade::Refused(key, written, Box::new(refused))),
         }
     }
-    Err(last.unwrap_or_else(|| Status::internal_error("nothing was written")).into())
+    Err(Unmade::Fault(last.unwrap_or_else(|| Status::internal_error("nothing was written")).into()))
 }
 
 /// The object that came of the first create with this one's token.
@@ -101,8 +127,10 @@ fn first_with_token(serve: &Serve, call: &Call, object: &Value) -> Option<Key> {
 }
 
 /// What a create would write.
-fn fit(serve: &Serve, call: &Call, object: &Value) -> Result<Write, Fault> {
-    let write = serve.maker.making(|making| prepare::create(call.kind, &call.namespace, object.clone(), serve.rules(call), making));
+fn fit(serve: &Serve, call: &Call, object: &Value, ownership: Ownership<'_>) -> Result<Write, Fault> {
+    let rules = serve.rules(call);
+    let made = |making: &mut Making<'_>| prepare::create_owned(call.kind, &call.namespace, object.clone(), rules, making, ownership);
+    let write = serve.maker.making(made);
     write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))
 }
 
@@ -132,12 +160,12 @@ fn holds(document: &Value, value: &str) -> bool {
 }
 
 /// Replaces what stands, or its status. A client that named no revision means whatever stands: for it a lost race is run again.
-fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, rehearsal: bool) -> Result<Stored, Fault> {
+fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, wish: &Wish) -> Result<Stored, Fault> {
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let standing = parsed(&old)?;
         let new = sent.over(&standing);
-        match put(serve, call, Place { old: &old, standing: &standing, part }, new, rehearsal) {
+        match put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
             Ok(stored) => return Ok(stored),
             Err(Lost::Race) if !names_revision(sent.object()) => {}
             Err(Lost::Race) => return Err(Fault::stale(call)),
@@ -164,10 +192,10 @@ pub struct Place<'a> {
     pub part: Part,
 }
 
-pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, rehearsal: bool) -> Result<Stored, Lost> {
+pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: Ownership<'_>, rehearsal: bool) -> Result<Stored, Lost> {
     let Place { old, standing, part } = place;
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
-    let write = serve.maker.making(|making| prepare::update(call.kind, old, part, new, serve.rules(call), making));
+    let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
     let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
     let written = object_of(&write);
     serve.commit(write, rehearsal).map_err(|refused| match refused {

@@ -109,9 +109,20 @@ pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
             if let Some(fields) = document.as_object_mut() {
                 fields.remove("status");
             }
+            remove_status_owners(document);
             true
         }
         Durable::Nothing => false,
+    }
+}
+
+/// Who wrote a status is as lasting as the status.
+fn remove_status_owners(document: &mut Value) {
+    let Some(meta) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let Some(owners) = meta.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
+    owners.retain(|owner| owner["subresource"] != "status");
+    if owners.is_empty() {
+        meta.remove("managedFields");
     }
 }
 

@@ -1,0 +1,166 @@
+//! Server-side apply: a client says the fields that it cares for. What that comes to is decided by the types
+//! (`coracle_schema::apply`); it then goes the way of a create or a PUT, with its owners.
+
+use super::options::{self, Wish};
+use super::write::{Lost, Place};
+use super::{Serve, advise, body, document, namespace, patch, warn, write, yaml};
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::prepare::{self, Ownership, Part};
+use crate::store::{Refused, Stored};
+use coracle_api::status::{Cause, Details, Reason, Status};
+use coracle_api::types;
+use coracle_http::{Answer, Request, StatusCode};
+use coracle_schema::apply::{self, Applied, Conflict, Refusal};
+use coracle_schema::{Path, Problem, Types};
+use serde_json::Value;
+use std::sync::PoisonError;
+
+static TYPES: Types = types::builtin();
+
+pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
+    if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
+        return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
+    }
+    let wish = options::wish(call, &request.headers, "PatchOptions")?;
+    let (mut config, twice) = read(&request.body)?;
+    if let Some(alias) = call.shown.alias {
+        body::right_kind(body::Wanted::of(call.shown), &config)?;
+        (alias.read)(&mut config);
+    }
+    for _ in 0..=patch::RACES_LOST_MAX {
+        let done = match serve.standing(call) {
+            Ok(old) => over(serve, call, part, &config, &twice, &wish, &old)?,
+            Err(fault) if fault.status.code == 404 && part == Part::Main => made(serve, call, &config, &twice, &wish)?,
+            Err(fault) => return Err(fault),
+        };
+        if let Some((status, stored, warnings)) = done {
+            let mut answer = document(call, status, &stored);
+            warn(&mut answer, &warnings);
+            advise(&mut answer, call, &stored);
+            return Ok(answer);
+        }
+    }
+    Err(Fault::stale(call))
+}
+
+/// None: somebody else wrote meanwhile.
+type Done = Option<(StatusCode, Stored, Vec<String>)>;
+
+fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String], wish: &Wish, old: &Stored) -> Result<Done, Fault> {
+    let live = write::parsed(old)?;
+    let applied = laid_over(call, part, &live, config, wish)?;
+    let (new, warnings) = typed(call, applied.object, twice)?;
+    let place = Place { old, standing: &live, part };
+    match write::put(serve, call, place, new, Ownership::Applied(applied.managed), wish.rehearsal) {
+        Ok(stored) => {
+            patch::heard(serve, call, part, &stored, wish.rehearsal);
+            Ok(Some((StatusCode::OK, stored, warnings)))
+        }
+        Err(Lost::Race) if config["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) => {
+            Err(Fault::stale(call))
+        }
+        Err(Lost::Race) => Ok(None),
+        Err(Lost::Fault(fault)) => Err(fault),
+    }
+}
+
+/// An apply of what is not there makes it.
+fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wish) -> Result<Done, Fault> {
+    let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
+    if !uid.is_empty() {
+        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+        return Err(Status::conflict(&call.kind.resource, &call.name, &why).into());
+    }
+    let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.kind.type_name), config, wish)?;
+    let (new, warnings) = typed(call, applied.object, twice)?;
+    let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
+    namespace::ready(serve, call)?;
+    match write::make(serve, call, &new, || Ownership::Applied(applied.managed.clone()), wish.rehearsal) {
+        Ok(stored) => Ok(Some((StatusCode::CREATED, stored, warnings))),
+        Err(write::Unmade::Refused(key, written, refused)) => match *refused {
+            Refused::Exists { .. } => Ok(None),
+            refused => Err(Fault::refused(call, &key, written.as_ref(), refused)),
+        },
+        Err(write::Unmade::Fault(fault)) => Err(fault),
+    }
+}
+
+fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
+    let now = crate::making::wall_clock();
+    let force = call.options.force.unwrap_or_default();
+    prepare::with_writer(call.kind, part, &wish.manager, now, |writer| apply::apply(&TYPES, live, config, writer, force))
+        .map_err(|refusal| refused(call, config, refusal))
+}
+
+fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+    let sent = object.to_string();
+    let (mut object, warnings) = body::typed(call, call.kind, object, twice).map_err(|why| patch::misshapen(&sent, &why))?;
+    write::right_namespace(call, &object)?;
+    write::right_name(call, &mut object)?;
+    Ok((object, warnings))
+}
+
+/// JSON is YAML, but for its speed.
+fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
+    let text = String::from_utf8_lossy(bytes);
+    let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
+    let (value, twice) = match json {
+        Some(read) => read,
+        None => yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?,
+    };
+    let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect();
+    match value {
+        Value::Object(_) => Ok((value, twice)),
+        Value::Null => Ok((Value::Object(Default::default()), twice)),
+        other => {
+            let kind = coracle_schema::json_kind(&other);
+            let why = format!(
+                "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+            );
+            Err(Fault::bad_request(format!("error decoding YAML: {why}")))
+        }
+    }
+}
+
+fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
+    match refusal {
+        Refusal::Malformed(why) => Fault::bad_request(why),
+        Refusal::Mistyped(why) => {
+            let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
+            let version = call.kind.api_version();
+            let version = if version.contains('/') { version } else { format!("/{version}") };
+            let (namespace, name, kind) = (text("namespace"), text("name"), &call.kind.kind);
+            let message = format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}");
+            patch::nameless(message)
+        }
+        Refusal::Conflicts(conflicts) => {
+            let cause = |conflict: &Conflict| Cause {
+                reason: "FieldManagerConflict".into(),
+                message: format!("conflict with {}", conflict.owner.shown()),
+                field: conflict.path.clone(),
+            };
+            let details = Details { causes: conflicts.iter().map(cause).collect(), ..Details::default() };
+            let message = conflict_message(&conflicts);
+            let mut status = Status::bad_request(message);
+            (status.code, status.reason, status.details) = (Reason::Conflict.code(), Some(Reason::Conflict), Some(details));
+            status.into()
+        }
+    }
+}
+
+fn conflict_message(conflicts: &[Conflict]) -> String {
+    if let [only] = conflicts {
+        return format!("Apply failed with 1 conflict: conflict with {}: {}", only.owner.shown(), only.path);
+    }
+    let mut owners: Vec<String> = conflicts.iter().map(|conflict| conflict.owner.shown()).collect();
+    owners.sort();
+    owners.dedup();
+    let mut lines = Vec::new();
+    for owner in owners {
+        let paths = conflicts.iter().filter(|conflict| conflict.owner.shown() == owner).map(|conflict| format!("- {}", conflict.path));
+        lines.push(format!("conflicts with {owner}:"));
+        lines.extend(paths);
+    }
+    format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+}
