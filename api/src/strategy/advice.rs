@@ -29,7 +29,8 @@ pub fn service(service: &Value) -> Vec<String> {
 pub fn ingress(ingress: &Value) -> Vec<String> {
     let annotation = "kubernetes.io/ingress.class";
     let words = format!("annotation {annotation:?} is deprecated, please use 'spec.ingressClassName' instead");
-    has(&ingress["metadata"]["annotations"], annotation).then_some(words).into_iter().collect()
+    let old = has(&ingress["metadata"]["annotations"], annotation) && !has(&ingress["spec"], "ingressClassName");
+    old.then_some(words).into_iter().collect()
 }
 
 pub fn claim(claim: &Value) -> Vec<String> {
