@@ -13,6 +13,7 @@ mod oracle;
 mod pages;
 mod restart;
 pub(crate) mod sim;
+mod threads;
 mod upkeep;
 
 use super::*;
