@@ -185,7 +185,7 @@ fn put(disk: &RealDisk, file: impl BufRead, revision: u64) -> Result<(), String>
     let mut files = Files::below(&staged);
     read(file, |key, object| files.bring(disk, &key, Some(object)).map_err(|error| error.to_string()))?;
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
-    let head = Head { format: FORMAT, store, wal: None, reserved: revision + LOST_REVISIONS, clean: false, files: 0 };
+    let head = Head { format: FORMAT, store, wal: None, reserved: revision + LOST_REVISIONS, clean: false, files: 0, stamped: false };
     let done = (|| {
         make_folder(disk, &format!("{staged}/{OBJECTS}"))?;
         disk.sync_all().map_err(failed("sync", "the files"))?;

@@ -8,9 +8,10 @@
 //! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
 //! journal stays, and everything is brought anew by the next checkpoint.
 
-use super::disk::Disk;
-use super::files::{DiskError, Files, failed};
+use super::disk::{Disk, Stamp};
+use super::files::{DiskError, Files, OBJECTS, failed};
 use super::head::Head;
+use super::names;
 use super::protocol::Protocol;
 use bytes::Bytes;
 use coracle_api::meta::Key;
@@ -83,6 +84,11 @@ impl Checkpoint {
     /// Makes it count. Everything has been brought.
     pub fn publish(&mut self) -> Result<(), DiskError> {
         while self.step()? {}
+        if let Some((key, _)) = self.wanted.iter().rev().find(|(_, wanted)| wanted.is_some()) {
+            // Not every file system keeps stamps.
+            let stamp = self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key)));
+            self.head.stamped &= stamp.is_ok_and(|stamp| matches!(stamp, Stamp::Intact(_)));
+        }
         let sync = || {
             let wanted = self.protocol.sync_objects && !self.wanted.is_empty();
             if wanted { self.disk.sync_all().map_err(failed("sync", "the files")) } else { Ok(()) }

@@ -41,6 +41,8 @@ pub struct Writer {
     pub checkpointing: bool,
     /// The keeper knows when the oldest of `dirty` is due.
     pub timed: bool,
+    /// Every file without a stamp is among the dirty.
+    pub stamping: bool,
     /// The last checkpoint failed: not again before this uptime.
     pub checkpoint_after: Option<Duration>,
     /// There is no room for another segment: what is left of this one is for deletes and what shrinks.

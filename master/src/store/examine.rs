@@ -17,6 +17,9 @@ use coracle_api::meta::Key;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Files that are looked at to tell whether a directory was copied.
+const SAMPLE: usize = 8;
+
 impl Tree<'_> {
     /// Looks what people or the medium did to the files. `changed`: something is known to be different.
     pub fn examine(&mut self, changed: bool) {
@@ -45,14 +48,40 @@ impl Tree<'_> {
             }
         }
         // Editors replace a file, and what stood beside the old one is gone. A directory that was copied has no stamps at all.
-        if stamped || changed {
+        let replaced = stamped && self.stamped;
+        self.stamped = replaced || unstamped.is_empty();
+        if replaced {
             edited.append(&mut unstamped);
         }
         for key in edited {
             self.edit(key);
         }
         for key in unstamped {
-            self.check_types(&key);
+            if self.check_types(&key) {
+                if changed {
+                    self.renew(&key);
+                }
+                self.unstamped.push(key);
+            }
+        }
+    }
+
+    /// Nobody edited anything, but the whole directory may have been copied here without its stamps.
+    pub fn sample(&mut self) {
+        let files = || self.objects.iter().filter(|(_, entry)| entry.file_crc.is_some()).map(|(key, _)| key);
+        let path = |key: &Key| format!("{OBJECTS}/{}", names::path(key));
+        if files().take(SAMPLE).any(|key| self.disk.stamp(&path(key)).is_ok_and(|stamp| stamp == Stamp::None)) {
+            self.unstamped = files().cloned().collect();
+            self.stamped = false;
+        }
+    }
+
+    /// It may be what somebody wrote, or as it was: whoever saw it before has to look again.
+    fn renew(&mut self, key: &Arc<Key>) {
+        let revision = self.fresh();
+        if let Some(entry) = self.objects.get_mut(key) {
+            entry.stored = entry.stored.at(revision);
+            self.edited.push(key.clone());
         }
     }
 
@@ -102,12 +131,15 @@ impl Tree<'_> {
     }
 
     /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object.
-    fn check_types(&mut self, key: &Key) {
-        let Some(entry) = self.objects.get(key) else { return };
+    fn check_types(&mut self, key: &Key) -> bool {
+        let Some(entry) = self.objects.get(key) else { return false };
         let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
-        if let Some(why) = (self.rules.fault)(key, document) {
+        let fault = (self.rules.fault)(key, document);
+        let fits = fault.is_none();
+        if let Some(why) = fault {
             self.objects.remove(key);
             self.put_aside(&names::path(key), Some(key.clone()), Wrong { word: "malformed", why });
         }
+        fits
     }
 }

@@ -104,7 +104,8 @@ pub fn failed(verb: &str, path: &str) -> impl FnOnce(io::Error) -> DiskError {
     move |error| DiskError { what, error }
 }
 
-fn make_one(disk: &dyn Disk, level: &str) -> Result<(), DiskError> {
+/// One level, not yet durable.
+pub fn make_one(disk: &dyn Disk, level: &str) -> Result<(), DiskError> {
     match disk.make_dir(level) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         done => done.map_err(failed("make", level)),

@@ -27,6 +27,9 @@ pub struct Head {
     pub clean: bool,
     /// The sum of the checksums of all files.
     pub files: u64,
+    /// Every object's file had its stamp: one without was replaced by somebody.
+    #[serde(default)]
+    pub stamped: bool,
 }
 
 impl Head {

@@ -230,8 +230,15 @@ impl FlatStore {
         writer.checkpointing = true;
         writer.timed = false;
         writer.journal.fresh_bytes = 0;
-        let head =
-            Head { format: FORMAT, wal: position, reserved: writer.journal.reserved(), clean: false, files: 0, ..writer.head.clone() };
+        let head = Head {
+            format: FORMAT,
+            wal: position,
+            reserved: writer.journal.reserved(),
+            clean: false,
+            files: 0,
+            stamped: writer.stamping,
+            ..writer.head.clone()
+        };
         let disk = writer.disk.clone();
         Some(Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty))
     }

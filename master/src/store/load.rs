@@ -9,7 +9,7 @@
 
 use super::checkpoint::Dirty;
 use super::commit::Writer;
-use super::disk::Disk;
+use super::disk::{Disk, Stamp};
 use super::files::{self, DiskError, Files, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
@@ -23,7 +23,7 @@ use super::state::State;
 use super::tree::{Covered, Tree};
 use super::{Damage, OpenError, Rules, document, volatile};
 use bytes::Bytes;
-use coracle_api::meta::Revision;
+use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -87,6 +87,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.next = tree.base.unwrap_or_else(|| used(0, false, recovered));
     tree.statuses_kept = kept.is_some();
     tree.covered = covered(recovered);
+    tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk()?;
     let changed = clean && head.as_ref().is_some_and(|head| head.files != tree.files_sum());
     if changed {
@@ -95,8 +96,10 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     }
     if changed || !clean {
         tree.examine(changed);
+    } else if tree.stamped {
+        tree.sample();
     }
-    tree.recall_incidents()?;
+    tree.recall_incidents(clean)?;
     if let Some(kept) = kept {
         tree.overlay(kept);
     }
@@ -108,7 +111,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
 }
 
 /// The new segment, and everything that has to be durable before anybody is served.
-fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: Found, setup: &Setup) -> Result<Loaded, OpenError> {
+fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, setup: &Setup) -> Result<Loaded, OpenError> {
     let last = Revision(tree.next);
     let Found { recovered, old, live, next } = found;
     let reserved = tree.base.unwrap_or_default();
@@ -116,24 +119,23 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
     for (key, object) in &tree.covered {
         dirty.add(key.clone(), object.clone(), Duration::ZERO);
     }
-    let edits: Vec<Record> = tree
-        .edited
-        .iter()
-        .filter_map(|key| {
-            let stored = &tree.objects.get(key)?.stored;
-            let object = durable_part(&stored.json, tree.objects.get(key)?.durable)?;
-            dirty.add(key.clone(), Some(object.clone()), Duration::ZERO);
-            Some(Record::Put { revision: stored.revision, key: key.clone(), object })
-        })
-        .collect();
+    let mut edits = Vec::new();
+    for key in std::mem::take(&mut tree.edited) {
+        if let Some(object) = put_soon(&mut tree, &mut dirty, &key) {
+            let revision = tree.objects[&key].stored.revision;
+            edits.push(Record::Put { revision, key, object });
+        }
+    }
+    let missing = recovered.missing.is_some() || setup.look_only;
+    let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved);
     let frozen = recovered.missing.as_ref().map(|missing| {
         format!("{missing}; nothing is written before a person has looked: stop the master and run coracle-master store salvage")
     });
     let mut degraded = frozen.clone().or(tree.degraded);
-    let is_new = head.as_ref().is_none_or(|head| head.wal.is_none());
+    let is_new = head.as_ref().is_none_or(|head| head.wal.is_none() || (head.stamped && !tree.stamped));
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
-    let mut head = head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0 });
+    let mut head = head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0, stamped: false });
     if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
             consume(&*disk, &edits)?;
@@ -145,7 +147,8 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
                 return Ok(());
             }
             let start = recovered.start.unwrap_or(Position { segment: next, n: recovered.last + 1 });
-            let fresh = Head { format: FORMAT, wal: Some(start), reserved: journal.reserved(), clean: false, files: 0, ..head.clone() };
+            let (reserved, stamped) = (journal.reserved(), tree.stamped);
+            let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, stamped, ..head.clone() };
             fresh.write(&*disk, &setup.protocol)?;
             head = fresh;
             Ok(())
@@ -164,6 +167,7 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, tree: Tree, found: 
         retired,
         checkpointing: false,
         timed: false,
+        stamping,
         checkpoint_after: None,
         full: false,
         frozen,
@@ -195,6 +199,29 @@ fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recover
     journal.append(&batch)
 }
 
+/// Files that were copied from elsewhere get their stamps with the next checkpoint, where this file system keeps any.
+fn stamp_soon(disk: &dyn Disk, tree: &mut Tree, dirty: &mut Dirty) -> bool {
+    let probe = format!("{TMP}/stamp");
+    let kept = disk.put(&probe, b"", Some(0)).and_then(|()| disk.stamp(&probe)).is_ok_and(|stamp| stamp == Stamp::Intact(0));
+    disk.unlink(&probe).ok();
+    if !kept {
+        return false;
+    }
+    for key in std::mem::take(&mut tree.unstamped) {
+        put_soon(tree, dirty, &key);
+    }
+    true
+}
+
+/// An object's file is to be written anew. Gives what it will say.
+fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes> {
+    let entry = tree.objects.get_mut(key)?;
+    let object = durable_part(&entry.stored.json, entry.durable)?;
+    entry.file_crc = Some(document::crc32(&object));
+    dirty.add(key.clone(), Some(object.clone()), Duration::ZERO);
+    Some(object)
+}
+
 /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
 fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
     let mut files = Files::default();
@@ -207,7 +234,7 @@ fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
 }
 
 /// None: there is none. The other is whether it is damaged.
-fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
+pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
     let text = match disk.read(HEAD, HEAD_BYTES_MAX) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
@@ -291,7 +318,8 @@ pub fn covered(recovered: &Recovered) -> Covered {
     covered
 }
 
-pub fn durable_part(json: &Bytes, durable: coracle_api::meta::Durable) -> Option<Bytes> {
+/// What of an object goes to disk; None: nothing.
+pub fn durable_part(json: &Bytes, durable: Durable) -> Option<Bytes> {
     let mut document: Value = serde_json::from_slice(json).expect("the store wrote this JSON itself");
     document::keep_durable(&mut document, durable).then(|| document::compact(&document))
 }
@@ -301,11 +329,12 @@ fn prepare_folders(disk: &dyn Disk, tree: &mut Tree) -> Result<(), OpenError> {
         return tree.number_incidents();
     }
     for folder in [OBJECTS, TMP, QUARANTINE, WAL, SPARE] {
-        if let Err(error) = files::make_folder(disk, folder) {
+        if let Err(error) = files::make_one(disk, folder) {
             tree.degraded = Some(error.to_string());
         }
     }
-    // HEAD.json may have been renamed by a master that was killed before its fsync, and what it says is believed from here on.
+    // The folders may be new; and HEAD.json may have been renamed by a master that was killed before its fsync, and what it says is
+    // believed from here on.
     if let Err(error) = disk.sync_dir("") {
         tree.degraded = Some(failed("fsync", "the data directory")(error).to_string());
     }

@@ -44,6 +44,10 @@ pub struct Tree<'a> {
     pub foreign: Vec<Damage>,
     pub notes: Vec<String>,
     pub degraded: Option<String>,
+    /// Every file has its stamp: as HEAD.json says, then as it was found.
+    pub stamped: bool,
+    /// Those that have none.
+    pub unstamped: Vec<Arc<Key>>,
     /// Objects as people wrote them: to be made durable before anybody sees them.
     pub edited: Vec<Arc<Key>>,
     scratch: Vec<u8>,
@@ -66,6 +70,8 @@ impl<'a> Tree<'a> {
             foreign: Vec::new(),
             notes: Vec::new(),
             degraded: None,
+            stamped: false,
+            unstamped: Vec::new(),
             edited: Vec::new(),
             scratch: Vec::new(),
         }
@@ -285,8 +291,9 @@ impl<'a> Tree<'a> {
     }
 
     /// Damage that an earlier start found and nobody has dealt with.
-    pub fn recall_incidents(&mut self) -> Result<(), OpenError> {
+    pub fn recall_incidents(&mut self, clean: bool) -> Result<(), OpenError> {
         if !self.frozen
+            && !clean
             && let Err(error) = self.disk.sync_dir(QUARANTINE)
         {
             self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());

@@ -270,6 +270,11 @@ pub fn prefill(disk: &dyn Disk, bytes: usize) -> Result<Spare, DiskError> {
 }
 
 fn prefill_at(disk: &dyn Disk, name: &str, bytes: usize) -> Result<Spare, DiskError> {
+    // What lies there may be a live segment's second name, of a rename that a power cut tore.
+    match disk.unlink(name) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", name)(error)),
+        _ => {}
+    }
     match disk.create(name, &vec![b'\n'; bytes]) {
         Ok(()) => Ok(Spare { path: name.to_owned(), bytes }),
         Err(error) => {

@@ -193,6 +193,51 @@ fn an_edit_of_a_file_that_the_journal_covers_counts_once() {
     }
 }
 
+/// Puts every object's file there again, as a copy without attributes does.
+fn copy_without_stamps(disk: &SimDisk) {
+    for path in disk.tree().iter().filter(|path| path.starts_with("objects/")) {
+        disk.place(path, &disk.peek(path).expect("it is there"));
+    }
+}
+
+#[test]
+fn a_directory_that_was_copied_without_stamps_was_not_edited() {
+    for closed in [true, false] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        for name in ["Web", "B", "C"] {
+            put(&store, name, "a").expect("new");
+        }
+        store.checkpoint().expect("the disk is well");
+        if closed {
+            store.close().expect("the disk is well");
+        }
+        let revisions = |store: &FlatStore| store.list(&PODS, None).items.iter().map(|stored| stored.revision).collect::<Vec<_>>();
+        let before = revisions(&store);
+        drop(store);
+        copy_without_stamps(&disk);
+        // Some have got their stamps when the power goes.
+        for steps in 0..4 {
+            let store = memory_on(&disk);
+            assert_eq!(revisions(&store), before, "closed {closed}, {steps} steps");
+            let mut checkpoint = store.begin_checkpoint().expect("stamps are missing");
+            for _ in 0..steps {
+                checkpoint.step().expect("the disk is well");
+            }
+            drop((checkpoint, store));
+        }
+        let store = memory_on(&disk);
+        store.checkpoint().expect("the disk is well");
+        drop(store);
+        // From here on a file without one was replaced.
+        let text = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text").replace("\"a\"", "\"by hand\"");
+        disk.place(WEB, text.as_bytes());
+        let store = memory_on(&disk);
+        assert_eq!(specs(&store), [("B", "a"), ("C", "a"), ("Web", "by hand")].map(|(name, spec)| (name.to_owned(), spec.to_owned())));
+        assert_ne!(revisions(&store), before);
+    }
+}
+
 #[test]
 fn writers_share_batches_and_each_gets_its_own_answer() {
     let dir = std::env::temp_dir().join(format!("coracle-store-{}-together", std::process::id()));
