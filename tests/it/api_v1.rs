@@ -21,6 +21,11 @@ fn services() {
 }
 
 #[test]
+fn server() {
+    check("v1-server");
+}
+
+#[test]
 fn others() {
     check("v1-others");
 }

@@ -84,7 +84,7 @@ mod tests {
     use coracle_http::Body;
 
     fn check(degraded: Option<&str>, asked: page::Health, code: u16, expected: &str) {
-        let health = store::Health { degraded: degraded.map(str::to_owned), damaged: Vec::new() };
+        let health = store::Health { degraded: degraded.map(str::to_owned), ..store::Health::default() };
         let answer = all(&health, &asked);
         let Body::Whole(text) = answer.body else { panic!("text is whole") };
         assert_eq!((answer.status.as_u16(), &*String::from_utf8_lossy(&text)), (code, expected));

@@ -117,6 +117,10 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     }
     one(text, "coracle_store_revision", "gauge", "The revision of the last write.", store.revision().0);
     one(text, "coracle_store_writable", "gauge", "Whether the disk takes writes.", u64::from(health.degraded.is_none()));
+    let figures = health.figures;
+    one(text, "coracle_store_commits_total", "counter", "Appends to the journal that are durable.", figures.commits);
+    one(text, "coracle_store_records_total", "counter", "Changes that were made durable.", figures.records);
+    one(text, "coracle_store_journal_bytes", "gauge", "Journal that the files have not caught up with.", figures.journal_bytes);
     one(text, "coracle_store_damaged_objects", "gauge", "Files that could not be read as objects.", health.damaged.len() as u64);
 }
 

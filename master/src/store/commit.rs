@@ -90,6 +90,12 @@ impl FlatStore {
         batch.reserve(&writer.journal, &self.inner.setup);
         let done = if batch.records.is_empty() { Ok(()) } else { writer.journal.append(&batch.records) };
         self.note(&done, batch.records.is_empty());
+        if done.is_ok() && !batch.records.is_empty() {
+            let figures = &mut locked(&self.inner.trouble).figures;
+            figures.commits += 1;
+            figures.records += batch.records.len() as u64;
+            figures.journal_bytes = writer.journal.live_bytes();
+        }
         let mut followers = locked(&self.inner.followers);
         let (mut events, mut answers) = (Vec::with_capacity(batch.changes.len()), Vec::with_capacity(batch.changes.len()));
         {

@@ -282,6 +282,7 @@ impl FlatStore {
                 checkpoint.give_back(&mut writer.dirty);
             }
         }
+        locked(&self.inner.trouble).figures.journal_bytes = writer.journal.live_bytes();
         self.inner.caught_up.notify_all();
         done
     }

@@ -59,7 +59,8 @@ pub use pages::{Listing, More, Page};
 pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
-    Claimed, Damage, Damaged, Event, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted, Write,
+    Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted,
+    Write,
 };
 
 use commit::Writer;
@@ -108,6 +109,7 @@ struct Inner {
 struct Trouble {
     degraded: Option<String>,
     foreign: Vec<Damage>,
+    figures: Figures,
 }
 
 impl FlatStore {
@@ -166,7 +168,7 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
             state: RwLock::new(state),
-            trouble: Mutex::new(Trouble { degraded, foreign }),
+            trouble: Mutex::new(Trouble { degraded, foreign, figures: Figures::default() }),
             keeper: Keeper::default(),
             setup,
             opened: Instant::now(),
@@ -310,7 +312,8 @@ impl Store for FlatStore {
     fn health(&self) -> Health {
         let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
         let trouble = locked(&self.inner.trouble);
-        Health { degraded: trouble.degraded.clone(), damaged: damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect() }
+        let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
+        Health { degraded: trouble.degraded.clone(), damaged, figures: trouble.figures }
     }
 }
 

@@ -281,4 +281,15 @@ pub struct Health {
     /// Why nothing can be written at the moment.
     pub degraded: Option<String>,
     pub damaged: Vec<Damage>,
+    pub figures: Figures,
+}
+
+/// What was counted since the store was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// Appends to the journal that are durable, each of one or many records.
+    pub commits: u64,
+    pub records: u64,
+    /// Journal that the files have not caught up with.
+    pub journal_bytes: u64,
 }
