@@ -13,6 +13,7 @@ mod check;
 mod decode;
 mod default;
 pub mod openapi;
+mod package;
 pub mod patch;
 mod problem;
 pub mod protobuf;

@@ -222,6 +222,4 @@ fn supported_text(list: &[&str]) -> String {
 }
 
 #[cfg(test)]
-mod recorded;
-#[cfg(test)]
 mod tests;

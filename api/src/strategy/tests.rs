@@ -1,6 +1,8 @@
 //! The strategies against conversations that were recorded with a real API server (tests/data/v1/cases): what it sets
 //! and what it says is wrong. Intended differences stand in `DIFFERS` and `forget`.
 
+mod recorded;
+
 use super::doc::{list, text};
 use super::*;
 use serde_json::json;

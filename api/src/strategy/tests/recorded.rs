@@ -1,8 +1,8 @@
 //! What a kube-apiserver 1.36 said of documents, against what the strategies say of them: problem for problem, in order.
 
-use super::{Making, Rules};
 use crate::kinds::{Kind, Kinds};
 use crate::meta::Time;
+use crate::strategy::{Making, Rules};
 use crate::types;
 use coracle_schema::{Problem, check, decode, default, tidy};
 use serde_json::{Value, json};
