@@ -67,7 +67,7 @@ impl fmt::Display for Refusal {
             Refusal::Foreign(what, value) => {
                 write!(f, "{what} {value:?} is not this host's: only requests to and from localhost are served")
             }
-            Refusal::TooLarge => write!(f, "request body is longer than {} MiB", BODY_BYTES_MAX >> 20),
+            Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),
             Refusal::Failed => f.write_str("the request failed inside the server: its log says why"),
             Refusal::Unreachable(why) | Refusal::Silent(why) => f.write_str(why),

@@ -33,13 +33,23 @@ pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
             whole(&mut document);
             Ok((document, twice))
         }
-        (None, Err(error)) => Err(said(&error.to_string())),
+        (None, Err(error)) => Err(said(text, &error)),
         (None, Ok(())) => Ok((Value::Null, Vec::new())),
     }
 }
 
-fn said(error: &str) -> String {
-    error.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
+/// In the words of Go's reader, where they are known: `line 2: mapping values are not allowed in this context`.
+fn said(text: &str, error: &serde_saphyr::Error) -> String {
+    let all = error.to_string();
+    let said = all.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let said = said.split_once(" at line ").map_or(said, |(said, _)| said);
+    let Some(at) = error.location() else { return said.to_owned() };
+    if said == "alias references unknown anchor" {
+        let rest: String = text.lines().nth(at.line() as usize - 1).unwrap_or_default().chars().skip(at.column() as usize).collect();
+        let name = rest.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next().unwrap_or_default();
+        return format!("unknown anchor '{name}' referenced");
+    }
+    if at.line() > 1 { format!("line {}: {said}", at.line()) } else { said.to_owned() }
 }
 
 /// `1.0` is written as `1` in JSON, and so a whole number.
@@ -93,6 +103,15 @@ mod tests {
     fn no_yaml() {
         for text in ["a: b: c", "\tkind: x", "data: {k: *missing}", "a: [", "{", "a: \"\n"] {
             assert!(read(text).is_err(), "{text}");
+        }
+        for (text, why) in [
+            ("a: b: c", "mapping values are not allowed in this context"),
+            ("a: 1\nb: c: d", "line 2: mapping values are not allowed in this context"),
+            ("\tkind: x", "found character that cannot start any token"),
+            ("data: {k: *missing}", "unknown anchor 'missing' referenced"),
+            ("a: *m\n", "unknown anchor 'm' referenced"),
+        ] {
+            assert_eq!(read(text), Err(why.to_owned()));
         }
         let deep = "[".repeat(10_000);
         let wide = format!("[{}]", "a,".repeat(NODES_MAX + 1));
