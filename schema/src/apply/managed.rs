@@ -434,3 +434,6 @@ pub fn same_but_times(old: &Value, new: &Value) -> bool {
     };
     rest(old) == rest(new)
 }
+
+#[cfg(test)]
+mod tests;
