@@ -62,7 +62,7 @@ mod tests {
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::{Durable, Key, Resource, Time};
     use coracle_api::strategy::Cidr;
-    use coracle_http::Body;
+    use coracle_http::{Body, STREAM_ITEMS_MAX};
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -124,5 +124,22 @@ mod tests {
         assert!(String::from_utf8_lossy(&event).contains(&format!("\"resourceVersion\":\"{own}\"")));
         serve.watches.bookmarks.tell(&*store);
         assert!(marked.events.try_recv().is_err(), "its own event said it");
+    }
+
+    #[test]
+    fn who_reads_too_slowly_is_let_go() {
+        let (serve, store) = serve();
+        let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", "watch=1") else { panic!("a watch") };
+        let Ok(answer) = watch::watch(&serve, &call) else { panic!("a watch") };
+        let Body::Stream(mut stream) = answer.body else { panic!("a stream") };
+        for number in 0..STREAM_ITEMS_MAX + 10 {
+            let key = Key { resource: Resource::core("pods"), namespace: "a".to_owned(), name: format!("p{number}") };
+            let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": key.name, "namespace": "a"}});
+            // Nobody reads, and nobody waits for that.
+            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+        }
+        let told = std::iter::from_fn(|| stream.events.try_recv().ok()).count();
+        assert_eq!(told, STREAM_ITEMS_MAX, "what was in time is not taken back");
+        assert!(stream.events.is_closed(), "the client resumes after its last event");
     }
 }
