@@ -1,15 +1,13 @@
 //! `metadata.managedFields`: who set which field, and what a write does to that.
 //!
 //!     any write   what it adds or changes becomes the writer's and nobody else's; what it takes away is nobody's
-//!     apply       laid over what stands; fields that the applier said before and says no more go, unless somebody else owns
-//!                 them; a field of somebody else with another value is a conflict, unless forced
 //!
 //! Nobody owns what every object has (its name, uid, times), nor what a path cannot change (`ignored`). Times move only when
 //! something is moved. An object that nobody is known to own is not begun to be watched over by a plain write: the first apply
 //! does that, for `before-first-apply`.
 
+use super::compare;
 use super::fields::Fields;
-use super::{check, compare, merge, shape};
 use crate::types::Types;
 use serde_json::{Map, Value, json};
 
@@ -17,16 +15,8 @@ use serde_json::{Map, Value, json};
 pub const UPDATERS_MAX: usize = 10;
 /// Who those become.
 const ANCIENT: &str = "ancient-changes";
-/// Who owned what was there before anybody applied.
-const BEFORE_FIRST_APPLY: &str = "before-first-apply";
-/// What kubectl applied before the server could, in an annotation.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager of which that annotation speaks, and for whom alone it is looked at.
-const KUBECTL: &str = "kubectl";
-/// All annotations of an object together; a longer text is left out.
-const LAST_APPLIED_BYTES_MAX: usize = 256 << 10;
 /// What every object has and nobody owns.
-const NOBODYS: [&str; 12] = [
+pub(super) const NOBODYS: [&str; 12] = [
     "apiVersion",
     "kind",
     "metadata",
@@ -61,15 +51,15 @@ pub struct Writer<'a> {
 /// The sets of all who write an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Managed {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
-    owner: Owner,
+pub(super) struct Entry {
+    pub(super) owner: Owner,
     /// None: what it owns it found there.
-    time: Option<String>,
-    fields: Fields,
+    pub(super) time: Option<String>,
+    pub(super) fields: Fields,
 }
 
 /// What tells one entry from another.
@@ -83,7 +73,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    fn of(writer: Writer<'_>, applies: bool) -> Owner {
+    pub(super) fn of(writer: Writer<'_>, applies: bool) -> Owner {
         let manager = if writer.manager.is_empty() { "unknown" } else { writer.manager };
         Owner {
             manager: manager.to_owned(),
@@ -93,7 +83,7 @@ impl Owner {
         }
     }
 
-    fn is(&self, other: &Owner) -> bool {
+    pub(super) fn is(&self, other: &Owner) -> bool {
         let version = self.applies || self.api_version == other.api_version;
         version && self.manager == other.manager && self.applies == other.applies && self.subresource == other.subresource
     }
@@ -160,11 +150,11 @@ impl Managed {
         }
     }
 
-    fn find(&self, owner: &Owner) -> Option<usize> {
+    pub(super) fn find(&self, owner: &Owner) -> Option<usize> {
         self.entries.iter().position(|entry| entry.owner.is(owner))
     }
 
-    fn without_empty(mut self) -> Managed {
+    pub(super) fn without_empty(mut self) -> Managed {
         self.entries.retain(|entry| !entry.fields.is_empty());
         self
     }
@@ -237,7 +227,7 @@ pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: 
     updated(types, old, new, managed, writer).capped()
 }
 
-fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>) -> Managed {
+pub(super) fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>) -> Managed {
     let differences = compare::compare(types, writer.type_name, old, new).without(writer.ignored);
     let taken = differences.new_values();
     let mut managed = managed;
@@ -258,157 +248,6 @@ fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Wr
         None => managed.entries.push(Entry { owner, time, fields: own }),
     }
     managed
-}
-
-/// What an apply comes to.
-#[derive(Debug, PartialEq)]
-pub struct Applied {
-    /// Not decoded yet: nulls stand where something was taken away.
-    pub object: Value,
-    pub managed: Managed,
-}
-
-/// A field that somebody else owns and has another value for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Conflict {
-    pub owner: Owner,
-    /// `.spec.replicas`
-    pub path: String,
-}
-
-/// Why an apply was not done.
-#[derive(Debug, PartialEq)]
-pub enum Refusal {
-    /// It is about another kind of object, or sets the list itself.
-    Malformed(String),
-    /// It does not fit its type.
-    Mistyped(String),
-    Conflicts(Vec<Conflict>),
-}
-
-/// Lays a configuration over what stands (`zero` of the type where nothing does).
-pub fn apply(types: &Types, live: &Value, config: &Value, writer: Writer<'_>, force: bool) -> Result<Applied, Refusal> {
-    fitting(types, config, writer)?;
-    let mut managed = Managed::of(live);
-    if managed.is_empty() {
-        let zero = shape::zero(types, writer.type_name);
-        managed = updated(types, &zero, live, managed, Writer { manager: BEFORE_FIRST_APPLY, ..writer });
-    }
-    let outcome = laid_over(types, live, config, managed.clone(), writer, force);
-    let outcome = match outcome {
-        Err(conflicts) if writer.manager == KUBECTL => match conflicts_left(types, live, conflicts, writer) {
-            left if left.is_empty() => laid_over(types, live, config, managed, writer, true),
-            left => Err(left),
-        },
-        outcome => outcome,
-    };
-    let mut applied = outcome.map_err(|conflicts| {
-        let paths =
-            |(owner, fields): &(Owner, Fields)| fields.paths().into_iter().map(|path| Conflict { owner: owner.clone(), path }).collect();
-        Refusal::Conflicts(conflicts.iter().flat_map(|one| -> Vec<Conflict> { paths(one) }).collect())
-    })?;
-    if writer.manager == KUBECTL {
-        note_applied(&mut applied.object, config);
-    }
-    Ok(applied)
-}
-
-fn fitting(types: &Types, config: &Value, writer: Writer<'_>) -> Result<(), Refusal> {
-    let text = |field: &str| config[field].as_str().unwrap_or_default();
-    let (version, kind) = (text("apiVersion"), text("kind"));
-    if version != writer.api_version || kind != writer.kind {
-        let version = if version.contains('/') { version.to_owned() } else { format!("/{version}") };
-        return Err(Refusal::Malformed(format!("invalid object type: {version}, Kind={kind}")));
-    }
-    if !config["metadata"]["managedFields"].is_null() {
-        return Err(Refusal::Malformed("metadata.managedFields must be nil".to_owned()));
-    }
-    let problems = check::problems(types, writer.type_name, config);
-    if problems.is_empty() { Ok(()) } else { Err(Refusal::Mistyped(check::message(problems))) }
-}
-
-type Conflicts = Vec<(Owner, Fields)>;
-
-fn laid_over(
-    types: &Types,
-    live: &Value,
-    config: &Value,
-    mut managed: Managed,
-    writer: Writer<'_>,
-    force: bool,
-) -> Result<Applied, Conflicts> {
-    let name = writer.type_name;
-    let said = compare::fields_of(types, name, config).without(writer.ignored);
-    let owner = Owner::of(writer, true);
-    let (at, last) = match managed.find(&owner) {
-        Some(at) => (at, std::mem::replace(&mut managed.entries[at].fields, said)),
-        None => {
-            managed.entries.push(Entry { owner: owner.clone(), time: None, fields: said });
-            (managed.entries.len() - 1, Fields::default())
-        }
-    };
-    managed.entries[at].owner = owner.clone();
-    let laid = merge::merge(types, name, live, config);
-    let object = if last.is_empty() { laid } else { pruned(types, name, &laid, &managed, &last) };
-    let differences = compare::compare(types, name, live, &object).without(writer.ignored);
-    let taken = differences.new_values();
-    let others = |entry: &&mut Entry| !entry.owner.is(&owner);
-    if !force {
-        let clashes = managed.entries.iter_mut().filter(others).map(|entry| (entry.owner.clone(), entry.fields.intersection(&taken)));
-        let conflicts: Conflicts = clashes.filter(|(_, fields)| !fields.is_empty()).collect();
-        if !conflicts.is_empty() {
-            return Err(conflicts);
-        }
-    }
-    for entry in managed.entries.iter_mut().filter(others) {
-        entry.fields = entry.fields.difference(&taken).difference(&differences.removed);
-    }
-    let own = &mut managed.entries[at];
-    own.fields = own.fields.difference(&Fields::named(&NOBODYS));
-    if object != *live {
-        own.time = Some(writer.now.to_owned());
-    }
-    Ok(Applied { object, managed: managed.without_empty() })
-}
-
-/// Without what the applier said last and nobody says now.
-fn pruned(types: &Types, name: &str, laid: &Value, managed: &Managed, last: &Fields) -> Value {
-    let fields = |document: &Value| merge::with_names(types, name, &compare::fields_of(types, name, document));
-    let last = merge::with_names(types, name, last);
-    let cut = merge::removed(types, name, laid, &last);
-    let all = managed.entries.iter().fold(Fields::default(), |all, entry| all.union(&entry.fields));
-    let (laid_fields, owned) = (fields(laid), merge::with_names(types, name, &all));
-    // What somebody owns comes back, and what the cut took along without being asked to.
-    let cut = merge::removed(types, name, laid, &laid_fields.difference(&fields(&cut).union(&owned)));
-    merge::removed(types, name, laid, &laid_fields.difference(&fields(&cut)).intersection(&last))
-}
-
-/// What kubectl applied by itself before, and nobody changed since, it may take over; the rest stays a conflict.
-fn conflicts_left(types: &Types, live: &Value, conflicts: Conflicts, writer: Writer<'_>) -> Conflicts {
-    let allowed = live["metadata"]["annotations"][LAST_APPLIED].as_str().and_then(|text| {
-        let applied: Value = serde_json::from_str(text).ok()?;
-        let fits = applied["apiVersion"] == writer.api_version && check::problems(types, writer.type_name, &applied).is_empty();
-        let differences = fits.then(|| compare::compare(types, writer.type_name, &applied, live))?;
-        let fields = compare::fields_of(types, writer.type_name, &applied);
-        Some(fields.difference(&differences.changed).difference(&differences.added).difference(&differences.removed))
-    });
-    let allowed = allowed.unwrap_or_default();
-    let left = conflicts.into_iter().map(|(owner, fields)| (owner, fields.difference(&allowed)));
-    left.filter(|(_, fields)| !fields.is_empty()).collect()
-}
-
-/// kubectl's own note of what it applied is kept true where there is one.
-fn note_applied(object: &mut Value, config: &Value) {
-    let Some(note) = object.pointer_mut("/metadata/annotations").and_then(|annotations| annotations.get_mut(LAST_APPLIED)) else { return };
-    if note.as_str().is_none_or(str::is_empty) {
-        return;
-    }
-    let mut config = config.clone();
-    if let Some(annotations) = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.remove(LAST_APPLIED);
-    }
-    let text = format!("{config}\n");
-    *note = if text.len() > LAST_APPLIED_BYTES_MAX { "" } else { &text }.into();
 }
 
 /// Whether two states of an object differ in nothing but times of `managedFields` and the revision: then the older one stays.

@@ -6,17 +6,20 @@
 //!     check      whether what is applied fits the types
 //!     compare    the fields of a document; what is added, changed and gone between two
 //!     merge      one document laid over another by the types; fields taken out
-//!     managed    `metadata.managedFields`: the sets of all who write, how a write moves fields between them, apply
+//!     managed    `metadata.managedFields`: the sets of all who write, how a write moves fields between them
+//!     lay        apply: a configuration laid over what stands
 //!
 //! As `sigs.k8s.io/structured-merge-diff` decides, so that clients find the owners, conflicts and orders that they know.
 
 mod check;
 mod compare;
 mod fields;
+mod lay;
 pub mod managed;
 mod merge;
 mod shape;
 
 pub use fields::Fields;
-pub use managed::{Applied, Conflict, Managed, Owner, Refusal, Writer, apply, same_but_times, track};
+pub use lay::{Applied, Conflict, Refusal, apply};
+pub use managed::{Managed, Owner, Writer, same_but_times, track};
 pub use shape::zero;
