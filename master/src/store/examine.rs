@@ -32,7 +32,9 @@ impl Tree<'_> {
             .collect();
         for (key, crc) in from_files {
             let path = names::path(&key);
-            match self.disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None) {
+            // What cannot be read is unknown, not absent.
+            let Ok(stamp) = self.disk.stamp(&format!("{OBJECTS}/{path}")) else { continue };
+            match stamp {
                 Stamp::None => unstamped.push(key),
                 Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
                 Stamp::Touched(_) => {
