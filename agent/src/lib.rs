@@ -204,7 +204,7 @@ fn spawn_sources(
         });
         return desired;
     };
-    let client = Client::new(target);
+    let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let about = node::About {
         name: config.node_name.clone(),
         host: host.clone(),

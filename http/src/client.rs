@@ -45,6 +45,8 @@ pub struct BadTarget(String, &'static str);
 #[derive(Clone)]
 pub struct Client {
     target: Arc<Target>,
+    /// What the other side is told of who calls.
+    name: &'static str,
     /// Watches are opened one after another.
     opening: Arc<Mutex<()>>,
 }
@@ -81,8 +83,8 @@ pub enum CallError {
 }
 
 impl Client {
-    pub fn new(target: Target) -> Client {
-        Client { target: Arc::new(target), opening: Arc::default() }
+    pub fn new(target: Target, name: &'static str) -> Client {
+        Client { target: Arc::new(target), name, opening: Arc::default() }
     }
 
     pub fn target(&self) -> &Target {
@@ -111,7 +113,8 @@ impl Client {
 
     async fn fetch(&self, method: Method, path_and_query: &str, body: Option<Bytes>) -> Result<Fetched, CallError> {
         let mut request = http::Request::builder().method(method).uri(path_and_query);
-        request = request.header(header::HOST, self.target.host()).header(header::CONNECTION, "close");
+        request =
+            request.header(header::HOST, self.target.host()).header(header::CONNECTION, "close").header(header::USER_AGENT, self.name);
         if body.is_some() {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }

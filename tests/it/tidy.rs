@@ -23,6 +23,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),
     ("master/src/store/disk.rs", "the files of the store"),
+    ("master/src/store/inspect.rs", "holds the lock of the directory that it looks at"),
     ("master/src/store/mod.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),

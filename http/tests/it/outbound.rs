@@ -18,7 +18,7 @@ fn on_both_sides(check: impl AsyncFn(&Demo, Client)) {
     let limits = LocalLimits { heartbeat: Duration::from_millis(50), ..LocalLimits::HOST };
     let local = local::start(&directory.socket(), demo.handler.clone(), limits).unwrap();
     for target in [format!("http://{}", plane.address), format!("unix://{}", directory.socket().display())] {
-        on_a_runtime(check(&demo, Client::new(target.parse::<Target>().unwrap())));
+        on_a_runtime(check(&demo, Client::new(target.parse::<Target>().unwrap(), "test")));
     }
     local.stop();
     plane.stop();
@@ -33,7 +33,7 @@ fn says(answer: Vec<u8>) -> Client {
         let _ = stream.read(&mut [0; 4096]);
         let _ = stream.write_all(&answer);
     });
-    Client::new(target)
+    Client::new(target, "test")
 }
 
 #[test]
@@ -93,5 +93,5 @@ fn servers_that_break_off() {
     assert!(matches!(watch(b"{}\n{"), Err(CallError::Broken(..))), "a line without its end is no event");
     assert!(matches!(watch(&vec![b'a'; LINE_BYTES_MAX + (1 << 20)]), Err(CallError::TooLarge(..))));
     let nobody: Target = "unix:///nonexistent/api.sock".parse().unwrap();
-    assert!(matches!(on_a_runtime(Client::new(nobody).call(Method::GET, "/", None)), Err(CallError::Unreachable(..))));
+    assert!(matches!(on_a_runtime(Client::new(nobody, "test").call(Method::GET, "/", None)), Err(CallError::Unreachable(..))));
 }
