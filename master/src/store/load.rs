@@ -107,13 +107,26 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.restamp_all(LOST_HEAD_JUMP);
     }
     tree.notes.extend(recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept")));
-    begin(disk.clone(), head, ids, tree, found, setup)
+    begin(disk.clone(), head, ids, tree, found, changed, setup)
 }
 
-/// The new segment, and everything that has to be durable before anybody is served.
-fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, setup: &Setup) -> Result<Loaded, OpenError> {
+/// The new segment, and everything that has to be durable before anybody is served. `changed`: people edited the files since a clean
+/// close, so what the journal said before counts no more, also where HEAD.json is lost one day.
+fn begin(
+    disk: Arc<dyn Disk>,
+    head: Option<Head>,
+    ids: &Ids,
+    mut tree: Tree,
+    found: Found,
+    changed: bool,
+    setup: &Setup,
+) -> Result<Loaded, OpenError> {
     let last = Revision(tree.next);
-    let Found { recovered, old, live, next } = found;
+    let Found { recovered, mut old, mut live, next } = found;
+    let mut outdated = Vec::new();
+    if changed && !setup.look_only {
+        outdated = old.drain(..).chain(live.drain(..)).collect();
+    }
     let reserved = tree.base.unwrap_or_default();
     let mut dirty = Dirty::default();
     for (key, object) in &tree.covered {
@@ -143,14 +156,19 @@ fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, fou
                 // If it stays it is void the next time, too.
                 disk.unlink(&journal::path(*segment)).ok();
             }
-            if !is_new {
+            if !is_new && !changed {
                 return Ok(());
             }
-            let start = recovered.start.unwrap_or(Position { segment: next, n: recovered.last + 1 });
+            let fresh = Position { segment: next, n: recovered.last + 1 };
+            let start = if changed { fresh } else { recovered.start.unwrap_or(fresh) };
             let (reserved, stamped) = (journal.reserved(), tree.stamped);
             let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, stamped, ..head.clone() };
             fresh.write(&*disk, &setup.protocol)?;
             head = fresh;
+            for (segment, _) in &outdated {
+                let path = journal::path(*segment);
+                disk.unlink(&path).map_err(failed("remove", &path))?;
+            }
             Ok(())
         });
         if let Err(error) = done {
