@@ -290,10 +290,6 @@ impl Host {
             image.kill();
             let tree: Vec<_> = image.tree().into_iter().filter(|path| image.peek(path).is_some_and(|bytes| !bytes.is_empty())).collect();
             let path = self.dice.pick(&tree).clone();
-            // Without HEAD.json the oldest segment counts, which may know an object whose file a person has taken away since.
-            if path == "HEAD.json" && self.tally.edits > 0 {
-                continue;
-            }
             let bytes = image.peek(&path).expect("it is in the tree");
             // Segments are mostly empty.
             let end = bytes.iter().rposition(|byte| *byte != b'\n').map_or(1, |last| last + 1);
