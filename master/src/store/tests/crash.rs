@@ -10,7 +10,7 @@ use super::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// In CI.
-const HISTORIES: u64 = 4_300;
+const HISTORIES: u64 = 4_700;
 /// Fewer say little.
 const CUTS_MIN: u64 = 100_000;
 
