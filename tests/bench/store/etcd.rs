@@ -79,8 +79,13 @@ impl Etcd {
 }
 
 impl Layer for Etcd {
-    fn put(&self, item: Item) -> Result<(), String> {
+    fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String> {
+        let item = make();
         self.call("Put", message(&[item.key.to_string().as_bytes(), item.object.to_string().as_bytes()])).map(drop)
+    }
+
+    fn server(&self) -> Option<u32> {
+        Some(self.server.id())
     }
 
     fn close(mut self: Box<Self>) -> Result<(), String> {

@@ -35,7 +35,7 @@ pub fn hour(host: &Host) -> Result<String, String> {
         let mut known = BTreeSet::new();
         for (_, item) in objects::idle_hour() {
             if known.insert(item.key.clone()) {
-                layer.put(item)?;
+                layer.put(&|| item.clone())?;
             }
         }
         layer.tidy()?;
@@ -46,7 +46,7 @@ pub fn hour(host: &Host) -> Result<String, String> {
                 layer.tidy()?;
                 tidied = second / TIDY_EVERY_S;
             }
-            layer.put(item)?;
+            layer.put(&|| item.clone())?;
         }
         layer.close()?;
         let cost = Device::settled(&mounted)?.since(before);
@@ -69,7 +69,7 @@ pub fn quiet(host: &Host) -> Result<String, String> {
     let ground = Ground::fast(host)?;
     let mounted = ground.mount(host)?;
     let layer = Which::Store.open(&mounted.at)?;
-    (0..100).try_for_each(|n| layer.put(objects::pod(n, 1)))?;
+    (0..100).try_for_each(|n| layer.put(&|| objects::pod(n, 1)))?;
     layer.close()?;
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut resting = Command::new(me)

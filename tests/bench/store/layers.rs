@@ -45,10 +45,15 @@ impl Which {
 }
 
 pub trait Layer: Send + Sync {
-    fn put(&self, item: Item) -> Result<(), String>;
+    /// It may be made again, where another writer had the same key.
+    fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String>;
     /// What it does every ten minutes, here without the wait.
     fn tidy(&self) -> Result<(), String> {
         Ok(())
+    }
+    /// The process that does it, where it is another.
+    fn server(&self) -> Option<u32> {
+        None
     }
     /// In order, with everything in its place.
     fn close(self: Box<Self>) -> Result<(), String>;
@@ -57,9 +62,9 @@ pub trait Layer: Send + Sync {
 pub struct Real(pub FlatStore);
 
 impl Layer for Real {
-    fn put(&self, Item { key, object, durable }: Item) -> Result<(), String> {
+    fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String> {
         loop {
-            let (key, object, claims) = (key.clone(), object.clone(), Vec::new());
+            let (Item { key, object, durable }, claims) = (make(), Vec::new());
             let now = self.0.get(&key).map_err(|damaged| damaged.why)?;
             let outcome = match now {
                 None => self.0.write(Write::Create { key, object, durable, claims }),
@@ -67,7 +72,6 @@ impl Layer for Real {
             };
             match outcome {
                 Ok(_) => return Ok(()),
-                // Another writer had the same key.
                 Err(Refused::Stale { .. } | Refused::Exists { .. }) => {}
                 Err(refused) => return Err(refused.to_string()),
             }
@@ -86,7 +90,8 @@ impl Layer for Real {
 struct Files(Plain);
 
 impl Layer for Files {
-    fn put(&self, item: Item) -> Result<(), String> {
+    fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String> {
+        let item = make();
         let name = format!("{}.json", item.key.to_string().replace('/', "_"));
         self.0.write(&name, |_| serde_json::to_string_pretty(&item.object).ok()).map(drop).map_err(|e| e.to_string())
     }
@@ -141,7 +146,8 @@ fn write_groups(mut database: Connection, wanted: &Receiver<Wanted>) -> Result<(
 }
 
 impl Layer for Sqlite {
-    fn put(&self, item: Item) -> Result<(), String> {
+    fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String> {
+        let item = make();
         let queue = self.queue.lock().map_err(|e| e.to_string())?.clone().ok_or("closed")?;
         let (answer, answered) = sync_channel(1);
         queue.send(Wanted { key: item.key.to_string(), value: item.object.to_string(), answer }).map_err(|e| e.to_string())?;

@@ -7,6 +7,9 @@ mod etcd;
 mod idle;
 mod layers;
 mod objects;
+#[allow(dead_code)]
+#[path = "../process.rs"]
+mod process;
 mod reads;
 mod writes;
 
@@ -102,7 +105,8 @@ fn written(rows: &[(Which, Vec<Figures>)]) -> String {
         for cell in cells {
             text += &format!("{:>12.0} {:>8.2}/{:<7.1}{:>9.0}", cell.rate, cell.median_ms, cell.p99_ms, cell.bytes);
         }
-        text += &format!("   {:.2} flushes a write of one writer\n", cells[0].flushes);
+        let cpu: Vec<String> = cells.iter().map(|cell| format!("{:.0}", cell.cpu_us)).collect();
+        text += &format!("   {:.2} flushes a write of one writer; {} us CPU a write\n", cells[0].flushes, cpu.join(", "));
     }
     let store = &rows[0].1;
     for (which, cells) in &rows[1..] {

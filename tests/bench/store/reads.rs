@@ -37,7 +37,7 @@ fn prepared(host: &Host, objects: u64) -> Result<PathBuf, String> {
     let layer = Which::Store.open(&mounted.at)?;
     let outcomes: Vec<Result<(), String>> = std::thread::scope(|scope| {
         let layer = &layer;
-        let fill = move |first: u64| (first..objects).step_by(WRITERS as usize).try_for_each(|n| layer.put(objects::pod(n, 1)));
+        let fill = move |first: u64| (first..objects).step_by(WRITERS as usize).try_for_each(|n| layer.put(&|| objects::pod(n, 1)));
         let threads: Vec<_> = (0..WRITERS).map(|first| scope.spawn(move || fill(first))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))).collect()
     });
@@ -169,7 +169,7 @@ pub fn list(host: &Host) -> Result<String, String> {
     let store = with_rules(|rules| FlatStore::open(&mounted.at.join("data"), None, rules)).map_err(|e| e.to_string())?.store;
     let etcd = Etcd::start(&host.memory().join("etcd"))?;
     for n in 0..objects {
-        etcd.put(objects::pod(n, 1))?;
+        etcd.put(&|| objects::pod(n, 1))?;
     }
     let (mut ours, mut theirs, mut bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..ROUNDS {
@@ -199,7 +199,7 @@ pub fn fan_out(host: &Host) -> Result<String, String> {
     let layer = Real(store.clone());
     let write = |said: u64| -> Result<f64, String> {
         let begun = Instant::now();
-        (0..TOLD).try_for_each(|n| layer.put(objects::pod(n, said)))?;
+        (0..TOLD).try_for_each(|n| layer.put(&|| objects::pod(n, said)))?;
         Ok(begun.elapsed().as_secs_f64() * 1e6)
     };
     write(2)?;

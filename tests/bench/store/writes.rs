@@ -1,7 +1,8 @@
 //! Durable writes: how many, how fast, and what reaches the device for each.
 
 use super::layers::{ALL, Which};
-use super::objects::{self, Item};
+use super::objects;
+use super::process::Usage;
 use coracle_tests::block::card::{Card, Pace};
 use coracle_tests::block::host::{Host, Kind, Mounted};
 use coracle_tests::block::random::Random;
@@ -91,6 +92,8 @@ pub struct Figures {
     pub p99_ms: f64,
     pub bytes: f64,
     pub flushes: f64,
+    /// Of the one who asks and of the one who does it together: what is left of a rate on a host that has other things to do.
+    pub cpu_us: f64,
 }
 
 /// A table: a row a system, a cell for each number of writers.
@@ -109,6 +112,11 @@ pub fn table(host: &Host, ground: &Ground, duration: Duration) -> Result<Vec<(Wh
 fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) -> Result<Figures, String> {
     let layer = which.open(&mounted.at)?;
     let before = Device::settled(mounted)?;
+    let cpu_ms = || -> Result<u64, String> {
+        let pids = [Some(std::process::id()), layer.server()];
+        pids.into_iter().flatten().map(|pid| Ok(Usage::of(pid)?.cpu_ms)).sum()
+    };
+    let cpu_before_ms = cpu_ms()?;
     let begun = Instant::now();
     let outcomes: Vec<Result<Vec<f64>, String>> = std::thread::scope(|scope| {
         let layer = &layer;
@@ -116,9 +124,9 @@ fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) 
             let mut random = Random::new(writer as u64);
             let mut times_ms = Vec::new();
             while begun.elapsed() < duration {
-                let item: Item = objects::pod(random.below(KEYS), times_ms.len() as u64);
+                let (key, said) = (random.below(KEYS), times_ms.len() as u64);
                 let asked = Instant::now();
-                layer.put(item)?;
+                layer.put(&|| objects::pod(key, said))?;
                 times_ms.push(asked.elapsed().as_secs_f64() * 1e3);
             }
             Ok(times_ms)
@@ -127,6 +135,7 @@ fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) 
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned()))).collect()
     });
     let seconds = begun.elapsed().as_secs_f64();
+    let used_ms = cpu_ms()? - cpu_before_ms;
     layer.close()?;
     let cost = Device::settled(mounted)?.since(before);
     let mut times_ms: Vec<f64> = outcomes.into_iter().collect::<Result<Vec<_>, String>>()?.concat();
@@ -139,5 +148,6 @@ fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) 
         p99_ms: at(0.99),
         bytes: cost.bytes as f64 / count,
         flushes: cost.flushes as f64 / count,
+        cpu_us: used_ms as f64 * 1e3 / count,
     })
 }
