@@ -111,14 +111,16 @@ fn written(rows: &[(Which, Vec<Figures>)]) -> String {
     let store = &rows[0].1;
     for (which, cells) in &rows[1..] {
         let ratio = |of: fn(&Figures) -> f64| {
-            let ratios: Vec<String> = store.iter().zip(cells).map(|(store, other)| format!("{:.1}", of(store) / of(other))).collect();
+            let ratios: Vec<String> = store.iter().zip(cells).map(|(store, other)| format!("{:.2}", of(store) / of(other))).collect();
             ratios.join(", ")
         };
-        let (rates, bytes) = (ratio(|cell| cell.rate), ratio(|cell| cell.bytes));
         text += &format!(
-            "  store / {:<16} writes a second x {rates}; p99 x {}; device bytes x {bytes}\n",
+            "  store / {:<16} writes a second x {}; median x {}; p99 x {}; device bytes x {}\n",
             which.name(),
-            ratio(|cell| cell.p99_ms)
+            ratio(|cell| cell.rate),
+            ratio(|cell| cell.median_ms),
+            ratio(|cell| cell.p99_ms),
+            ratio(|cell| cell.bytes)
         );
     }
     text
