@@ -187,6 +187,11 @@ impl FlatStore {
         FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
     }
 
+    /// Lets the directory go without a word, as a master that is killed does: nothing more is written once the last handle is dropped.
+    pub fn halt(&self) {
+        self.inner.keeper.stop();
+    }
+
     /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and what lives in
     /// memory alone are kept for the next start.
     pub fn close(&self) -> Result<(), DiskError> {

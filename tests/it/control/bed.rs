@@ -65,8 +65,16 @@ pub struct Bed {
 /// A master that runs.
 struct Up {
     store: Arc<dyn Store>,
+    files: FlatStore,
     maker: Arc<Maker>,
     step: Step,
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        // The next master opens the same directory at once.
+        self.files.halt();
+    }
 }
 
 impl Drop for Bed {
@@ -134,13 +142,14 @@ impl Bed {
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
             durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
         };
-        let store: Arc<dyn Store> = Arc::new(FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store);
+        let files = FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store;
+        let store: Arc<dyn Store> = Arc::new(files.clone());
         let maker = Arc::new(self.make_maker(store.clone()));
         self.started_s = self.clock.load(Ordering::Relaxed);
         let (wakes, inbox) = wakes();
         let gate = Gate::new(self.kinds.clone(), maker.clone());
         let step = Step::new(store.clone(), gate, wakes, inbox, self.now());
-        self.up = Some(Up { store, maker, step });
+        self.up = Some(Up { store, files, maker, step });
     }
 
     /// The master dies; what is volatile is lost.

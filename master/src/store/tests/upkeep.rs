@@ -26,7 +26,7 @@ impl Place {
         }
         let b = store.get(&key("b")).expect("whole").expect("there");
         store.write(Write::Delete { key: key("b"), seen: b.revision }).expect("it was seen");
-        kill(store);
+        store.halt();
         place
     }
 
@@ -52,11 +52,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).ok();
     }
-}
-
-/// Nothing is closed; the keeper may be at work, and would hold the directory a moment longer.
-fn kill(store: FlatStore) {
-    store.inner.keeper.stop();
 }
 
 fn names_in(store: &FlatStore) -> Vec<String> {
@@ -98,7 +93,8 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     let refused = store.write(create(pod("d", "x", None))).expect_err("nothing is written").to_string();
     assert!(refused.contains("wal/0000000001.jsonl, offset") && refused.contains("salvage"), "{refused}");
     assert!(store.flush().is_err());
-    kill(store);
+    store.halt();
+    drop(store);
 
     let found = inspect(&place.0, &rules(), false).expect("a store");
     let missing = found.missing.expect("a record is missing");
