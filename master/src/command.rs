@@ -109,6 +109,9 @@ fn flush(config: &Config) -> Result<Outcome, String> {
 
 fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     let shown = file.display();
+    if fs::symlink_metadata(file).is_ok_and(|there| !there.is_file()) {
+        return Err(format!("{shown}: it is there and no regular file; name a file to write"));
+    }
     // Whoever reads it reads every secret.
     let tmp = file.with_extension(format!("partial-{}", std::process::id()));
     let written = write_backup(config, &tmp).and_then(|()| {

@@ -226,7 +226,12 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, making: &mut Making<'_>) -
         create(kind, &key.namespace, object, rules, making)?
     };
     match write {
-        Write::Create { object, .. } | Write::Update { object, .. } => Ok(object),
+        Write::Create { object, .. } => Ok(object),
+        Write::Update { object, .. } => {
+            // What it was before nobody knows, so all of it has to hold.
+            fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+            Ok(object)
+        }
         // The file says that it is there.
         Write::Delete { .. } => Ok(was),
     }

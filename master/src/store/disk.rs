@@ -203,21 +203,31 @@ fn stamp_value(crc: u32, metadata: &Metadata) -> String {
     format!("{STAMP_FORM} {crc:08x} {}.{:09}", metadata.mtime(), metadata.mtime_nsec())
 }
 
+/// A directory that is this process's.
+pub struct Lock {
+    /// The folder itself, which nobody can remove and make anew under us as the file.
+    _folder: File,
+    /// For people, and for masters that lock the file alone.
+    _file: File,
+}
+
 /// Takes the directory for this process, for as long as the file stays open.
-pub fn lock(root: &Path) -> Result<File, OpenError> {
+pub fn lock(root: &Path) -> Result<Lock, OpenError> {
     let path = root.join("LOCK");
     let failed = |error: io::Error| OpenError::Io { path: path.clone(), error };
+    let folder = File::open(root).map_err(failed)?;
+    let alone = folder.try_lock();
     let open = |write: bool| OpenOptions::new().read(true).write(write).create(write).truncate(false).mode(0o600).open(&path);
     // On a read-only file system an existing LOCK still locks.
     let mut file = open(true).or_else(|error| open(false).map_err(|_| error)).map_err(failed)?;
-    match file.try_lock() {
+    match alone.and_then(|()| file.try_lock()) {
         Ok(()) => {
             let line = format!("{}\n", std::process::id());
             // The pid is for people: the lock holds without it, on a full disk too.
             if let Err(error) = file.set_len(0).and_then(|()| file.write_all(line.as_bytes())) {
                 log::warn!("{}: the pid could not be written: {error}", path.display());
             }
-            Ok(file)
+            Ok(Lock { _folder: folder, _file: file })
         }
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();

@@ -10,7 +10,7 @@
 use super::disk::Stamp;
 use super::files::OBJECTS;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge};
-use super::state::Entry;
+use super::state::{Entry, OBJECT_BYTES_MAX};
 use super::tree::Tree;
 use super::{Stored, document, names};
 use coracle_api::meta::Key;
@@ -116,7 +116,7 @@ impl Tree<'_> {
             let kind = row.map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
             document::belongs(&document, &key, kind).map(|()| document)
         };
-        match edited.and_then(fits) {
+        match edited.and_then(fits).and_then(|document| self.fits_beside_others(&key, document)) {
             Ok(mut document) => {
                 let revision = self.fresh();
                 document::stamp(&mut document, revision);
@@ -130,6 +130,21 @@ impl Tree<'_> {
             }
             Err(why) => self.put_aside(&names::path(&key), Some(Key::clone(&key)), Wrong { word: "malformed", why }),
         }
+    }
+
+    /// What any write is held to beside its kind's rules: its size, and what others own.
+    fn fits_beside_others(&self, key: &Key, document: Value) -> Result<Value, String> {
+        let bytes = document::compact(&document).len();
+        if bytes > OBJECT_BYTES_MAX {
+            return Err(format!("it is {bytes} bytes as compact JSON, more than {OBJECT_BYTES_MAX}"));
+        }
+        for wanted in (self.rules.claims)(key, &document) {
+            let owns = |entry: &&Entry| entry.claims.iter().any(|owned| owned.claim == wanted.claim);
+            if let Some(owner) = self.objects.values().find(owns) {
+                return Err(format!("{} {} belongs to {}", wanted.claim.space, wanted.claim.value, owner.stored.key));
+            }
+        }
+        Ok(document)
     }
 
     /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object.

@@ -13,7 +13,6 @@ use super::setup::{RESERVE, Setup};
 use super::{Damage, OpenError, Rules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +80,7 @@ pub fn salvage(dir: &Path, rules: &Rules) -> Result<Option<Salvaged>, OpenError>
     let (disk, _lock) = existing(dir)?;
     let (loaded, found) = look(&disk, rules)?;
     let Some(missing) = found.recovered.missing.clone() else { return Ok(None) };
-    let failed_at = |error: DiskError| OpenError::Io { path: dir.join(error.what), error: error.error };
+    let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
     let evidence = keep_evidence(&*disk).map_err(failed_at)?;
     give_up(disk, &loaded, &found).map_err(failed_at)?;
     Ok(Some(Salvaged { missing, objects: loaded.state.all().count(), evidence }))
@@ -93,7 +92,7 @@ fn unfit(key: &Key, why: &str) -> Damage {
     Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind: None, remedy }
 }
 
-fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, File), OpenError> {
+fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
     let failed = |error| OpenError::Io { path: dir.to_owned(), error };
     if !dir.is_dir() {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no store; name its directory by --data-dir or --config")));
@@ -123,10 +122,9 @@ fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
         let bytes_max = if file == HEAD { HEAD_BYTES_MAX } else { SEGMENT_BYTES_READ_MAX };
         match disk.read(&file, bytes_max) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            read => {
-                let bytes = read.map_err(failed("read", &file))?;
-                disk.create(&format!("{folder}/{file}"), &bytes).map_err(failed("write", &folder))?;
-            }
+            Ok(bytes) => disk.create(&format!("{folder}/{file}"), &bytes).map_err(failed("write", &folder))?,
+            // What nobody can read is evidence as well, and in the way where it is.
+            Err(_) => disk.rename(&file, &format!("{folder}/{file}")).map_err(failed("rename", &file))?,
         }
     }
     disk.sync_dir(&format!("{folder}/{WAL}")).map_err(failed("fsync", &folder))?;

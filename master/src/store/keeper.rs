@@ -179,13 +179,16 @@ impl FlatStore {
             Ok(spare) => {
                 writer.journal.take_spare(spare);
                 if std::mem::replace(&mut writer.full, false) {
+                    locked(&self.inner.trouble).full = None;
                     log::info!("the disk has room again");
                 }
             }
             Err(error) => {
                 let full = error.no_space();
                 if full && !std::mem::replace(&mut writer.full, true) {
-                    log::error!("the disk is full, so only deletes and what shrinks are taken: {error}");
+                    let why = format!("the disk is full, so only deletes and what shrinks are taken: {error}");
+                    log::error!("{why}");
+                    locked(&self.inner.trouble).full = Some(why);
                 }
             }
         }

@@ -73,7 +73,6 @@ use load::{Ids, Loaded};
 use queue::Queue;
 use setup::Setup;
 use state::{State, Verdict};
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -103,11 +102,13 @@ struct Inner {
     boot: String,
     volatile: Option<Box<dyn Disk>>,
     /// Keeps the directory ours.
-    _lock: Option<File>,
+    _lock: Option<disk::Lock>,
 }
 
 struct Trouble {
     degraded: Option<String>,
+    /// There is no room for another segment.
+    full: Option<String>,
     foreign: Vec<Damage>,
     figures: Figures,
 }
@@ -145,7 +146,7 @@ impl FlatStore {
     fn open_on(
         disk: Arc<dyn Disk>,
         volatile: Option<Box<dyn Disk>>,
-        lock: Option<File>,
+        lock: Option<disk::Lock>,
         ids: Ids,
         rules: &Rules,
         setup: Setup,
@@ -168,7 +169,7 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
             state: RwLock::new(state),
-            trouble: Mutex::new(Trouble { degraded, foreign, figures: Figures::default() }),
+            trouble: Mutex::new(Trouble { degraded, full: None, foreign, figures: Figures::default() }),
             keeper: Keeper::default(),
             setup,
             opened: Instant::now(),
@@ -318,7 +319,7 @@ impl Store for FlatStore {
         let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
         let trouble = locked(&self.inner.trouble);
         let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
-        Health { degraded: trouble.degraded.clone(), damaged, figures: trouble.figures }
+        Health { degraded: trouble.degraded.clone().or_else(|| trouble.full.clone()), damaged, figures: trouble.figures }
     }
 }
 

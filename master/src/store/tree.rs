@@ -272,8 +272,12 @@ impl<'a> Tree<'a> {
             Some(Err(error)) => self.degraded = Some(error.to_string()),
             None => {}
         }
-        if let Some(key) = key {
-            self.leave_damaged(path, key, wrong.word, wrong.why);
+        match key {
+            Some(key) => self.leave_damaged(path, key, wrong.word, wrong.why),
+            None => {
+                let remedy = "look whether it is needed; it is not the store's".to_owned();
+                self.foreign.push(Damage { file: from.to_owned(), key: None, kind: None, why: format!("{from}: {}", wrong.why), remedy });
+            }
         }
     }
 
