@@ -290,8 +290,9 @@ pub fn find_journal(disk: &dyn Disk, head: Option<Position>, setup: &Setup) -> R
             disk.open(&path).and_then(|file| file.sync()).ok();
         }
         let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
-        bytes.push((segment, text.as_ref().map_or(0, Bytes::len) as u64));
-        scanned.push(Scanned { segment, found: text.map(|text| scan(&text, setup.protocol.checksums)) });
+        let length = text.as_ref().map_or(0, Bytes::len);
+        bytes.push((segment, length as u64));
+        scanned.push(Scanned { segment, bytes: length, found: text.map(|text| scan(&text, setup.protocol.checksums)) });
     }
     let recovered = recover(head, scanned, &setup.protocol);
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();

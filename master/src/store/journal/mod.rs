@@ -187,7 +187,7 @@ impl Journal {
         };
         if writing.offset == 0 {
             let carry = self.carry.len() as u64;
-            add(&Record::Open { segment: writing.segment, prev: self.n, reserved: self.reserved, carry });
+            add(&Record::Open { segment: writing.segment, prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64 });
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
@@ -217,7 +217,7 @@ impl Journal {
         self.writing = None;
         // How long it gets is only known once it has a number; that adds no digit.
         let needed = {
-            let fence = Record::Open { segment: u64::MAX, prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX };
+            let fence = Record::Open { segment: u64::MAX, prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX };
             let mut text = Vec::new();
             let batch = std::iter::once(&fence).chain(&self.carry).chain(records);
             batch.for_each(|record| encode(u64::MAX, u64::MAX, record, &mut text));

@@ -2,7 +2,7 @@
 //! byte is found:
 //!
 //! ```text
-//! {"n":26,"b":26,"op":"open","seg":370,"prev":25,"reserved":9000,"carry":3,"crc":"e7add0f7"}
+//! {"n":26,"b":26,"op":"open","seg":370,"prev":25,"reserved":9000,"carry":3,"bytes":1048576,"crc":"e7add0f7"}
 //! {"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","obj":{...},"crc":"6415280b"}
 //! {"n":30,"b":30,"op":"del","rev":259,"key":"core/pods/default/web","crc":"..."}
 //! {"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
@@ -28,12 +28,13 @@ const CRC_DIGITS: usize = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
-    /// found unproven at a start; the segment counts only with all of them.
+    /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made.
     Open {
         segment: u64,
         prev: u64,
         reserved: u64,
         carry: u64,
+        bytes: u64,
     },
     /// The durable part of an object, compact, its revision inside.
     Put {
@@ -74,8 +75,9 @@ pub fn encode(n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
     let all = "a Vec takes all";
     write!(out, "{{\"n\":{n},\"b\":{batch},").expect(all);
     match record {
-        Record::Open { segment, prev, reserved, carry } => {
-            write!(out, "\"op\":\"open\",\"seg\":{segment},\"prev\":{prev},\"reserved\":{reserved},\"carry\":{carry}").expect(all);
+        Record::Open { segment, prev, reserved, carry, bytes } => {
+            write!(out, "\"op\":\"open\",\"seg\":{segment},\"prev\":{prev},\"reserved\":{reserved}").expect(all);
+            write!(out, ",\"carry\":{carry},\"bytes\":{bytes}").expect(all);
         }
         Record::Put { revision, key, object } => {
             // A path holds nothing that JSON escapes.
@@ -103,7 +105,7 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
     let raw: Raw = serde_json::from_slice(text).ok()?;
     let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
     let record = match raw.op.as_ref() {
-        "open" => Record::Open { segment: raw.seg?, prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry? },
+        "open" => Record::Open { segment: raw.seg?, prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes? },
         "put" => Record::Put { revision: Revision(raw.rev?), key: key()?, object: text.slice_ref(raw.obj?.get().as_bytes()) },
         "del" => Record::Remove { revision: Revision(raw.rev?), key: key()? },
         "reserve" => Record::Reserve { reserved: raw.reserved? },
@@ -127,6 +129,7 @@ struct Raw<'a> {
     prev: Option<u64>,
     reserved: Option<u64>,
     carry: Option<u64>,
+    bytes: Option<u64>,
 }
 
 #[cfg(test)]
@@ -137,7 +140,7 @@ mod tests {
     fn records() -> Vec<Record> {
         let key = |name: &str| Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() });
         vec![
-            Record::Open { segment: 3, prev: 6, reserved: 100, carry: 1 },
+            Record::Open { segment: 3, prev: 6, reserved: 100, carry: 1, bytes: 4096 },
             Record::Put { revision: Revision(7), key: key("web"), object: Bytes::from_static(br#"{"a":"\n\"}"}"#) },
             Record::Remove { revision: Revision(8), key: key(&"Ü\"\\".repeat(100)) },
             Record::Reserve { reserved: 200 },

@@ -23,6 +23,8 @@ pub struct Position {
 /// A segment as it was read.
 pub struct Scanned {
     pub segment: u64,
+    /// Of the file.
+    pub bytes: usize,
     /// None: it cannot be read. What it holds is unknown, not absent.
     pub found: Option<Vec<Found>>,
 }
@@ -149,7 +151,8 @@ impl Chain<'_> {
             return self.all;
         };
         if end.damaged && self.protocol.later_batch_is_damage {
-            self.miss(end.bad_place(), end.last + 1, "the line is damaged, and later batches follow");
+            let why = if end.short { "the file is shorter than it was made" } else { "the line is damaged, and later batches follow" };
+            self.miss(end.bad_place(), end.last + 1, why);
         } else if end.bad.is_some() {
             self.all.torn.push(end.bad_place());
         }
@@ -196,6 +199,10 @@ struct Part {
     bad: Option<usize>,
     /// A later batch lies behind that.
     damaged: bool,
+    /// How long the file was made.
+    made_bytes: u64,
+    /// It is shorter now.
+    short: bool,
     end: usize,
 }
 
@@ -213,6 +220,8 @@ impl Part {
             beyond: Vec::new(),
             bad,
             damaged: false,
+            made_bytes: 0,
+            short: false,
             end: 0,
         };
         let Some(found) = scanned.found else {
@@ -226,6 +235,11 @@ impl Part {
                 }
                 Found::Line { offset, line } => part.line(offset, line, from, protocol),
             }
+        }
+        // A segment is made long, durably, before it has its name: a shorter one was cut.
+        if (scanned.bytes as u64) < part.made_bytes.max(BLOCK_BYTES as u64) {
+            (part.damaged, part.short) = (true, true);
+            part.bad.get_or_insert(scanned.bytes);
         }
         if let Some(fence) = part.fence
             && part.last < part.first + fence.carry
@@ -268,7 +282,10 @@ impl Part {
         if self.fence.is_none() {
             self.first = line.n;
             self.fence = Some(match line.record {
-                Record::Open { prev, carry, .. } => Fence { prev, carry },
+                Record::Open { prev, carry, bytes, .. } => {
+                    self.made_bytes = bytes;
+                    Fence { prev, carry }
+                }
                 _ => Fence { prev: line.n - 1, carry: 0 },
             });
         }
@@ -298,7 +315,7 @@ mod tests {
     }
 
     fn open(segment: u64, prev: u64, carry: u64) -> Record {
-        Record::Open { segment, prev, reserved: 100, carry }
+        Record::Open { segment, prev, reserved: 100, carry, bytes: 0 }
     }
 
     /// A segment of batches, each on a block of its own.
@@ -316,8 +333,11 @@ mod tests {
     }
 
     fn read(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)]) -> Recovered {
-        let scanned =
-            |(segment, text): &(u64, Vec<u8>)| Scanned { segment: *segment, found: Some(scan(&Bytes::copy_from_slice(text), true)) };
+        let scanned = |(segment, text): &(u64, Vec<u8>)| Scanned {
+            segment: *segment,
+            bytes: usize::MAX,
+            found: Some(scan(&Bytes::copy_from_slice(text), true)),
+        };
         let head = head.map(|(segment, n)| Position { segment, n });
         recover(head, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
     }
@@ -397,7 +417,7 @@ mod tests {
             (1, 8_192 + first()[8_192..].iter().position(|b| *b == b'\n').expect("a line") + 1),
         );
         // A segment that cannot be read may hold anything.
-        let unreadable = vec![Scanned { segment: 1, found: None }];
+        let unreadable = vec![Scanned { segment: 1, bytes: usize::MAX, found: None }];
         let told = recover(Some(Position { segment: 1, n: 3 }), unreadable, &Protocol::WHOLE);
         assert_eq!((told.missing.expect("unknown is not absent").n, told.void), (3, vec![]));
         // Segments are gone.
@@ -414,6 +434,21 @@ mod tests {
         // The files hold all of the first segment but its damaged last batch, which a later fence never was told of.
         let second = segment(5, &[&[open(2, 4, 0)], &[put(6)]]);
         check(Some((1, 3)), &[(1, flip(first(), 12_300)), (2, second)], &[3, 4, 6], 5, 1);
+    }
+
+    #[test]
+    fn a_segment_that_was_cut_short_has_lost_something() {
+        let made = |bytes: u64| Record::Open { segment: 1, prev: 0, reserved: 100, carry: 0, bytes };
+        let text = segment(1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
+        let told = |text: &[u8], bytes: usize| {
+            let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), true)) };
+            recover(None, vec![scanned], &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
+        };
+        assert_eq!(told(&text, 16_384), None);
+        assert_eq!(told(&text[..8_192], 8_192), Some((3, 8_192)));
+        assert_eq!(told(&text[..5_000], 5_000), Some((3, 5_000)));
+        assert_eq!(told(&text[..50], 50).map(|(n, _)| n), Some(0));
+        assert_eq!(told(&[], 0), Some((0, 0)));
     }
 
     #[test]

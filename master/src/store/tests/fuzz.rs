@@ -148,7 +148,7 @@ fn a_segment_of_anything_is_read_in_one_pass() {
             (0..dice.below(4)).for_each(|_| mutate(&mut bytes, &mut dice));
             let found = scan(&Bytes::from(bytes.clone()), !dice.one_in(3));
             assert!(found.len() <= bytes.len() / 2 + 1);
-            Scanned { segment, found: Some(found) }
+            Scanned { segment, bytes: bytes.len(), found: Some(found) }
         });
         let segments: Vec<_> = segments.collect();
         let told = recover(None, segments, &Protocol::WHOLE);
