@@ -1,7 +1,8 @@
 //! Bytes -> a document, by type.
 
 use super::wire::{Reader, Wire};
-use super::{DEPTH_MAX, Malformed, NODES_MAX, base64};
+use super::{DEPTH_MAX, Malformed, NODES_MAX};
+use crate::base64;
 use crate::time;
 use crate::types::{Container, Element, Field, Type, Types};
 use serde_json::{Map, Value};

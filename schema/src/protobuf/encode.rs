@@ -1,7 +1,7 @@
 //! A document -> bytes, by type.
 
-use super::base64;
 use super::wire::{put_bytes, put_fixed64, put_varint};
+use crate::base64;
 use crate::time;
 use crate::types::{Container, Element, Field, Types};
 use serde_json::{Map, Value};

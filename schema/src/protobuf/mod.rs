@@ -6,7 +6,6 @@
 //! What Go writes of a field that is a plain value, it writes even when nobody set it: such a zero says nothing and is
 //! dropped, one behind a `pointer` is a value. Decoding is linear in the bytes, whatever they are: bounded in depth and nodes.
 
-mod base64;
 mod decode;
 mod encode;
 mod envelope;
