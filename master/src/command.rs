@@ -7,7 +7,7 @@
 
 use crate::config::{Config, Deed};
 use crate::store::{self, Backup, Findings, FlatStore, OpenError};
-use crate::upkeep::{BACKUP, FLUSH};
+use crate::upkeep::{self, BACKUP, FLUSH};
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
 use std::fs::{self, File, OpenOptions};
@@ -23,13 +23,22 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of the head of an answer, and of a refusal.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// What was found or done, and whether it is good.
+/// Done, but for what is named. 2 is the command line's.
+const INCOMPLETE: u8 = 3;
+
+/// What was found or done, and how it ended.
 struct Outcome {
     text: String,
-    good: bool,
+    code: u8,
 }
 
-/// 0: done, and all is well. 1: it could not be done, or something is not well.
+impl Outcome {
+    fn good(text: String) -> Outcome {
+        Outcome { text, code: 0 }
+    }
+}
+
+/// What each exit code means stands in `usage`.
 pub fn run(deed: &Deed, config: &Config) -> ExitCode {
     let done = match deed {
         Deed::Fsck => inspect(config, true),
@@ -39,21 +48,18 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Backup(file) => backup(config, file),
         Deed::Restore(file) => restore(config, file),
     };
-    let (mut text, good) = match done {
-        Ok(Outcome { text, good }) => (text, good),
-        Err(why) => (format!("coracle-master: {why}"), false),
-    };
+    let Outcome { mut text, code } = done.unwrap_or_else(|why| Outcome { text: format!("coracle-master: {why}"), code: 1 });
     text.push('\n');
     // Nobody may be reading any more.
-    let told = if good { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
+    let told = if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
     drop(told);
-    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    ExitCode::from(code)
 }
 
 fn inspect(config: &Config, deep: bool) -> Result<Outcome, String> {
     let kinds = Kinds::builtin();
     let found = with_rules(&kinds, |rules| store::inspect(&config.data_dir, rules, deep)).map_err(|error| error.to_string())?;
-    Ok(Outcome { text: report(&config.data_dir, &found), good: found.whole() })
+    Ok(Outcome { text: report(&config.data_dir, &found), code: u8::from(!found.whole()) })
 }
 
 fn report(dir: &Path, found: &Findings) -> String {
@@ -88,21 +94,20 @@ fn salvage(config: &Config) -> Result<Outcome, String> {
             salvaged.evidence
         ),
     };
-    Ok(Outcome { text, good: true })
+    Ok(Outcome::good(text))
 }
 
 fn flush(config: &Config) -> Result<Outcome, String> {
-    let good = |text: String| Ok(Outcome { text, good: true });
-    match ask(&config.admin_socket, "POST", FLUSH)? {
+    match ask(config, "POST", FLUSH)? {
         Some(mut answer) => {
             let mut text = String::new();
             answer.read_to_string(&mut text).map_err(|error| format!("the master's answer broke off: {error}"))?;
-            good(text.trim_end().to_owned())
+            Ok(Outcome::good(text.trim_end().to_owned()))
         }
         None => {
             let store = open(config)?;
             store.close().map_err(|error| error.to_string())?;
-            good(format!("{}: the files say all that the journal does", config.data_dir.display()))
+            Ok(Outcome::good(format!("{}: the files say all that the journal does", config.data_dir.display())))
         }
     }
 }
@@ -127,15 +132,15 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
         format!("{shown}: {why}")
     })?;
     let mut text = format!("{shown}: {} objects at revision {}", told.objects, told.revision);
-    for damaged in &told.damaged {
-        text.push_str(&format!("\nnot in it, for it cannot be read: {damaged}"));
+    for left in &told.left_out {
+        text.push_str(&format!("\nnot in it: {}: {}", left.file, left.why));
     }
-    Ok(Outcome { text, good: told.damaged.is_empty() })
+    Ok(Outcome { text, code: if told.left_out.is_empty() { 0 } else { INCOMPLETE } })
 }
 
 fn write_backup(config: &Config, tmp: &Path) -> Result<(), String> {
     let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(tmp).map_err(|error| error.to_string())?;
-    match ask(&config.admin_socket, "GET", BACKUP)? {
+    match ask(config, "GET", BACKUP)? {
         Some(mut answer) => io::copy(&mut answer, &mut out).map(drop).map_err(|error| error.to_string())?,
         None => {
             let store = open(config)?;
@@ -153,7 +158,7 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     let told =
         store::restore(&config.data_dir, || File::open(file).map(BufReader::new)).map_err(|why| format!("{}: {why}", file.display()))?;
     let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), told.objects, told.revision);
-    Ok(Outcome { text, good: true })
+    Ok(Outcome::good(text))
 }
 
 /// The store of a directory that no master has open. It is not made where there is none.
@@ -171,9 +176,9 @@ fn open(config: &Config) -> Result<FlatStore, String> {
 }
 
 /// The body of a running master's answer. None: no master listens there.
-fn ask(socket: &Path, method: &str, path: &str) -> Result<Option<impl Read>, String> {
-    let shown = socket.display();
-    let mut stream = match UnixStream::connect(socket) {
+fn ask(config: &Config, method: &str, path: &str) -> Result<Option<impl Read>, String> {
+    let shown = config.admin_socket.display();
+    let mut stream = match UnixStream::connect(&config.admin_socket) {
         Ok(stream) => stream,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => return Ok(None),
         Err(error) => return Err(format!("{shown}: {error}")),
@@ -181,17 +186,24 @@ fn ask(socket: &Path, method: &str, path: &str) -> Result<Option<impl Read>, Str
     let broken = |error: io::Error| format!("{shown}: {error}");
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
     // In HTTP/1.0 the end of the connection is the end of the body.
-    write!(stream, "{method} {path} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
+    let query = upkeep::query(&config.data_dir);
+    write!(stream, "{method} {path}?{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
     let mut answer = BufReader::new(stream);
     let status = head_line(&mut answer).map_err(broken)?;
     while !head_line(&mut answer).map_err(broken)?.is_empty() {}
-    if status.split(' ').nth(1) == Some("200") {
+    let code = status.split(' ').nth(1);
+    if code == Some("200") {
         return Ok(Some(answer));
     }
     let mut text = String::new();
     answer.take(HEAD_BYTES_MAX).read_to_string(&mut text).map_err(broken)?;
     let message = serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|status| Some(status["message"].as_str()?.to_owned()));
-    Err(format!("the master at {shown} answers: {}", message.unwrap_or(text).trim()))
+    let message = message.unwrap_or(text);
+    if code == Some("409") {
+        let wanted = config.data_dir.display();
+        return Err(format!("the master at {shown} is another: {message}, not {wanted}; name the right --admin-socket, or --data-dir"));
+    }
+    Err(format!("the master at {shown} answers: {}", message.trim()))
 }
 
 fn head_line(answer: &mut impl BufRead) -> io::Result<String> {

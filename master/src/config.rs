@@ -4,34 +4,10 @@
 //!
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
+use crate::usage;
 use coracle_api::strategy::Cidr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-
-pub const USAGE: &str = "\
-coracle-master: API server, scheduler and controllers over one directory of JSON files
-
-usage: coracle-master [flags]
-       coracle-master store fsck|verify|flush|salvage [flags]
-       coracle-master backup FILE [flags]
-       coracle-master restore FILE [flags]
-
-  store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
-  store fsck            the same, and hold every object against its kind
-  store flush           bring the object files up to the journal now, also while a master runs
-  store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
-  backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
-  restore FILE          fill an empty data directory from a backup, with no master running
-  (exit code 0: done, and all is well; 1: not; 2: the command line is wrong)
-
-  --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
-  --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
-  --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
-  --admin-socket PATH   the socket that only root can open (default /run/coracle/master/api.sock)
-  --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
-  --help                print this
-  --version             print the version
-";
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
 const KEYS: [&str; 4] = ["data-dir", "listen", "admin-socket", "service-cidr"];
@@ -65,7 +41,8 @@ impl Default for Config {
 pub enum Asked {
     Run(Config),
     Do(Deed, Config),
-    Help,
+    /// What to say.
+    Help(&'static str),
     Version,
 }
 
@@ -96,7 +73,10 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
             None => (flag, None),
         };
         match key {
-            "help" => return Ok(Asked::Help),
+            "help" => {
+                words.extend(arguments.filter(|argument| !argument.starts_with("--")));
+                return Ok(Asked::Help(usage::of(&words)));
+            }
             "version" => return Ok(Asked::Version),
             _ if key != "config" && !KEYS.contains(&key) => return Err(format!("unknown flag --{key}, see --help")),
             _ => {}
@@ -133,8 +113,8 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
         ["store", "salvage"] => Deed::Salvage,
         ["backup", file] => Deed::Backup(file.into()),
         ["restore", file] => Deed::Restore(file.into()),
-        ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see --help".to_owned()),
-        ["backup" | "restore", ..] => return Err(format!("{} takes one file, see --help", words[0])),
+        ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see store --help".to_owned()),
+        ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
     }))
 }
@@ -231,7 +211,7 @@ mod tests {
     fn flags_and_files() {
         let plain = Config::default();
         check("", Ok(Asked::Run(plain.clone())));
-        check("--help", Ok(Asked::Help));
+        check("--help", Ok(Asked::Help(usage::PROGRAM)));
         check("--data-dir /a --version", Ok(Asked::Version));
         let listen = Some("127.0.0.1:8080".parse().unwrap());
         check("--config /good", Ok(Asked::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
@@ -245,7 +225,8 @@ mod tests {
         check("store salvage", Ok(Asked::Do(Deed::Salvage, plain.clone())));
         check("backup a.jsonl", Ok(Asked::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
         check("restore /a", Ok(Asked::Do(Deed::Restore("/a".into()), plain.clone())));
-        check("store fsck --help", Ok(Asked::Help));
+        check("store fsck --help", Ok(Asked::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
+        check("--data-dir /a --help backup", Ok(Asked::Help(usage::of(&["backup".to_owned()]))));
         check("--listen localhost:0", Ok(Asked::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
     }
 

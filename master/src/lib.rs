@@ -17,14 +17,16 @@ pub mod render;
 pub mod serve;
 pub mod store;
 pub mod upkeep;
+pub mod usage;
 
 use crate::config::Config;
 use crate::control::{Control, Gate};
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
+use crate::upkeep::Upkeep;
 use coracle_api::kinds::Kinds;
-use coracle_api::meta::{Durable, Key};
+use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
@@ -85,8 +87,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
             log::error!("{why}");
         }
     }
-    let files = store.clone();
-    let handler: Handler = Arc::new(move |request| upkeep::answer(&files, &request).unwrap_or_else(|| serve.answer(&request)));
+    let upkeep = Upkeep::new(store.clone(), &config.data_dir);
+    let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
     let socket = config.admin_socket.display();
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
@@ -120,6 +122,7 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
         edited: &|key, object| edited(kinds, key, object),
+        home: &home,
         told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
     })
@@ -130,6 +133,13 @@ fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
     let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
     let made = making::by_hand(|making| prepare::by_hand(kind, key, object, making)).map_err(|error| format!("/dev/urandom: {error}"))?;
     made.map_err(|unfit| unfit.to_string())
+}
+
+/// The namespace that an object lies in, where it has to be there before it.
+fn home(key: &Key) -> Option<Key> {
+    let made_later = FIRST_NAMESPACES.contains(&&*key.namespace);
+    let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
+    (!key.namespace.is_empty() && !made_later).then(namespace)
 }
 
 /// What of a loaded object is known without reading it whole.

@@ -10,7 +10,7 @@ fn main() -> ExitCode {
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
         Ok(Asked::Run(config)) => config,
         Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),
-        Ok(Asked::Help) => return say(config::USAGE),
+        Ok(Asked::Help(text)) => return say(text),
         Ok(Asked::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(why) => {
             eprintln!("coracle-master: {why}");

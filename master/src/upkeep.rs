@@ -1,9 +1,10 @@
 //! What the command line asks of a running master: a backup, a flush. On the local socket alone: the one holds every secret, the other
-//! wears the card.
+//! wears the card. Who asks says which directory he means: a master that serves another one does nothing.
 
-use crate::store::FlatStore;
+use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
 use coracle_http::{Answer, Body, Caller, Request, StatusCode, Stream};
+use std::path::{Path, PathBuf};
 use std::thread;
 use tokio::sync::mpsc;
 
@@ -12,17 +13,45 @@ pub const FLUSH: &str = "/coracle/store/flush";
 /// Pieces on their way to the client; each is some 64 KiB.
 const PIECES_MAX: usize = 4;
 
-/// None: it is something else that was asked.
-pub fn answer(store: &FlatStore, request: &Request) -> Option<Answer> {
-    if request.caller != Caller::Local {
-        return None;
+pub struct Upkeep {
+    store: FlatStore,
+    data_dir: PathBuf,
+    /// While it was opened: a folder that takes its name later is another.
+    query: String,
+}
+
+impl Upkeep {
+    pub fn new(store: FlatStore, data_dir: &Path) -> Upkeep {
+        Upkeep { store, data_dir: data_dir.to_owned(), query: query(data_dir) }
     }
-    let done = match (request.method.as_str(), request.target.path()) {
-        ("GET", BACKUP) => backup(store),
-        ("POST", FLUSH) => flush(store),
-        _ => return None,
-    };
-    Some(done.unwrap_or_else(|why| Answer::json(StatusCode::INTERNAL_SERVER_ERROR, Status::internal_error(why).to_v1().to_string())))
+
+    /// None: it is something else that was asked.
+    pub fn answer(&self, request: &Request) -> Option<Answer> {
+        if request.caller != Caller::Local {
+            return None;
+        }
+        let done: fn(&FlatStore) -> Result<Answer, String> = match (request.method.as_str(), request.target.path()) {
+            ("GET", BACKUP) => backup,
+            ("POST", FLUSH) => flush,
+            _ => return None,
+        };
+        if request.target.query() != Some(&*self.query) {
+            let why = format!("it serves {}", self.data_dir.display());
+            return Some(refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) }));
+        }
+        let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
+        Some(done(&self.store).unwrap_or_else(failed))
+    }
+}
+
+/// Which directory is meant.
+pub fn query(path: &Path) -> String {
+    // What is not there is none that anybody serves.
+    store::identity(path).map_or_else(|| "directory=none".to_owned(), |(device, inode)| format!("directory={device:x}-{inode:x}"))
+}
+
+fn refusal(code: StatusCode, status: &Status) -> Answer {
+    Answer::json(code, status.to_v1().to_string())
 }
 
 fn backup(store: &FlatStore) -> Result<Answer, String> {

@@ -75,6 +75,7 @@ mod tests {
         };
         let rules = Rules {
             edited: &|_, object| Ok(object),
+            home: &|_| None,
             told: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),
             claims: &|_, _| Vec::new(),

@@ -1,7 +1,7 @@
 //! A backup: everything durable at one revision, as lines of JSON that a person can read and a pipe can carry; and back.
 //!
 //! ```text
-//! {"backup":1,"store":"...","revision":1234,"objects":57,"damaged":[]}
+//! {"backup":1,"store":"...","revision":1234,"objects":57,"left_out":[]}
 //! {"path":"core/pods/default/web.json","object":{...}}          57 of them
 //! {"end":57,"crc":"1f00ba77"}                                   CRC-32 of all bytes before this line
 //! ```
@@ -9,7 +9,7 @@
 //! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
 //! what came after it has to look again.
 
-use super::disk::{self, Disk, RealDisk};
+use super::disk::{self, Disk, Fresh, LOCK, RealDisk};
 use super::document::Crc;
 use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, Head};
@@ -18,7 +18,7 @@ use super::judge::FILE_BYTES_MAX;
 use super::load::durable_part;
 use super::protocol::Protocol;
 use super::setup::RESERVE;
-use super::{FlatStore, Store, names};
+use super::{FlatStore, Store, load, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
@@ -43,8 +43,16 @@ struct First {
     store: String,
     revision: u64,
     objects: usize,
-    /// Objects whose files nobody can read.
-    damaged: Vec<String>,
+    #[serde(default)]
+    left_out: Vec<LeftOut>,
+}
+
+/// A file that should be in a backup and is not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Where it lies below the data directory.
+    pub file: String,
+    pub why: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -76,12 +84,15 @@ impl FlatStore {
         let state = self.state();
         let durable = state.all().filter(|entry| entry.file_crc.is_some());
         let objects: Vec<_> = durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
+        let damaged = state.all_damage().cloned();
+        let trouble = locked(&self.inner.trouble);
+        let (foreign, left_alone) = (trouble.foreign.clone(), trouble.left_alone.clone());
         let first = First {
             backup: BACKUP,
             store: self.uuid().to_owned(),
             revision: state.revision().0,
             objects: objects.len(),
-            damaged: state.all_damage().filter_map(|damage| Some(names::path(damage.key.as_ref()?))).collect(),
+            left_out: damaged.chain(foreign).map(|damage| LeftOut { file: damage.file, why: damage.why }).chain(left_alone).collect(),
         };
         Backup { count: objects.len(), first: Some(first), objects: objects.into_iter(), crc: Crc::default(), ended: false }
     }
@@ -120,8 +131,7 @@ pub struct Restored {
     pub objects: usize,
     /// Of the backup.
     pub revision: u64,
-    /// Objects that could not be read when the backup was made.
-    pub damaged: Vec<String>,
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Reads a backup to its end and looks whether it is whole. `object`: called with each object's place and document.
@@ -151,7 +161,10 @@ pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result
     if end.crc != format!("{:08x}", crc.sum()) {
         return Err("its checksum does not fit: it was changed or damaged after it was made".to_owned());
     }
-    Ok(Restored { objects: first.objects, revision: first.revision, damaged: first.damaged })
+    if end.end != first.objects || !file.fill_buf().map_err(|error| error.to_string())?.is_empty() {
+        return Err("something follows behind its end: it is no backup, or several in one file".to_owned());
+    }
+    Ok(Restored { objects: first.objects, revision: first.revision, left_out: first.left_out })
 }
 
 /// Writes what a backup holds into a data directory that holds nothing yet. `file` is called for the backup, twice: nothing is written
@@ -159,30 +172,52 @@ pub fn read(mut file: impl BufRead, mut object: impl FnMut(Key, &[u8]) -> Result
 pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Result<Restored, String> {
     let opened = || file().map_err(|error| error.to_string());
     let told = read(opened()?, |_, _| Ok(()))?;
-    let failed_at = |error: io::Error| format!("{}: {error}", dir.display());
-    let disk = RealDisk::new(dir).map_err(failed_at)?;
+    let folders = Fresh::folders(dir);
+    let done =
+        RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, told.revision));
+    if done.is_err() {
+        folders.remove_empty();
+    }
+    done.map(|()| told)
+}
+
+fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, revision: u64) -> Result<(), String> {
+    load::refuse_newer(disk, dir).map_err(|error| error.to_string())?;
+    let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
+    // Nobody else makes anything from here on.
+    let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
+    let staged = format!("{TMP}/restored");
+    let done =
+        free(disk, dir).and_then(|()| put(disk, &staged, opened()?, revision).map_err(|error| format!("{}: {error}", dir.display())));
+    disk.remove_tree(&staged).unwrap_or_else(|error| log::warn!("{}/{staged}: it stays: {error}", dir.display()));
+    if done.is_err() {
+        fresh.remove();
+        unlocked.remove();
+    }
+    done
+}
+
+fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
+    let shown = dir.display();
     for taken in [OBJECTS, WAL, QUARANTINE] {
         let found = match disk.list(taken) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            found => found.map_err(failed_at)?,
+            found => found.map_err(|error| format!("{shown}: {error}"))?,
         };
         if !found.is_empty() {
-            let shown = dir.display();
             return Err(format!("{shown} holds a store already: move it away first, as in `mv {shown} {shown}.old`"));
         }
     }
-    put(&disk, opened()?, told.revision).map_err(|error| format!("{}: {error}", dir.display()))?;
-    Ok(told)
+    Ok(())
 }
 
 /// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put(disk: &RealDisk, file: impl BufRead, revision: u64) -> Result<(), String> {
-    let staged = format!("{TMP}/restored");
+fn put(disk: &RealDisk, staged: &str, file: impl BufRead, revision: u64) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
-    disk.remove_tree(&staged).map_err(|error| failed("remove", &staged)(error).to_string())?;
-    make_folder(disk, &staged).map_err(|error| error.to_string())?;
-    let mut files = Files::below(&staged);
+    disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
+    make_folder(disk, staged).map_err(|error| error.to_string())?;
+    let mut files = Files::below(staged);
     read(file, |key, object| files.bring(disk, &key, Some(object)).map_err(|error| error.to_string()))?;
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
     let head = Head { format: FORMAT, store, wal: None, reserved: revision + LOST_REVISIONS, clean: false, files: 0, stamped: false };

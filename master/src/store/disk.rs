@@ -211,9 +211,12 @@ pub struct Lock {
     _file: File,
 }
 
+/// The file that is locked, with a pid for people inside.
+pub const LOCK: &str = "LOCK";
+
 /// Takes the directory for this process, for as long as the file stays open.
 pub fn lock(root: &Path) -> Result<Lock, OpenError> {
-    let path = root.join("LOCK");
+    let path = root.join(LOCK);
     let failed = |error: io::Error| OpenError::Io { path: path.clone(), error };
     let folder = File::open(root).map_err(failed)?;
     let alone = folder.try_lock();
@@ -246,4 +249,49 @@ pub fn random_uuid() -> io::Result<String> {
 /// Which run of the host this is: what lies on tmpfs belongs to it alone.
 pub fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Which directory somebody means: the same one has several paths, above all in a container. None: there is nothing.
+pub fn identity(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+/// What is not there yet, so that who fails leaves nothing behind.
+pub struct Fresh {
+    absent: Vec<PathBuf>,
+}
+
+impl Fresh {
+    /// The folder and those that it lies in.
+    pub fn folders(folder: &Path) -> Fresh {
+        Fresh::of(folder.ancestors().map(Path::to_owned))
+    }
+
+    pub fn inside(folder: &Path, names: &[&str]) -> Fresh {
+        Fresh::of(names.iter().map(|name| folder.join(name)))
+    }
+
+    fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
+        let absent = |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        Fresh { absent: paths.filter(absent).collect() }
+    }
+
+    /// With all that has come into it.
+    pub fn remove(&self) {
+        self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
+    }
+
+    /// Somebody else may have put something into them: then they stay.
+    pub fn remove_empty(&self) {
+        self.remove_by(|path| fs::remove_dir(path));
+    }
+
+    fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
+        for path in &self.absent {
+            match remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("{}: it stays: {error}", path.display()),
+                _ => {}
+            }
+        }
+    }
 }

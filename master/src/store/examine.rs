@@ -138,6 +138,12 @@ impl Tree<'_> {
         if bytes > OBJECT_BYTES_MAX {
             return Err(format!("it is {bytes} bytes as compact JSON, more than {OBJECT_BYTES_MAX}"));
         }
+        if let Some(home) = (self.rules.home)(key)
+            && !self.objects.contains_key(&home)
+            && !self.damaged.contains_key(&home)
+        {
+            return Err(format!("there is no {home} that it could lie in: write that file as well"));
+        }
         for wanted in (self.rules.claims)(key, &document) {
             let owns = |entry: &&Entry| entry.claims.iter().any(|owned| owned.claim == wanted.claim);
             if let Some(owner) = self.objects.values().find(owns) {

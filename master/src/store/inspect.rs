@@ -98,6 +98,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no store; name its directory by --data-dir or --config")));
     }
     let disk = RealDisk::new(dir).map_err(failed)?;
+    load::refuse_newer(&disk, dir)?;
     Ok((Arc::new(disk), disk::lock(dir)?))
 }
 

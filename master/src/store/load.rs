@@ -21,13 +21,13 @@ use super::keeper::Retired;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
 use super::state::State;
 use super::tree::{Covered, Tree};
-use super::{Damage, OpenError, Rules, document, volatile};
+use super::{Damage, LeftOut, OpenError, Rules, document, volatile};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub struct Loaded {
     pub notes: Vec<String>,
     /// Files set aside that are no object's.
     pub foreign: Vec<Damage>,
+    /// Files that are left alone where they are.
+    pub left_alone: Vec<LeftOut>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
 }
@@ -192,7 +194,7 @@ fn begin(
         closed: false,
     };
     let state = State::new(tree.objects, tree.damaged, last);
-    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, degraded })
+    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, degraded })
 }
 
 fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recovered: &Recovered, setup: &Setup) -> Result<(), DiskError> {
@@ -251,6 +253,14 @@ fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
     if edits.is_empty() { Ok(()) } else { disk.sync_all().map_err(failed("sync", "the files")) }
 }
 
+/// A directory of a newer form is not even locked: nothing in it is ours to change.
+pub fn refuse_newer(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    match find_head(disk) {
+        Err(OpenError::Newer { format, .. }) => Err(OpenError::Newer { dir: dir.to_owned(), format }),
+        _ => Ok(()),
+    }
+}
+
 /// None: there is none. The other is whether it is damaged.
 pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
     let text = match disk.read(HEAD, HEAD_BYTES_MAX) {
@@ -260,7 +270,7 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
     };
     let format = serde_json::from_str::<Value>(&text).ok().and_then(|head| head["format"].as_u64());
     if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
-        return Err(OpenError::Newer { format });
+        return Err(OpenError::Newer { dir: PathBuf::from(HEAD), format });
     }
     let head = Head::from_text(&text);
     let damaged = head.is_none();

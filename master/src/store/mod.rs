@@ -49,7 +49,8 @@ pub mod trial;
 mod volatile;
 mod words;
 
-pub use backup::{Backup, Restored, read as read_backup, restore};
+pub use backup::{Backup, LeftOut, Restored, read as read_backup, restore};
+pub use disk::identity;
 pub use door::Store;
 pub use files::DiskError;
 pub use follow::{Watch, WatchHandle};
@@ -110,6 +111,8 @@ struct Trouble {
     /// There is no room for another segment.
     full: Option<String>,
     foreign: Vec<Damage>,
+    /// Files of kinds that this version does not know.
+    left_alone: Vec<LeftOut>,
     figures: Figures,
 }
 
@@ -125,6 +128,7 @@ impl FlatStore {
             move |error| OpenError::Io { path, error }
         };
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
+        load::refuse_newer(&disk, dir)?;
         let lock = disk::lock(dir)?;
         let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
             Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),
@@ -151,7 +155,7 @@ impl FlatStore {
         rules: &Rules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
-        let Loaded { state, writer, notes, foreign, degraded } = load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
+        let Loaded { state, writer, notes, foreign, left_alone, degraded } = load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");
         }
@@ -169,7 +173,7 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
             state: RwLock::new(state),
-            trouble: Mutex::new(Trouble { degraded, full: None, foreign, figures: Figures::default() }),
+            trouble: Mutex::new(Trouble { degraded, full: None, foreign, left_alone, figures: Figures::default() }),
             keeper: Keeper::default(),
             setup,
             opened: Instant::now(),

@@ -11,7 +11,7 @@ use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::quarantine::Incidents;
 use super::sketch::Sketch;
 use super::state::Entry;
-use super::{Damage, KindRow, OpenError, Rules, Stored, document, names, quarantine};
+use super::{Damage, KindRow, LeftOut, OpenError, Rules, Stored, document, names, quarantine};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub struct Tree<'a> {
     pub incidents: Incidents,
     pub foreign: Vec<Damage>,
     pub notes: Vec<String>,
+    /// Objects' files of kinds that nobody knows.
+    pub left_alone: Vec<LeftOut>,
     pub degraded: Option<String>,
     /// Every file has its stamp: as HEAD.json says, then as it was found.
     pub stamped: bool,
@@ -69,6 +71,7 @@ impl<'a> Tree<'a> {
             incidents: Incidents { next: 1, ..Incidents::default() },
             foreign: Vec::new(),
             notes: Vec::new(),
+            left_alone: Vec::new(),
             degraded: None,
             stamped: false,
             unstamped: Vec::new(),
@@ -130,8 +133,9 @@ impl<'a> Tree<'a> {
             return;
         }
         let Some(row) = self.row(&key) else {
-            self.notes.push(format!("{OBJECTS}/{path} is left alone: this version knows no {}", key.resource));
-            return;
+            let (file, why) = (format!("{OBJECTS}/{path}"), format!("this version knows no {}", key.resource));
+            self.notes.push(format!("{file} is left alone: {why}"));
+            return self.left_alone.push(LeftOut { file, why });
         };
         // The table's own words need no memory of their own.
         key.resource = row.resource.clone();

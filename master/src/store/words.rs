@@ -192,6 +192,8 @@ pub struct Rules<'a> {
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// A file that a person wrote, as the object that it stands for: checked and completed as any write is. Otherwise why it is none.
     pub edited: &'a dyn Fn(&Key, Value) -> Result<Value, String>,
+    /// The object without which there is no place for this one, as its namespace.
+    pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
     pub told: &'a dyn Fn(&Key, &Sketch) -> Option<Durable>,
     /// How much of a loaded object was worth flash.
@@ -215,7 +217,7 @@ pub struct Opened {
 #[derive(Debug)]
 pub enum OpenError {
     InUse { dir: PathBuf, pid: String },
-    Newer { format: u64 },
+    Newer { dir: PathBuf, format: u64 },
     Io { path: PathBuf, error: io::Error },
 }
 
@@ -225,11 +227,9 @@ impl fmt::Display for OpenError {
             OpenError::InUse { dir, pid } => {
                 write!(f, "{}: in use by another master, pid {pid}; stop it or choose another --data-dir", dir.display())
             }
-            OpenError::Newer { format } => {
-                write!(
-                    f,
-                    "HEAD.json: written in format {format} by a newer master; this one would not understand it, install that version again"
-                )
+            OpenError::Newer { dir, format } => {
+                let shown = dir.display();
+                write!(f, "{shown}: written in format {format} by a newer master; nothing was touched, install that version again")
             }
             OpenError::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }

@@ -109,3 +109,44 @@ fn a_copy_that_was_made_while_it_writes_opens_with_all_that_was_acknowledged_bef
     let written: usize = ledgers.iter().map(|ledger| ledger.lock().unwrap().acknowledged()).sum();
     println!("{} copies, {written} acknowledged writes", COPIES as usize * WAYS.len());
 }
+
+/// What a command says, and its exit code.
+fn command(folder: &Folder, words: &[&str], data: &str, socket: &str) -> (String, Option<i32>) {
+    let (data, socket) = (folder.path(data), folder.path(&format!("run/{socket}.sock")));
+    let flags = ["--data-dir", &data, "--admin-socket", &socket];
+    let out = Command::new(env!("CARGO_BIN_EXE_coracle-master")).args(words).args(flags).output().unwrap();
+    (String::from_utf8([out.stdout, out.stderr].concat()).unwrap(), out.status.code())
+}
+
+#[test]
+fn a_command_does_nothing_to_a_master_of_another_directory() {
+    let folder = Folder::new("commands");
+    let master = Master::start(&folder, "data");
+    folder.make("other");
+    std::os::unix::fs::symlink(folder.path("data"), folder.path("link")).unwrap();
+    let file = folder.path("backup.jsonl");
+    for words in [&["store", "flush"][..], &["backup", &file]] {
+        for other in ["other", "nowhere"] {
+            let (said, code) = command(&folder, words, other, "data");
+            assert_eq!(code, Some(1), "{said}");
+            assert!(said.contains(&folder.path("data")) && said.contains(&folder.path(other)), "{said}");
+        }
+        assert!(!std::path::Path::new(&file).exists());
+        let (said, code) = command(&folder, words, "link", "data");
+        assert_eq!(code, Some(0), "the same directory by another name: {said}");
+        std::fs::remove_file(&file).ok();
+    }
+    // Where another socket is named, the lock says that somebody is there.
+    let (said, code) = command(&folder, &["store", "flush"], "data", "none");
+    assert!(code == Some(1) && said.contains("in use by another master"), "{said}");
+    drop(master);
+    std::fs::create_dir_all(folder.path("data/objects/acme.example/rockets/default")).unwrap();
+    std::fs::write(folder.path("data/objects/acme.example/rockets/default/one.json"), "{}").unwrap();
+    let (said, code) = command(&folder, &["backup", &file], "data", "data");
+    assert_eq!(code, Some(3), "{said}");
+    assert!(said.contains("rockets/default/one.json: this version knows no"), "{said}");
+    let (said, code) = command(&folder, &["restore", &file], "fresh", "data");
+    assert_eq!(code, Some(0), "{said}");
+    let help = Command::new(env!("CARGO_BIN_EXE_coracle-master")).args(["store", "flush", "--help"]).output().unwrap();
+    assert!(help.status.success() && String::from_utf8(help.stdout).unwrap().contains("exit code 0"));
+}

@@ -136,6 +136,7 @@ impl Bed {
         };
         let rules = store::Rules {
             edited: &|_, object| Ok(object),
+            home: &|_| None,
             told: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),
             claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),

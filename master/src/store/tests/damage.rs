@@ -205,7 +205,72 @@ fn a_newer_format_is_refused_untouched() {
     let tree = disk.tree();
     let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
     let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
-    let Err(error @ OpenError::Newer { format: 3 }) = refused else { panic!("it starts") };
+    let Err(error @ OpenError::Newer { format: 3, .. }) = refused else { panic!("it starts") };
     assert!(error.to_string().contains("format 3"));
     assert_eq!(disk.tree(), tree);
+}
+
+/// Every file and folder below one, with what is in it and when it was written.
+fn everything(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>, std::time::SystemTime)> {
+    let (mut folders, mut found) = (vec![dir.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        found.push((folder.clone(), Vec::new(), folder.metadata().expect("a folder").modified().expect("a time")));
+        for entry in std::fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push((
+                    path.clone(),
+                    std::fs::read(&path).expect("ours"),
+                    path.metadata().expect("a file").modified().expect("a time"),
+                )),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
+    let dir = std::env::temp_dir().join(format!("coracle-store-{}-newer", std::process::id()));
+    std::fs::remove_dir_all(&dir).ok();
+    std::fs::create_dir_all(dir.join("tmp")).expect("ours");
+    std::fs::write(dir.join("HEAD.json"), "{\"format\":3,\"anything\":[]}").expect("ours");
+    std::fs::write(dir.join("tmp/1"), "half").expect("ours");
+    let before = everything(&dir);
+    let backup = b"{\"backup\":1,\"store\":\"s\",\"revision\":1,\"objects\":0,\"left_out\":[]}\n";
+    let whole = [backup.as_slice(), format!("{{\"end\":0,\"crc\":\"{:08x}\"}}\n", document::crc32(backup)).as_bytes()].concat();
+    let refusals = [
+        FlatStore::open(&dir, None, &rules()).map(drop).map_err(|error| error.to_string()),
+        inspect(&dir, &rules(), false).map(drop).map_err(|error| error.to_string()),
+        salvage(&dir, &rules()).map(drop).map_err(|error| error.to_string()),
+        restore(&dir, || Ok(whole.as_slice())).map(drop),
+    ];
+    for refusal in refusals {
+        let why = refusal.expect_err("it is newer");
+        assert!(why.contains(&*dir.to_string_lossy()) && why.contains("format 3"), "{why}");
+    }
+    assert_eq!(everything(&dir), before);
+    std::fs::remove_dir_all(&dir).expect("ours");
+}
+
+#[test]
+fn an_edit_that_names_a_namespace_that_is_not_there_is_set_aside() {
+    let disk = closed();
+    let text = |name: &str| pod(name, "x", None).to_string().replace("default", "rented");
+    disk.place("objects/core/pods/rented/web.json", text("web").as_bytes());
+    let store = memory_on(&disk);
+    let damaged = store.health().damaged;
+    assert!(damaged.len() == 1 && damaged[0].why.contains("there is no"), "{damaged:?}");
+    assert_eq!(damaged[0].file, "quarantine/0001-malformed/core/pods/rented/web.json");
+    store.close().expect("the disk is well");
+    drop(store);
+    // With its namespace it counts.
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rented"}});
+    disk.place("objects/core/namespaces/_cluster/rented.json", namespace.to_string().as_bytes());
+    disk.place("objects/core/pods/rented/web.json", text("web").as_bytes());
+    let store = memory_on(&disk);
+    assert_eq!(store.health().damaged, []);
+    assert_eq!(store.list(&PODS, Some("rented")).items.len(), 1);
 }

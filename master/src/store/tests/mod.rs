@@ -61,6 +61,12 @@ pub fn durable_of(key: &Key, _: &Value) -> Durable {
     }
 }
 
+/// What lies in `rented` needs that namespace.
+pub fn home_of(key: &Key) -> Option<Key> {
+    let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
+    (key.namespace == "rented").then(namespace)
+}
+
 /// Without annotations nothing is claimed.
 pub fn told_of(key: &Key, sketch: &Sketch) -> Option<Durable> {
     sketch.metadata.annotations.iter().next().is_none().then(|| durable_of(key, &Value::Null))
@@ -76,6 +82,7 @@ pub fn rules() -> Rules<'static> {
         kinds: vec![row("pods", "Pod"), row("services", "Service"), row("namespaces", "Namespace"), row("events", "Event")],
         claims: &claims_of,
         durable: &durable_of,
+        home: &home_of,
         edited: &|_, object| Ok(object),
         told: &told_of,
         fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),

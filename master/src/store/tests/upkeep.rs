@@ -122,9 +122,9 @@ fn a_backup_comes_back() {
         places.push(key.name);
         Ok(())
     });
-    assert_eq!(told, Ok(Restored { objects: 3, revision: revision.0, damaged: Vec::new() }));
+    assert_eq!(told, Ok(Restored { objects: 3, revision: revision.0, left_out: Vec::new() }));
     assert_eq!(places, names_in(&store));
-    assert_eq!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("in use"), true);
+    assert!(restore(&place.0, || Ok(text.as_slice())).expect_err("it is open").contains("in use"));
 
     let other = Place::new("restored");
     restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
@@ -153,6 +153,9 @@ fn a_backup_that_is_not_whole_is_refused() {
     for cut in 1..text.len() {
         assert!(read_backup(&text[..cut], |_, _| Ok(())).is_err(), "cut at {cut}");
     }
+    let twice = [text.as_slice(), text.as_slice()].concat();
+    check(&twice, "something follows behind its end");
+    check(&[text.as_slice(), b"\n"].concat(), "something follows behind its end");
     let at = text.windows(5).position(|window| window == b"first").expect("a spec");
     let mut flipped = text.clone();
     flipped[at] = b'w';
@@ -160,4 +163,70 @@ fn a_backup_that_is_not_whole_is_refused() {
     let empty = Place::new("torn-restored");
     assert!(restore(&empty.0, || Ok(&text[..text.len() - 2])).is_err());
     assert!(!empty.0.exists(), "nothing was begun");
+}
+
+/// What lies in a folder, below it too.
+fn tree(folder: &std::path::Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(tree(&path));
+        }
+        found.push(path);
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_restore_that_fails_leaves_nothing_behind() {
+    let place = Place::killed("restore-fails");
+    let text = whole(&place.open());
+    // It is whole when it is read the first time, and cut when it is read the second.
+    let check = |dir: &std::path::Path| {
+        let asked = std::cell::Cell::new(0);
+        restore(dir, || {
+            asked.set(asked.get() + 1);
+            Ok(if asked.get() == 1 { &text[..] } else { &text[..text.len() - 200] })
+        })
+        .expect_err("it is cut")
+    };
+    let outer = Place::new("restore-fails-into");
+    check(&outer.0.join("a/b"));
+    assert!(!outer.0.exists(), "nor the folders above");
+    // What was there stays as it was.
+    fs::create_dir_all(outer.0.join("objects")).expect("ours");
+    fs::write(outer.0.join("notes"), "mine").expect("ours");
+    let before = tree(&outer.0);
+    check(&outer.0);
+    assert_eq!(tree(&outer.0), before);
+    fs::write(outer.0.join("tmp"), "in the way").expect("ours");
+    let before = tree(&outer.0);
+    assert!(restore(&outer.0, || Ok(&text[..])).is_err());
+    assert_eq!(tree(&outer.0), before);
+    fs::remove_file(outer.0.join("tmp")).expect("ours");
+    restore(&outer.0, || Ok(&text[..])).expect("nothing is in the way");
+    assert_eq!(fs::read_dir(outer.0.join("tmp")).expect("a folder").count(), 0, "no secret lies about");
+}
+
+#[test]
+fn a_backup_names_what_it_leaves_out() {
+    let place = Place::killed("left-out");
+    let store = place.open();
+    store.close().expect("the disk is well");
+    drop(store);
+    fs::create_dir_all(place.0.join("objects/acme.example/rockets/default")).expect("ours");
+    fs::write(place.0.join("objects/acme.example/rockets/default/one.json"), "{}").expect("ours");
+    fs::write(place.0.join("objects/core/pods/default/a.json"), "{").expect("ours");
+    fs::write(place.0.join("objects/core/notes.txt"), "mine").expect("ours");
+    let told = read_backup(whole(&place.open()).as_slice(), |_, _| Ok(())).expect("it is whole");
+    let mut left: Vec<&str> = told.left_out.iter().map(|left| left.file.as_str()).collect();
+    left.sort_unstable();
+    let rocket = "objects/acme.example/rockets/default/one.json";
+    assert_eq!(left.len(), 3, "{left:?}");
+    assert!(left[0] == rocket && left[1].starts_with("quarantine/") && left[2].starts_with("quarantine/"), "{left:?}");
+    let why = &told.left_out.iter().find(|left| left.file == rocket).expect("it is named").why;
+    assert!(why.contains("knows no rockets"), "{why}");
+    assert_eq!(told.objects, 2);
 }

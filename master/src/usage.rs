@@ -1,0 +1,175 @@
+//! PURE. What `--help` says: of the program, or of the one command that stands before it.
+
+pub const PROGRAM: &str = "\
+coracle-master: API server, scheduler and controllers over one directory of JSON files
+
+usage: coracle-master [flags]
+       coracle-master store fsck|verify|flush|salvage [flags]
+       coracle-master backup FILE [flags]
+       coracle-master restore FILE [flags]
+
+  store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
+  store fsck            the same, and hold every object against its kind
+  store flush           bring the object files up to the journal now, also while a master runs
+  store salvage         where acknowledged writes are missing, go on with what there is; the journal goes to quarantine as it was
+  backup FILE           one revision of everything durable, also while a master runs; lines of JSON, with the secrets in them
+  restore FILE          fill an empty data directory from a backup, with no master running
+  (each with --help; exit code 0: done, and all is well; 1: not; 2: the command line is wrong; 3: the backup lacks something)
+
+  --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
+  --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
+  --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
+  --admin-socket PATH   the socket that only root can open (default /run/coracle/master/api.sock)
+  --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
+  --help                print this
+  --version             print the version
+";
+
+const STORE: &str = "\
+usage: coracle-master store verify|fsck|flush|salvage [--data-dir DIR] [--admin-socket PATH] [--config FILE]
+
+  verify     say what a start would find; changes nothing
+  fsck       the same, and hold every object against its kind
+  flush      bring the object files up to the journal now
+  salvage    where acknowledged writes are missing, go on with what there is
+
+Each says more with --help, as in `coracle-master store flush --help`.
+";
+
+const VERIFY: &str = "\
+usage: coracle-master store verify [--data-dir DIR] [--config FILE]
+
+Says what a start would find in the data directory: how many objects at which revision, which files are damaged, whether an
+acknowledged write is missing. Changes nothing. No master may run on the directory.
+
+  --data-dir DIR    the store's directory (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration
+
+exit code 0: everything that was acknowledged is there
+          1: something is damaged or missing, or nobody could look; it says what, and what to do
+          2: the command line is wrong
+";
+
+const FSCK: &str = "\
+usage: coracle-master store fsck [--data-dir DIR] [--config FILE]
+
+Says what `store verify` says, and holds every object against its kind as well: each field's name and type. Changes nothing.
+No master may run on the directory.
+
+  --data-dir DIR    the store's directory (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration
+
+exit code 0: everything that was acknowledged is there, and every object fits its kind
+          1: something is damaged, missing or misshapen, or nobody could look; it says what, and what to do
+          2: the command line is wrong
+";
+
+const FLUSH: &str = "\
+usage: coracle-master store flush [--data-dir DIR] [--admin-socket PATH] [--config FILE]
+
+Brings the files below objects/ up to the journal now, for who wants to read or copy them. A running master is asked through its
+socket and goes on meanwhile; where none runs, the directory itself is opened. A master behind the socket that serves another
+directory is left alone.
+
+  --data-dir DIR         the store's directory (default /var/lib/coracle/master)
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --config FILE          read both from the master's configuration
+
+exit code 0: the files say all that the journal does
+          1: they do not; it says why
+          2: the command line is wrong
+";
+
+const SALVAGE: &str = "\
+usage: coracle-master store salvage [--data-dir DIR] [--config FILE]
+
+The way out where acknowledged writes are provably missing, so that a master would serve reads alone. Everything that can be read
+goes on; what is missing is given up; the journal as it was found goes to quarantine. Where nothing is missing nothing is changed.
+Restoring a backup may save more. No master may run on the directory.
+
+  --data-dir DIR    the store's directory (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration
+
+exit code 0: the next start serves reads and writes
+          1: it could not be done; it says why
+          2: the command line is wrong
+";
+
+const BACKUP: &str = "\
+usage: coracle-master backup FILE [--data-dir DIR] [--admin-socket PATH] [--config FILE]
+
+Writes everything durable at one revision to FILE, as lines of JSON with a checksum at the end. The secrets are in it: FILE is for
+its owner alone (mode 0600). A running master is asked through its socket and goes on meanwhile; where none runs, the directory
+itself is opened. A master behind the socket that serves another directory is left alone.
+
+Not in it, as nowhere on disk: what lives in memory alone (events, leases, statuses that are seen anew). Each file that should be
+in it and is not, because it is damaged or of a kind that this version does not know, is named with the reason.
+
+  --data-dir DIR         the store's directory (default /var/lib/coracle/master)
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --config FILE          read both from the master's configuration
+
+exit code 0: FILE holds everything
+          1: there is no backup, and FILE is as it was; it says why
+          2: the command line is wrong
+          3: FILE is a whole backup of all but the files that are named
+";
+
+const RESTORE: &str = "\
+usage: coracle-master restore FILE [--data-dir DIR] [--config FILE]
+
+Fills a data directory that holds no store yet from a backup, with no master running. FILE is read to its end and its checksum
+compared before anything is written; where it cannot be done, nothing is left behind. Revisions go on far beyond the backup's, so
+that everybody who saw later ones looks again.
+
+  --data-dir DIR    the directory to fill (default /var/lib/coracle/master)
+  --config FILE     read it from the master's configuration
+
+exit code 0: the directory is filled; start the master
+          1: it is not; it says why
+          2: the command line is wrong
+";
+
+/// `words`: what of the command line is no flag.
+pub fn of(words: &[String]) -> &'static str {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["store", "verify", ..] => VERIFY,
+        ["store", "fsck", ..] => FSCK,
+        ["store", "flush", ..] => FLUSH,
+        ["store", "salvage", ..] => SALVAGE,
+        ["store", ..] => STORE,
+        ["backup", ..] => BACKUP,
+        ["restore", ..] => RESTORE,
+        _ => PROGRAM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(words: &str, first: &str) {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        let text = of(&words);
+        assert!(text.lines().any(|line| line.starts_with(first)), "{words:?}: {text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 140), "{words:?}: a line is too long");
+        let codes = text.contains("exit code 0") && text.contains("2: the command line is wrong");
+        assert!(codes || first.contains("store verify|"), "{words:?} tells its exit codes");
+    }
+
+    #[test]
+    fn every_command_has_its_own() {
+        check("", "usage: coracle-master [flags]");
+        check("serve", "usage: coracle-master [flags]");
+        check("store", "usage: coracle-master store verify|");
+        check("store frob", "usage: coracle-master store verify|");
+        for command in ["store verify", "store fsck", "store flush", "store salvage"] {
+            check(command, &format!("usage: coracle-master {command} ["));
+        }
+        for command in ["backup", "restore"] {
+            check(command, &format!("usage: coracle-master {command} FILE ["));
+        }
+        check("backup a.jsonl", "usage: coracle-master backup FILE [");
+    }
+}
