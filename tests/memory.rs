@@ -48,6 +48,7 @@ fn an_object_costs_little_more_than_its_text() {
 fn rules() -> Rules<'static> {
     Rules {
         edited: &|_, object| Ok(object),
+        home: &|_| None,
         told: &|_, _| Some(Durable::Whole),
         kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],
         claims: &|_, _| Vec::new(),

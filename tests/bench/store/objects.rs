@@ -38,6 +38,7 @@ pub fn with_rules<T>(then: impl FnOnce(&Rules) -> T) -> T {
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
         edited: &|_, object| Ok(object),
+        home: &|_| None,
         told: &|key, _| Some(durable(&key.resource.plural)),
         durable: &|key, _| durable(&key.resource.plural),
     })
