@@ -124,7 +124,7 @@ impl Answer {
         });
         // The metadata of its time.
         match version {
-            "v1beta1" => status["creationTimestamp"] = serde_json::Value::Null,
+            "v1beta1" | "v1beta2" => status["creationTimestamp"] = serde_json::Value::Null,
             _ => status["metadata"] = serde_json::json!({}),
         }
         let mut answer = Answer::json(code, status.to_string());

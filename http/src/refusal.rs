@@ -52,12 +52,12 @@ impl Refusal {
     }
 }
 
+const OLDER: [&str; 3] = ["v1beta1", "v1beta2", "v1beta3"];
+
 /// The version of the API that a path belongs to.
 pub(crate) fn version(path: &str) -> &'static str {
-    match path.strip_prefix("/api/v1beta1") {
-        Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => "v1beta1",
-        _ => "v1",
-    }
+    let named = path.strip_prefix("/api/").and_then(|rest| rest.split(['/', '?']).next());
+    OLDER.into_iter().find(|version| Some(*version) == named).unwrap_or("v1")
 }
 
 impl fmt::Display for Refusal {
@@ -138,6 +138,8 @@ mod tests {
             ("/api/v1beta1/pods?labels=a", "v1beta1"),
             ("/api/v1beta1", "v1beta1"),
             ("/api/v1beta1?x", "v1beta1"),
+            ("/api/v1beta2/pods", "v1beta2"),
+            ("/api/v1beta3/namespaces/a/pods?x", "v1beta3"),
             ("/api/v1beta10/pods", "v1"),
             ("/api/v1/pods", "v1"),
             ("/", "v1"),

@@ -2,24 +2,37 @@
 //!
 //!     /api/v1[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
 //!     /apis/GROUP/VERSION[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
-//!     /api/v1beta1[/watch]/RESOURCE[/NAME[/SUBRESOURCE]]?namespace=NS
+//!     /api/v1beta1[/watch]/RESOURCE[/NAME[/SUBRESOURCE]]?namespace=NS     and v1beta2
+//!     /api/v1beta3[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
 //!
 //! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
 
 use crate::page::{self, Page};
+pub use crate::query::{FieldValidation, Options};
+use crate::query::{decode, flag, options, parameters};
 use crate::render::Form;
 use coracle_api::kinds::{self, Kind, Kinds};
-use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
-use std::time::Duration;
-
-/// Query parameters of one request; more are somebody's mistake.
-const PARAMETERS_MAX: usize = 64;
+use coracle_api::old;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
     #[default]
     V1,
-    V1beta1,
+    Old(old::Version),
+}
+
+impl Version {
+    /// Of 2014: no metadata, the namespace in the query, and namespaces that are made on first use.
+    pub fn is_flat(self) -> bool {
+        matches!(self, Version::Old(old) if old.is_flat())
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::V1 => "v1",
+            Version::Old(old) => old.name(),
+        }
+    }
 }
 
 /// Where a request goes.
@@ -62,43 +75,6 @@ pub struct Call<'k> {
     pub form: Form,
 }
 
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
-    pub labels: String,
-    pub fields: String,
-    pub resource_version: String,
-    pub resource_version_match: String,
-    pub timeout: Option<Duration>,
-    pub field_validation: FieldValidation,
-    pub grace_s: Option<i64>,
-    pub propagation: Option<String>,
-    /// At most so many objects in one answer.
-    pub limit: Option<NonZeroUsize>,
-    /// The token of the page before; empty: the first page.
-    pub continues: String,
-    /// Whether a watch wants the state first, if that was said.
-    pub initial_events: Option<bool>,
-    pub bookmarks: bool,
-    /// As they came: only `All` means something.
-    pub dry_run: Vec<String>,
-    /// Who writes, as the client says it.
-    pub field_manager: Option<String>,
-    pub force: Option<bool>,
-    pub pretty: Option<bool>,
-    /// What rows of a table carry.
-    pub include_object: String,
-    /// What a log request asks of the node, as it came.
-    pub log: Vec<(String, String)>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FieldValidation {
-    Ignore,
-    #[default]
-    Warn,
-    Strict,
-}
-
 /// Why a request is no call.
 #[derive(Debug, PartialEq)]
 pub enum Misdirected {
@@ -111,10 +87,8 @@ pub enum Misdirected {
 
 /// The version in which a request is answered, mistakes too.
 pub fn version(path: &str) -> Version {
-    match path.strip_prefix("/api/v1beta1") {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => Version::V1beta1,
-        _ => Version::V1,
-    }
+    let named = path.strip_prefix("/api/").and_then(|rest| old::Version::named(rest.split('/').next()?));
+    named.map_or(Version::V1, Version::Old)
 }
 
 pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
@@ -133,20 +107,18 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     }
     let place = match version {
         Version::V1 => place_v1(kinds, (group, group_version), segments)?,
-        Version::V1beta1 => place_v1beta1(kinds, segments, &parameters)?,
+        Version::Old(old) if old.is_flat() => place_flat(kinds, old, segments, &parameters)?,
+        Version::Old(old) => place_v1beta3(kinds, old, segments)?,
     };
     let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
     let options = options(version, &parameters)?;
     let verb = verb(method, &place, watch, watch_path)?;
-    if version == Version::V1beta1 && matches!(verb, Verb::Patch | Verb::PatchStatus) {
-        return Err(Misdirected::Method);
-    }
-    // A v1 create names its namespace in the path; v1beta1 has a default.
-    if version == Version::V1 && place.kind.namespaced && place.namespace.is_none() && matches!(verb, Verb::Create | Verb::Bind) {
+    // A create names its namespace in the path; in the flat versions there is a default.
+    if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && matches!(verb, Verb::Create | Verb::Bind) {
         return Err(Misdirected::Method);
     }
     let mut namespace = place.namespace.unwrap_or_default();
-    if version == Version::V1beta1
+    if version.is_flat()
         && place.kind.namespaced
         && namespace.is_empty()
         && (!place.name.is_empty() || verb == Verb::Create || verb == Verb::Bind)
@@ -180,8 +152,8 @@ struct Place<'k> {
 
 /// The API group, its version and the path behind it: `/apis/apps/v1/deployments`. A version of old has the core group.
 fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected> {
-    let of_core = if version == Version::V1 { "/api/v1/" } else { "/api/v1beta1/" };
-    if let Some(rest) = path.strip_prefix(of_core) {
+    let of_core = path.strip_prefix("/api/").and_then(|path| path.strip_prefix(version.name())?.strip_prefix('/'));
+    if let Some(rest) = of_core {
         return Ok(("", "v1", rest));
     }
     let mut parts = path.strip_prefix("/apis/").ok_or(Misdirected::Nowhere)?.splitn(3, '/');
@@ -191,16 +163,30 @@ fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected
     }
 }
 
-fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), mut segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
+fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
+    upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))
+}
+
+fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<Place<'_>, Misdirected> {
+    upright(kinds, true, segments, |plural| kinds.by_old_path(version, plural))
+}
+
+/// With the namespace in the path.
+fn upright<'k>(
+    kinds: &'k Kinds,
+    of_core: bool,
+    mut segments: Vec<String>,
+    called: impl Fn(&str) -> Option<&'k Kind>,
+) -> Result<Place<'k>, Misdirected> {
     let mut namespace = None;
     // `/namespaces/NS/status` is the namespace's own subresource, not a resource inside it.
-    let own = |name: &str| group.is_empty() && subresource_of(kinds, "namespaces", name);
+    let own = |name: &str| of_core && subresource_of(kinds, "namespaces", name);
     let inside = segments.len() >= 3 && segments[0] == "namespaces" && !own(&segments[2]);
     if inside {
         namespace = Some(segments.remove(1));
         segments.remove(0);
     }
-    let kind = kinds.by_path(group, version, &segments[0]).ok_or(Misdirected::Nowhere)?;
+    let kind = called(&segments[0]).ok_or(Misdirected::Nowhere)?;
     if inside && (!kind.namespaced || namespace.as_ref().is_some_and(String::is_empty)) {
         return Err(Misdirected::Nowhere);
     }
@@ -213,8 +199,20 @@ fn subresource_of(kinds: &Kinds, plural: &str, name: &str) -> bool {
     kinds.by_path("", "v1", plural).is_some_and(|kind| kind.subresource(name).is_some())
 }
 
-fn place_v1beta1<'k>(kinds: &'k Kinds, segments: Vec<String>, parameters: &[(String, String)]) -> Result<Place<'k>, Misdirected> {
-    let kind = kinds.by_old_path(&segments[0]).ok_or(Misdirected::Nowhere)?;
+fn place_flat<'k>(
+    kinds: &'k Kinds,
+    version: old::Version,
+    mut segments: Vec<String>,
+    parameters: &[(String, String)],
+) -> Result<Place<'k>, Misdirected> {
+    // Some versions of 2014 had the namespace in the path.
+    if segments.len() >= 3 && segments[0] == "ns" {
+        let namespace = segments.remove(1);
+        segments.remove(0);
+        let kind = kinds.by_old_path(version, &segments[0]).filter(|kind| kind.namespaced && !namespace.is_empty());
+        return rest(kind.ok_or(Misdirected::Nowhere)?, Some(namespace), segments);
+    }
+    let kind = kinds.by_old_path(version, &segments[0]).ok_or(Misdirected::Nowhere)?;
     let namespace = parameters.iter().find(|(name, value)| name == "namespace" && !value.is_empty()).map(|(_, value)| value.clone());
     rest(kind, namespace.filter(|_| kind.namespaced), segments)
 }
@@ -279,107 +277,12 @@ fn offered(kind: &Kind, verb: Verb) -> bool {
     }
 }
 
-fn options(version: Version, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
-    let mut options = Options::default();
-    for (name, value) in parameters {
-        let (name, value) = (name.as_str(), value.as_str());
-        match (version, name) {
-            (_, "labelSelector") | (Version::V1beta1, "labels") if !value.is_empty() => options.labels = value.to_owned(),
-            (_, "fieldSelector") | (Version::V1beta1, "fields") if !value.is_empty() => options.fields = value.to_owned(),
-            (_, "resourceVersion") => options.resource_version = value.to_owned(),
-            (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
-            // Zero is no limit, and what is below it is over at once.
-            (_, "timeoutSeconds") if !value.is_empty() => {
-                options.timeout =
-                    Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
-            }
-            (_, "fieldValidation") if !value.is_empty() => options.field_validation = field_validation(value)?,
-            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
-            (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
-            // Clients of 2014 know no pages, and would take the first for all.
-            (Version::V1, "continue") => options.continues = value.to_owned(),
-            (Version::V1, "limit") if !value.is_empty() => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
-            (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
-            (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
-            (_, "includeObject") => options.include_object = value.to_owned(),
-            (_, "dryRun") => options.dry_run.push(value.to_owned()),
-            (_, "fieldManager") => options.field_manager = Some(value.to_owned()),
-            (_, "force") => options.force = Some(truth(value)),
-            (_, "pretty") => options.pretty = Some(truth(value)),
-            _ => {}
-        }
-    }
-    Ok(options)
-}
-
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Misdirected> {
-    value.parse().map_err(|_| Misdirected::Malformed(format!("{name}={value} is no number that fits")))
-}
-
-/// A count, or what Kubernetes says of it.
-fn whole(value: &str) -> Result<i64, Misdirected> {
-    value.parse().map_err(|error: ParseIntError| {
-        let range = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
-        let why = if range { "value out of range" } else { "invalid syntax" };
-        Misdirected::Malformed(format!("strconv.ParseInt: parsing {value:?}: {why}"))
-    })
-}
-
-fn field_validation(value: &str) -> Result<FieldValidation, Misdirected> {
-    match value {
-        "Ignore" => Ok(FieldValidation::Ignore),
-        "Warn" => Ok(FieldValidation::Warn),
-        "Strict" => Ok(FieldValidation::Strict),
-        _ => Err(Misdirected::Malformed(format!("fieldValidation={value}: supported values are Ignore, Warn, Strict"))),
-    }
-}
-
-fn flag(parameters: &[(String, String)], name: &str) -> bool {
-    parameters.iter().rev().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
-}
-
-/// As Kubernetes reads it: all but 0 and false is true, the bare name too.
-fn truth(value: &str) -> bool {
-    value != "0" && !value.eq_ignore_ascii_case("false")
-}
-
-fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
-    let pairs = query.split('&').filter(|pair| !pair.is_empty());
-    let pairs: Vec<(String, String)> = pairs
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name, true)?, decode(value, true)?))
-        })
-        .collect::<Result<_, Misdirected>>()?;
-    if pairs.len() > PARAMETERS_MAX {
-        return Err(Misdirected::Malformed(format!("{} query parameters, at most {PARAMETERS_MAX}", pairs.len())));
-    }
-    Ok(pairs)
-}
-
-/// Percent-encodings to text; in a query a plus is a space.
-fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
-    let sent = text;
-    let bad = || Misdirected::Malformed(format!("{sent:?} has a percent-encoding that is no UTF-8 text"));
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => {
-                let mut digit = || rest.next().and_then(|byte| (byte as char).to_digit(16)).ok_or_else(bad);
-                bytes.push((digit()? * 16 + digit()?) as u8);
-            }
-            b'+' if plus => bytes.push(b' '),
-            _ => bytes.push(byte),
-        }
-    }
-    let text = String::from_utf8(bytes).map_err(|_| bad())?;
-    if text.contains('\0') { Err(bad()) } else { Ok(text) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::PARAMETERS_MAX;
+    use std::num::NonZeroUsize;
+    use std::time::Duration;
 
     /// What a request is, in one line: version verb namespace/kind/name.
     fn shown(method: &str, target: &str) -> String {
@@ -388,7 +291,11 @@ mod tests {
         match parse(&kinds, method, path, query) {
             Ok(Route::Page(page)) => format!("{page:?}"),
             Ok(Route::Object(call)) => {
-                format!("{:?} {:?} {}/{}/{}", call.version, call.verb, call.namespace, call.kind.resource.plural, call.name)
+                let version = match call.version {
+                    Version::V1 => "V1".to_owned(),
+                    Version::Old(version) => format!("{version:?}"),
+                };
+                format!("{version} {:?} {}/{}/{}", call.verb, call.namespace, call.kind.resource.plural, call.name)
             }
             Err(misdirected) => format!("{misdirected:?}"),
         }
@@ -421,7 +328,7 @@ mod tests {
             ("DELETE", "/api/v1/namespaces/a/pods/b", "V1 Delete a/pods/b"),
             ("DELETE", "/api/v1/namespaces/a/pods", "Method"),
             ("PATCH", "/api/v1/namespaces/a/pods/b", "V1 Patch a/pods/b"),
-            ("PATCH", "/api/v1beta1/pods/b", "Method"),
+            ("PATCH", "/api/v1beta1/pods/b", "V1beta1 Patch default/pods/b"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "V1 Bind a/pods/b"),
             ("POST", "/api/v1/namespaces/a/bindings", "V1 Bind a/bindings/"),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),
@@ -457,8 +364,36 @@ mod tests {
             ("GET", "/api/v1beta1/nodes?namespace=a", "V1beta1 List /nodes/"),
             ("POST", "/api/v1beta1/bindings?namespace=a", "V1beta1 Bind a/bindings/"),
             ("POST", "/api/v1beta1/bindings", "V1beta1 Bind default/bindings/"),
-            ("GET", "/api/v1beta1/ns/a/pods", "Nowhere"),
-            ("GET", "/api/v1beta2/pods", "Nowhere"),
+            ("GET", "/api/v1beta1/ns/a/pods", "V1beta1 List a/pods/"),
+            ("GET", "/api/v1beta1/watch/ns/a/pods", "V1beta1 Watch a/pods/"),
+            ("GET", "/api/v1beta1/ns/a/minions", "Nowhere"),
+            ("GET", "/api/v1beta1/ns//pods", "Nowhere"),
+            ("GET", "/api/v1beta1/namespaces/a/pods", "Nowhere"),
+            ("GET", "/api/v1beta1/configMaps", "Nowhere"),
+            ("GET", "/api/v1beta1/boundPods", "Nowhere"),
+            ("GET", "/api/v1beta1/persistentVolumeClaims/c", "V1beta1 Get default/persistentvolumeclaims/c"),
+            ("GET", "/api/v1beta1/pods?watch=true", "V1beta1 Watch /pods/"),
+            ("GET", "/api/v1beta2/pods", "V1beta2 List /pods/"),
+            ("GET", "/api/v1beta4/pods", "Nowhere"),
+        ]);
+    }
+
+    #[test]
+    fn paths_of_v1beta3() {
+        check(&[
+            ("GET", "/api/v1beta3/pods", "V1beta3 List /pods/"),
+            ("POST", "/api/v1beta3/pods", "Method"),
+            ("POST", "/api/v1beta3/namespaces/a/pods", "V1beta3 Create a/pods/"),
+            ("GET", "/api/v1beta3/namespaces/a/replicationcontrollers/b", "V1beta3 Get a/replicationcontrollers/b"),
+            ("GET", "/api/v1beta3/namespaces/a/replicationControllers/b", "Nowhere"),
+            ("GET", "/api/v1beta3/watch/namespaces/a/pods", "V1beta3 Watch a/pods/"),
+            ("GET", "/api/v1beta3/nodes/n", "V1beta3 Get /nodes/n"),
+            ("GET", "/api/v1beta3/minions/n", "Nowhere"),
+            ("GET", "/api/v1beta3/namespaces/a", "V1beta3 Get /namespaces/a"),
+            ("PATCH", "/api/v1beta3/namespaces/a/services/b", "V1beta3 Patch a/services/b"),
+            ("PUT", "/api/v1beta3/namespaces/a/pods/b/status", "V1beta3 UpdateStatus a/pods/b"),
+            ("GET", "/api/v1beta3/namespaces/a/podtemplates", "V1beta3 List a/podtemplates/"),
+            ("GET", "/api/v1beta3/namespaces/a/configmaps", "Nowhere"),
         ]);
     }
 
@@ -470,7 +405,7 @@ mod tests {
             ("GET", "/version/", "Version"),
             ("POST", "/version", "Method"),
             ("GET", "/api", "Versions"),
-            ("GET", "/api/v1beta1/", "OldResources"),
+            ("GET", "/api/v1beta1/", "OldResources(V1beta1)"),
             ("GET", "/apis", "Groups"),
             ("GET", "/apis/nope.io/v1", "Nothing"),
             ("POST", "/nope", "Nothing"),

@@ -5,9 +5,9 @@ use crate::prepare::Unfit;
 use crate::store::Refused;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
+use coracle_api::old;
 use coracle_api::status::Status;
 use coracle_api::strategy;
-use coracle_api::v1beta1;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ impl Fault {
     pub fn invalid(call: &Call, kind: &Kind, name: &str, problems: Vec<Problem>) -> Fault {
         let problems = match call.version {
             Version::V1 => problems,
-            Version::V1beta1 => v1beta1::told(&kind.kind, problems),
+            Version::Old(version) => old::told(version, &kind.kind, problems),
         };
         Status::invalid(kind, name, &problems).into()
     }
@@ -126,11 +126,13 @@ impl Fault {
 /// The path of an object in a version's own words.
 pub fn location(version: Version, kind: &Kind, key: &Key) -> String {
     let name = encoded(&key.name);
-    match (version, &kind.old) {
-        (Version::V1beta1, Some(old)) if kind.namespaced => {
-            format!("/api/v1beta1/{}/{name}?namespace={}", old.plural, encoded(&key.namespace))
-        }
-        (Version::V1beta1, Some(old)) => format!("/api/v1beta1/{}/{name}", old.plural),
+    let namespace = Some(encoded(&key.namespace)).filter(|_| kind.namespaced);
+    let older = match version {
+        Version::V1 => None,
+        Version::Old(version) => old::path(version, &kind.kind, namespace.as_deref(), &name),
+    };
+    match older {
+        Some(path) => path,
         _ if kind.namespaced => format!("/api/v1/namespaces/{}/{}/{name}", encoded(&key.namespace), kind.resource.plural),
         _ => format!("/api/v1/{}/{name}", kind.resource.plural),
     }

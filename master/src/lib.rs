@@ -13,6 +13,7 @@ pub mod making;
 pub mod notify;
 pub mod page;
 pub mod prepare;
+pub mod query;
 pub mod render;
 pub mod serve;
 pub mod store;

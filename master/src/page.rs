@@ -1,6 +1,7 @@
 //! Paths that are about the server, and not about objects. PURE.
 
 use coracle_api::kinds::Kinds;
+use coracle_api::old::Version;
 
 /// Names in one `exclude`; there are fewer checks.
 const EXCLUDED_MAX: usize = 16;
@@ -26,8 +27,8 @@ pub enum Page {
         group: String,
         version: String,
     },
-    /// `/api/v1beta1`.
-    OldResources,
+    /// `/api/v1beta1` and the like.
+    OldResources(Version),
     /// `/openapi/v2`.
     Swagger,
     /// `/openapi/v3`: where each group's document is.
@@ -66,7 +67,7 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
         ("api", None, _) => Some(Page::Versions),
         ("api", Some("v1"), None) => Some(Page::Resources { group: String::new(), version: "v1".to_owned() }),
         // Clients between the old and the new discovery look for it there.
-        ("api" | "apis", Some("v1beta1"), None) => Some(Page::OldResources),
+        ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => Some(Page::OldResources(version)),
         ("api", _, _) => None,
         ("apis", None, _) => Some(Page::Groups),
         ("apis", Some(group), None) if serves(kinds, group, None) => Some(Page::Group { group: group.to_owned() }),
@@ -128,8 +129,8 @@ mod tests {
             ("/readyz/a/b", "", Some(Page::Nothing)),
             ("/api", "", Some(Page::Versions)),
             ("/api/v1", "", Some(Page::Resources { group: String::new(), version: "v1".into() })),
-            ("/api/v1beta1", "", Some(Page::OldResources)),
-            ("/apis/v1beta1", "", Some(Page::OldResources)),
+            ("/api/v1beta1", "", Some(Page::OldResources(Version::V1beta1))),
+            ("/apis/v1beta3", "", Some(Page::OldResources(Version::V1beta3))),
             ("/api/v2", "", None),
             ("/api/v1/pods", "", None),
             ("/apis", "", Some(Page::Groups)),

@@ -26,3 +26,8 @@ fn others() {
 fn errors() {
     check("v1beta1-errors");
 }
+
+#[test]
+fn v1beta3() {
+    check("v1beta3");
+}

@@ -21,7 +21,7 @@ what comes of it.
 Not built yet, and answered with 405 though the table (and discovery) names them: deleting a collection, and the parts scale,
 finalize, token and approval.
 
-| kind | in | short | verbs | parts | v1beta1 | what comes of it |
+| kind | in | short | verbs | parts | before v1 | what comes of it |
 | --- | --- | --- | --- | --- | --- | --- |
 ";
 const FIELDS: &str = "
@@ -59,7 +59,7 @@ fn outcome(kind: &Kind) -> &'static str {
 
 fn row(kind: &Kind) -> String {
     let parts: Vec<String> = kind.subresources.iter().map(|part| format!("{} ({})", part.name, letters(&part.verbs))).collect();
-    let old = kind.old.as_ref().map(|old| old.plural.to_string()).unwrap_or_default();
+    let old = kind.old.as_ref().map_or("", |old| if old.plural.is_empty() { "v1beta3 alone" } else { &old.plural });
     format!(
         "| {} {} | {} | {} | {} | {} | {} | {} |\n",
         kind.api_version(),

@@ -44,6 +44,7 @@ const PURE: &[&str] = &[
     "api/src/",
     "master/src/call.rs",
     "master/src/page.rs",
+    "master/src/query.rs",
     "master/src/prepare.rs",
     "master/src/render/",
     "master/src/serve/pages.rs",

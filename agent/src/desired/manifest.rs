@@ -1,9 +1,9 @@
 //! The text of one manifest file -> the pod that it asks for, with a name and a uid. PURE.
 
 use coracle_api::meta::Time;
+use coracle_api::old::{Format, decode_any};
 use coracle_api::strategy::{Making, POD, Rules};
 use coracle_api::types;
-use coracle_api::v1beta1::{Format, decode_any};
 use serde_json::{Value, json};
 
 use crate::hash::hash_text;

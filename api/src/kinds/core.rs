@@ -17,13 +17,13 @@ pub fn rows() -> Vec<Kind> {
         endpoints(),
         events(),
         events_of_their_group(),
-        CORE.row("limitranges", "limitrange", "LimitRange", &strategy::LIMIT_RANGE).short(&["limits"]).put_creates().idle(),
+        limits(),
         namespaces(),
         nodes(),
         claims(),
         volumes(),
         pods(),
-        CORE.row("podtemplates", "podtemplate", "PodTemplate", &strategy::POD_TEMPLATE).delete_shows(),
+        CORE.row("podtemplates", "podtemplate", "PodTemplate", &strategy::POD_TEMPLATE).known_as("").delete_shows(),
         replicationcontrollers(),
         quotas(),
         secrets(),
@@ -32,13 +32,14 @@ pub fn rows() -> Vec<Kind> {
     ]
 }
 
-fn old(plural: &'static str, kind: &'static str) -> Option<Old> {
-    Some(Old { plural: Cow::Borrowed(plural), kind: Cow::Borrowed(kind), aliases: Vec::new() })
+/// A kind that the older versions know by the same names.
+fn row(plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
+    CORE.row(plural, singular, kind, strategy).known_as(plural)
 }
 
-/// A kind that v1beta1 knows by the same names.
-fn row(plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
-    Kind { old: old(plural, kind), ..CORE.row(plural, singular, kind, strategy) }
+fn limits() -> Kind {
+    let row = CORE.row("limitranges", "limitrange", "LimitRange", &strategy::LIMIT_RANGE).known_as("limitRanges");
+    row.short(&["limits"]).put_creates().idle()
 }
 
 fn bindings() -> Kind {
@@ -46,7 +47,8 @@ fn bindings() -> Kind {
 }
 
 fn componentstatuses() -> Kind {
-    let row = CORE.row("componentstatuses", "componentstatus", "ComponentStatus", &strategy::COMPONENT_STATUS);
+    let row =
+        CORE.row("componentstatuses", "componentstatus", "ComponentStatus", &strategy::COMPONENT_STATUS).known_as("componentStatuses");
     Kind {
         verbs: Cow::Borrowed(&[Verb::Get, Verb::List]),
         deprecated: Some("v1 ComponentStatus is deprecated in v1.19+"),
@@ -125,13 +127,15 @@ fn nodes() -> Kind {
 }
 
 fn claims() -> Kind {
-    let row = CORE.row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM);
+    let row = CORE
+        .row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM)
+        .known_as("persistentVolumeClaims");
     let row = row.given(&["metadata.finalizers", "spec.storageClassName"]);
     row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows().idle()
 }
 
 fn volumes() -> Kind {
-    let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME);
+    let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME).known_as("persistentVolumes");
     let row = row.given(&["metadata.finalizers"]);
     row.of_cluster().short(&["pv"]).with_status().delete_shows().idle()
 }
@@ -156,9 +160,9 @@ fn pods() -> Kind {
 
 fn replicationcontrollers() -> Kind {
     Kind {
-        old: old("replicationControllers", "ReplicationController"),
         keeps_status: false,
         ..row("replicationcontrollers", "replicationcontroller", "ReplicationController", &strategy::REPLICATION_CONTROLLER)
+            .known_as("replicationControllers")
             .short(&["rc"])
             .in_all()
             .with_status()
@@ -171,16 +175,16 @@ fn replicationcontrollers() -> Kind {
 }
 
 fn quotas() -> Kind {
-    let row = CORE.row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA);
+    let row = CORE.row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA).known_as("resourceQuotas");
     row.short(&["quota"]).with_status().delete_shows().idle()
 }
 
 fn secrets() -> Kind {
-    CORE.row("secrets", "secret", "Secret", &strategy::SECRET).selectable([field("type")])
+    row("secrets", "secret", "Secret", &strategy::SECRET).selectable([field("type")])
 }
 
 fn serviceaccounts() -> Kind {
-    let row = CORE.row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT);
+    let row = CORE.row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT).known_as("serviceAccounts");
     row.short(&["sa"]).part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE).delete_shows()
 }
 

@@ -8,6 +8,7 @@ mod reviews;
 mod storage;
 
 use crate::meta::Resource;
+use crate::old::Version;
 use crate::strategy::advice::Advice;
 use crate::strategy::{Strategy, review};
 use coracle_schema::Problem;
@@ -78,13 +79,13 @@ pub struct Alias {
     pub refuse: fn(&Value) -> Vec<Problem>,
 }
 
-/// How a kind is called in v1beta1.
+/// How a kind is called in v1beta1 and v1beta2. v1beta3 calls it as v1 does.
 #[derive(Clone, Debug)]
 pub struct Old {
-    /// In paths, case and all: `replicationControllers`.
+    /// In paths, case and all: `replicationControllers`. Empty: v1beta3 alone has it.
     pub plural: Cow<'static, str>,
     pub kind: Cow<'static, str>,
-    /// Other plurals that v1beta1 takes in paths: `nodes` for `minions`.
+    /// Other plurals that they take in paths: `nodes` for `minions`.
     pub aliases: Vec<Cow<'static, str>>,
 }
 
@@ -112,7 +113,7 @@ pub struct Kind {
     pub subresources: Vec<Subresource>,
     /// The name of its type in the schema.
     pub type_name: Cow<'static, str>,
-    /// None: v1beta1 does not know it.
+    /// None: no version before v1 knows it.
     pub old: Option<Old>,
     pub fields: Vec<SelectableField>,
     pub strategy: &'static Strategy,
@@ -227,9 +228,14 @@ impl Kinds {
         self.iter().find(|row| row.kind == kind && row.resource.group == group && row.version == version)
     }
 
-    /// By the path of v1beta1, in its own case: `replicationControllers`, `minions`, `nodes`.
-    pub fn by_old_path(&self, plural: &str) -> Option<&Kind> {
-        self.iter().find(|row| row.old.as_ref().is_some_and(|old| old.plural == plural || old.aliases.iter().any(|alias| alias == plural)))
+    /// By the path of an older version, in its own case: `replicationControllers`, `minions`, `nodes`.
+    pub fn by_old_path(&self, version: Version, plural: &str) -> Option<&Kind> {
+        let called = |old: &Old| old.plural == plural || old.aliases.iter().any(|alias| alias == plural);
+        self.iter().filter(|_| !plural.is_empty()).find(|row| match &row.old {
+            Some(old) if version.is_flat() => called(old),
+            Some(_) => row.resource.plural == plural,
+            None => false,
+        })
     }
 
     /// By the kind as v1beta1 says it: `Minion`, and `Node` as well.
@@ -306,6 +312,12 @@ impl Kind {
 
     fn in_all(mut self) -> Kind {
         self.categories = vec![Cow::Borrowed("all")];
+        self
+    }
+
+    /// A kind that the older versions know. `plural`: that of the flat ones.
+    fn known_as(mut self, plural: &'static str) -> Kind {
+        self.old = Some(Old { plural: Cow::Borrowed(plural), kind: self.kind.clone(), aliases: Vec::new() });
         self
     }
 
@@ -395,11 +407,14 @@ mod tests {
             assert_eq!(kinds.by_kind(&row.api_version(), &row.kind).map(|row| &row.resource), Some(&row.resource));
             assert!(kinds.stored_as(row).alias.is_none(), "{row:?}");
             let Some(old) = &row.old else { continue };
-            assert_eq!(kinds.by_old_path(&old.plural).map(|row| &row.kind), Some(&row.kind));
+            assert_eq!(kinds.by_old_path(Version::V1beta3, &row.resource.plural).map(|row| &row.kind), Some(&row.kind));
+            let flat = Some(&row.kind).filter(|_| !old.plural.is_empty());
+            assert_eq!(kinds.by_old_path(Version::V1beta2, &old.plural).map(|row| &row.kind), flat);
             assert_eq!(kinds.by_old_kind(&old.kind).map(|row| &row.kind), Some(&row.kind));
         }
-        assert_eq!(kinds.by_old_path("nodes").map(|row| &*row.kind), Some("Node"));
-        assert!(kinds.by_old_path("replicationcontrollers").is_none(), "v1beta1 minds the case");
+        assert_eq!(kinds.by_old_path(Version::V1beta1, "nodes").map(|row| &*row.kind), Some("Node"));
+        assert!(kinds.by_old_path(Version::V1beta1, "replicationcontrollers").is_none(), "v1beta1 minds the case");
+        assert!(kinds.by_old_path(Version::V1beta3, "minions").is_none(), "v1beta3 calls them nodes");
         assert!(kinds.by_path("", "v1", "replicationControllers").is_none(), "v1 has no upper case");
         assert!(kinds.by_kind("apps/v1", "Pod").is_none());
         assert!(kinds.by_path("", "v1", "deployments").is_none());

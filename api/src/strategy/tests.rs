@@ -402,7 +402,7 @@ fn documents_of_2014_are_taken() {
             if plural.is_empty() {
                 continue;
             }
-            let mut object = crate::v1beta1::decode(text(&document, "kind"), &document).expect(&file).object;
+            let mut object = crate::old::decode(crate::old::Version::V1beta1, text(&document, "kind"), &document).expect(&file).object;
             assert!(decoded(plural, &mut object), "{file}");
             // The path says the namespace.
             if matches!(plural, "nodes" | "namespaces") {

@@ -4,6 +4,7 @@
 //! (`aggregated`).
 
 use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
+use coracle_api::old::Version;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -66,10 +67,21 @@ pub fn rows<'k>(kinds: &'k Kinds, group: &str, version: &str) -> Vec<&'k Kind> {
 
 /// `/`.
 pub fn root(kinds: &Kinds, checks: &[String]) -> Value {
-    let mut paths: Vec<String> =
-        ["/api", "/api/v1", "/api/v1beta1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1", "/version"]
-            .map(str::to_owned)
-            .to_vec();
+    let mut paths: Vec<String> = [
+        "/api",
+        "/api/v1",
+        "/api/v1beta1",
+        "/api/v1beta2",
+        "/api/v1beta3",
+        "/apis",
+        "/metrics",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/api/v1",
+        "/version",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     for group in groups(kinds) {
         paths.push(format!("/apis/{}", group.name));
         for version in group.versions {
@@ -113,15 +125,17 @@ fn platform() -> &'static str {
     }
 }
 
-/// `/api`. kubectl of 2015 looks for its v1beta1 here. `address` is where the client has reached this server.
+/// `/api`. kubectl of 2015 looks for its own version here. `address` is where the client has reached this server.
 pub fn versions(address: &str) -> Value {
+    let versions: Vec<&str> = std::iter::once("v1").chain(Version::ALL.map(Version::name)).collect();
     let addresses = json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}]);
-    json!({"kind": "APIVersions", "versions": ["v1", "v1beta1"], "serverAddressByClientCIDRs": addresses})
+    json!({"kind": "APIVersions", "versions": versions, "serverAddressByClientCIDRs": addresses})
 }
 
-/// `/api/v1beta1`. Its clients knew the resources and never asked; a resource of two versions would look like two.
-pub fn old_resources() -> Value {
-    json!({"kind": "APIResourceList", "groupVersion": "v1beta1", "resources": []})
+/// `/api/v1beta1` and the like. Their clients knew the resources and never asked; a resource of two versions would look
+/// like two.
+pub fn old_resources(version: Version) -> Value {
+    json!({"kind": "APIResourceList", "groupVersion": version.name(), "resources": []})
 }
 
 /// `/apis`.

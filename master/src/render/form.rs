@@ -121,7 +121,7 @@ impl Form {
 
     /// The form that the Accept header asks for. Clients of 2014 do not say what they take, and take what comes.
     pub fn negotiate(version: Version, subject: Subject, accept: &str, include: &str) -> Result<Form, Unacceptable> {
-        if version == Version::V1beta1 || accept.trim().is_empty() {
+        if version != Version::V1 || accept.trim().is_empty() {
             return Ok(Form::json(version));
         }
         let clauses = clauses(accept);
@@ -143,7 +143,7 @@ impl Form {
 
     /// How a failure is told to a client with that Accept header: never as a table, and as JSON when nothing suits.
     pub fn of_failure(version: Version, accept: &str) -> Form {
-        if version == Version::V1beta1 {
+        if version != Version::V1 {
             return Form::json(version);
         }
         let plain = clauses(accept).iter().filter_map(Clause::form).find(|(_, shape)| *shape == Shape::Whole);

@@ -11,16 +11,16 @@ use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
-use coracle_api::{types, v1beta1};
+use coracle_api::{old, types};
 use coracle_schema::protobuf;
 use serde_json::{Value, json};
 
 /// A list, or a page of one.
 pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
-    if form.version == Version::V1beta1 {
+    if let Version::Old(version) = form.version {
         let items: Vec<Value> = items.iter().map(parsed).collect();
         let list = json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": meta.to_v1(), "items": items});
-        return v1beta1::encode(&list).to_string().into();
+        return old::encode(version, &list).to_string().into();
     }
     let rendered = |stored| item(form.shape, kind, stored, now);
     match (form.media, form.shape) {

@@ -1,4 +1,4 @@
-//! What replies look like: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; v1beta1 encoded. PURE.
+//! What replies look like: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
 //!
 //!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
 //!
@@ -25,9 +25,9 @@ use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Revision, Time};
+use coracle_api::old;
 use coracle_api::status::Status;
 use coracle_api::types;
-use coracle_api::v1beta1;
 use coracle_api::watch::Change;
 use coracle_schema::protobuf;
 use form::{Include, Meta};
@@ -64,7 +64,7 @@ impl ListMeta {
 /// One object.
 pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
-        (Version::V1beta1, ..) => v1beta1::encode(&parsed(stored)).to_string().into(),
+        (Version::Old(version), ..) => old::encode(version, &parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
         (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), Entry::of(kind, stored), now),
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
@@ -116,7 +116,7 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
         object["metadata"]["annotations"] = annotations.into();
     }
     let shown = match (form.version, form.shape) {
-        (Version::V1beta1, _) => v1beta1::encode(&object).to_string().into(),
+        (Version::Old(version), _) => old::encode(version, &object).to_string().into(),
         (Version::V1, Shape::Table(version, include)) => one_row(form, version, include, Value::Null, Entry::same(object), now),
         (Version::V1, _) => document(form, &kind.type_name, &object, now),
     };
@@ -165,7 +165,7 @@ fn framed(media: Media, change: &str, object: &[u8]) -> Vec<u8> {
 pub fn status(form: Form, status: &Status) -> Bytes {
     match form.version {
         Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
-        Version::V1beta1 => v1beta1::encode_status(&status.to_v1()).to_string().into(),
+        Version::Old(version) => old::encode_status(version, &status.to_v1()).to_string().into(),
     }
 }
 
@@ -173,7 +173,7 @@ pub fn status(form: Form, status: &Status) -> Bytes {
 pub fn deleted(form: Form, status: &Status) -> Bytes {
     match form.version {
         Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
-        Version::V1beta1 => v1beta1::encode_deleted(&status.to_v1()).to_string().into(),
+        Version::Old(version) => old::encode_deleted(version, &status.to_v1()).to_string().into(),
     }
 }
 

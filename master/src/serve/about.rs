@@ -35,7 +35,7 @@ pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, F
         Page::Version => discovery::version(),
         Page::Group { group } => discovery::one_group(kinds, group),
         Page::Resources { group, version } => discovery::resources(kinds, group, version),
-        Page::OldResources => discovery::old_resources(),
+        Page::OldResources(version) => discovery::old_resources(*version),
     };
     plain(headers)?;
     Ok(Answer::json(StatusCode::OK, document.to_string()))

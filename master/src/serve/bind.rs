@@ -1,7 +1,7 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
 use super::{RACES_MAX, Serve, body, options, write};
-use crate::call::{Call, Version};
+use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare::{self, Standing};
@@ -54,9 +54,9 @@ fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
 
 /// The same call about another kind's object.
 fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
-    // The path names a namespace in v1; v1beta1 has a default.
+    // The path names a namespace; in the flat versions there is a default.
     let namespace = match call.version {
-        Version::V1beta1 if call.namespace.is_empty() => "default".to_owned(),
+        version if version.is_flat() && call.namespace.is_empty() => "default".to_owned(),
         _ => call.namespace.clone(),
     };
     Call {

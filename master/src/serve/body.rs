@@ -2,13 +2,14 @@
 
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
+use crate::prepare::Part;
 use crate::render::Media;
 use crate::serve::{go_json, yaml};
 use coracle_api::kinds::{Kind, Kinds};
+use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
 use coracle_api::types;
-use coracle_api::v1beta1::{self, DecodeError, Decoded};
-use coracle_http::{HeaderMap, Request, header};
+use coracle_http::{Request, header};
 use coracle_schema::{Path, protobuf};
 use serde_json::{Map, Value};
 
@@ -26,7 +27,7 @@ pub struct Document {
 
 enum Sent {
     V1(Value),
-    V1beta1(Decoded),
+    Old(Decoded),
 }
 
 impl Document {
@@ -34,22 +35,25 @@ impl Document {
     pub fn object(&self) -> &Value {
         match &self.sent {
             Sent::V1(object) => object,
-            Sent::V1beta1(decoded) => &decoded.object,
+            Sent::Old(decoded) => &decoded.object,
         }
     }
 
     pub fn object_mut(&mut self) -> &mut Value {
         match &mut self.sent {
             Sent::V1(object) => object,
-            Sent::V1beta1(decoded) => &mut decoded.object,
+            Sent::Old(decoded) => &mut decoded.object,
         }
     }
 
     /// What a PUT of it leaves of what stands: the version that said it says only what it can.
-    pub fn over(&self, standing: &Value) -> Value {
+    pub fn over(&self, standing: &Value, part: Part) -> Value {
         match &self.sent {
             Sent::V1(object) => object.clone(),
-            Sent::V1beta1(decoded) => v1beta1::merge_put(standing, decoded),
+            Sent::Old(decoded) => {
+                let half = if part == Part::Status { Half::Observed } else { Half::Asked };
+                old::merge_put(standing, decoded, half)
+            }
         }
     }
 }
@@ -85,6 +89,20 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
     Ok(document)
 }
 
+/// A document that a patch in an older version came to.
+pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<Document, Fault> {
+    let (decoded, unknown) = read_older(call, version, Wanted::of(call.kind), document)?;
+    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown)) })
+}
+
+fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: &Value) -> Result<(Decoded, Vec<String>), Fault> {
+    let mut decoded = decode(call, version, document)?;
+    let unknown = decoded.unknown.iter().map(unknown).collect();
+    // Amounts and times come into the one form in which they are stored.
+    decoded.object = shape(wanted, decoded.object)?.0;
+    Ok((decoded, unknown))
+}
+
 /// The same of a document that is not of the call's kind: a scale, a token request.
 pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
     let (document, twice) = read(call, request, wanted)?;
@@ -94,12 +112,9 @@ pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Do
             let (object, unknown) = shape(wanted, document)?;
             (Sent::V1(object), unknown)
         }
-        Version::V1beta1 => {
-            let mut decoded = decode(call, &document)?;
-            let unknown = decoded.unknown.iter().map(unknown).collect();
-            // Amounts and times come into the one form in which they are stored.
-            decoded.object = shape(wanted, decoded.object)?.0;
-            (Sent::V1beta1(decoded), unknown)
+        Version::Old(version) => {
+            let (decoded, unknown) = read_older(call, version, wanted, &document)?;
+            (Sent::Old(decoded), unknown)
         }
     };
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
@@ -107,7 +122,7 @@ pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Do
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
             let kind = wanted.kind;
-            let version = if call.version == Version::V1 { wanted.version } else { "v1beta1" };
+            let version = if call.version == Version::V1 { wanted.version } else { call.version.name() };
             let unknown = shortened(unknown).join(", ");
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
@@ -131,7 +146,7 @@ pub fn read(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<(Value
     };
     // Kubernetes stores what is no UTF-8 with a sign in its place.
     let text = || String::from_utf8_lossy(&request.body);
-    let (document, twice) = match media(call, &request.headers)? {
+    let (document, twice) = match media(call, request)? {
         Media::Json => {
             let text = text();
             coracle_schema::read(text.as_bytes()).map_err(|error| {
@@ -177,18 +192,37 @@ fn protobuf(body: &[u8], wanted: Wanted<'_>, unrecognized: impl Fn(&str) -> Faul
     Ok(document)
 }
 
-/// Of a body without a name it is taken for JSON. `curl -d` of 2014 said that it sent a form; it sent JSON.
-fn media(call: &Call, headers: &HeaderMap) -> Result<Media, Fault> {
-    let Some(named) = headers.get(header::CONTENT_TYPE) else { return Ok(Media::Json) };
+/// Of a body without a name it is taken for JSON.
+fn media(call: &Call, request: &Request) -> Result<Media, Fault> {
+    if call.version != Version::V1 {
+        return media_of_old(call, request);
+    }
+    let Some(named) = request.headers.get(header::CONTENT_TYPE) else { return Ok(Media::Json) };
     let named = named.to_str().unwrap_or("?");
     let kind = named.split(';').next().unwrap_or_default().trim();
-    match (call.version, Media::named(named)) {
+    match Media::named(named) {
         _ if kind.is_empty() => Ok(Media::Json),
-        (Version::V1, Some(media)) => Ok(media),
-        (Version::V1beta1, Some(Media::Json)) => Ok(Media::Json),
-        (Version::V1beta1, _) if kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") => Ok(Media::Json),
-        (Version::V1, None) => Err(Status::unsupported_media_type(&Media::offered()).into()),
-        (Version::V1beta1, _) => Err(Status::unsupported_media_type(Media::Json.content_type()).into()),
+        Some(media) => Ok(media),
+        None => Err(Status::unsupported_media_type(&Media::offered()).into()),
+    }
+}
+
+/// Clients of 2014 name their bodies anyhow or not at all (`curl -d` says that it sends a form), and send the files that
+/// they were given: what does not begin as a JSON object may be YAML.
+fn media_of_old(call: &Call, request: &Request) -> Result<Media, Fault> {
+    let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
+    match Media::named(named) {
+        Some(Media::Protobuf) => {
+            let offered = [Media::Json, Media::Yaml].map(Media::content_type).join(", ");
+            Err(Status::unsupported_media_type(&offered).into())
+        }
+        Some(Media::Yaml) => Ok(Media::Yaml),
+        Some(Media::Json) => Ok(Media::Json),
+        None => {
+            let first = request.body.iter().find(|byte| !byte.is_ascii_whitespace());
+            let is_yaml = call.version.is_flat() && !matches!(first, None | Some(b'{' | b'['));
+            Ok(if is_yaml { Media::Yaml } else { Media::Json })
+        }
     }
 }
 
@@ -231,8 +265,8 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
 }
 
-fn decode(call: &Call, document: &Value) -> Result<Decoded, Fault> {
-    v1beta1::decode(&call.kind.kind, document).map_err(|error| match error {
+fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decoded, Fault> {
+    old::decode(version, &call.kind.kind, document).map_err(|error| match error {
         DecodeError::Malformed(problems) => {
             let name = document["id"].as_str().unwrap_or_default();
             Status::invalid(call.kind, name, &problems).into()

@@ -2,7 +2,7 @@
 
 use super::dependents::{self, Fate};
 use super::{RACES_MAX, Serve, body, document, namespace, options, write};
-use crate::call::{Call, Version};
+use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::{self, Preconditions, Standing};
 use crate::render;
@@ -48,7 +48,7 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
             dependents::settle(serve, &old.key, object["metadata"]["uid"].as_str().unwrap_or_default(), options.fate);
         }
         match written {
-            Ok(_) if call.version == Version::V1beta1 || (gone && !call.kind.delete_shows) => return Ok(answer(call, &object)),
+            Ok(_) if call.version.is_flat() || (gone && !call.kind.delete_shows) => return Ok(answer(call, &object)),
             Ok(stored) => return Ok(document(call, StatusCode::OK, &stored)),
             Err(Refused::Stale { .. }) => {}
             Err(refused) => return Err(Fault::refused(call, &old.key, None, refused)),

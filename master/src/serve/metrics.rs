@@ -36,7 +36,7 @@ pub struct Asked {
 
 impl Asked {
     pub fn of(call: &Call) -> Asked {
-        let version = if call.version == Version::V1 { call.shown.version.clone() } else { "v1beta1".into() };
+        let version = if call.version == Version::V1 { call.shown.version.clone() } else { call.version.name().into() };
         Asked { resource: call.shown.resource.clone(), version, verb: call.verb }
     }
 }

@@ -1,8 +1,8 @@
-//! Where an object may be made: in v1 the namespace must be there, through v1beta1 it is made on first use, as in 2014.
+//! Where an object may be made: the namespace must be there; through v1beta1 and v1beta2 it is made on first use, as in 2014.
 //! And when a namespace may go: empty, and none of the cluster's own.
 
 use super::Serve;
-use crate::call::{Call, Version};
+use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare;
 use crate::store::Refused;
@@ -32,7 +32,7 @@ pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
             let why = format!("unable to create new content in namespace {name} because it is being terminated");
             Err(Status::forbidden(&call.shown.resource, &call.name, &why).into())
         }
-        Ok(None) if call.version == Version::V1beta1 => ensure(serve, name),
+        Ok(None) if call.version.is_flat() => ensure(serve, name),
         Ok(None) => Err(Status::not_found(&NAMESPACES, name).into()),
         Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
     }

@@ -2,10 +2,11 @@
 
 use super::write::{Lost, Place};
 use super::{Serve, advise, apply, body, document, options, warn, write};
-use crate::call::Call;
+use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::Part;
 use crate::store::Stored;
+use coracle_api::old;
 use coracle_api::status::{Reason, Status};
 use coracle_api::types;
 use coracle_http::{Answer, HeaderValue, Request, StatusCode, header};
@@ -45,6 +46,7 @@ enum Patch {
 
 pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let language = match language(request)? {
+        Language::Apply if call.version != Version::V1 => return Err(unknown_language()),
         Language::Apply => return apply::apply(serve, call, part, request),
         other => other,
     };
@@ -54,7 +56,10 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     let (patch, twice) = read(language, &request.body)?;
     for _ in 0..=RACES_LOST_MAX {
         let standing = write::parsed(&old)?;
-        let (new, warnings) = patched(call, &patch, standing.clone(), &twice)?;
+        let (new, warnings) = match call.version {
+            Version::V1 => patched(call, &patch, standing.clone(), &twice)?,
+            Version::Old(version) => patched_old(call, version, part, &patch, &standing)?,
+        };
         match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
             Ok(stored) => {
                 heard(serve, call, part, &stored, wish.rehearsal);
@@ -80,12 +85,14 @@ fn language(request: &Request) -> Result<Language, Fault> {
     let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
     let named = named.split(';').next().unwrap_or_default().trim();
     let known = LANGUAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
-    known.map(|(_, language)| *language).ok_or_else(|| {
-        let mut status = Status::unsupported_media_type("");
-        status.message = "415: Unsupported Media Type".to_owned();
-        status.details = Some(Default::default());
-        status.into()
-    })
+    known.map(|(_, language)| *language).ok_or_else(unknown_language)
+}
+
+fn unknown_language() -> Fault {
+    let mut status = Status::unsupported_media_type("");
+    status.message = "415: Unsupported Media Type".to_owned();
+    status.details = Some(Default::default());
+    status.into()
 }
 
 /// RFC 5789: an answer about a patch in no language of ours says which ones are.
@@ -158,6 +165,27 @@ fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> R
     write::right_namespace(call, &object)?;
     write::right_name(call, &mut object)?;
     Ok((object, warnings))
+}
+
+/// A patch in an older version is done to what that version shows; the outcome is a PUT in that version.
+fn patched_old(call: &Call, version: old::Version, part: Part, patch: &Patch, standing: &Value) -> Result<(Value, Vec<String>), Fault> {
+    let mut shown = old::encode(version, standing);
+    let changed = match (patch, &mut shown) {
+        (Patch::Json(operations), _) => patch::json::apply(shown, operations).map_err(unpatched)?,
+        (Patch::Merge(over), _) => {
+            patch::merge(&mut shown, over.clone());
+            shown
+        }
+        (Patch::Strategic(over), Value::Object(shown)) => {
+            let patched = old::patched(version, &call.kind.kind, std::mem::take(shown), over.clone());
+            Value::Object(patched.map_err(Fault::bad_request)?)
+        }
+        (Patch::Strategic(_), _) => return Err(Status::internal_error("an object is no map").into()),
+    };
+    let mut sent = body::older(call, version, &changed)?;
+    write::right_namespace(call, sent.object())?;
+    write::right_name(call, sent.object_mut())?;
+    Ok((sent.over(standing, part), sent.warnings))
 }
 
 fn unpatched(why: Unpatched) -> Fault {

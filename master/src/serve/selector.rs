@@ -6,27 +6,31 @@ use crate::store::Stored;
 use coracle_api::kinds::Kind;
 use coracle_api::selector::{FieldSelector, Grammar, LabelSelector, Selector};
 
-/// Field labels of v1beta1, of all its years, and what they are called today.
-const OLD_LABELS: [(&str, &str); 10] = [
+/// Field labels of the older versions, of all their years, and what they are called today.
+const OLD_LABELS: [(&str, &str); 11] = [
     ("ID", "metadata.name"),
     ("id", "metadata.name"),
     ("name", "metadata.name"),
     ("DesiredState.Host", "spec.nodeName"),
     ("Status.Host", "spec.nodeName"),
+    ("spec.host", "spec.nodeName"),
     ("DesiredState.Status", "status.phase"),
     ("Status.Phase", "status.phase"),
     ("currentState.replicas", "status.replicas"),
     ("unschedulable", "spec.unschedulable"),
     ("involvedObject.id", "involvedObject.name"),
 ];
-/// Phases of pods that v1beta1 called otherwise.
+/// Phases of pods that the flat versions called otherwise.
 const OLD_PHASES: [(&str, &str); 2] = [("Waiting", "Pending"), ("Terminated", "Failed")];
 
 pub fn of(call: &Call) -> Result<Selector, Fault> {
     let options = &call.options;
     let (labels, fields) = match call.version {
         Version::V1 => (LabelSelector::parse(&options.labels, Grammar::V1), FieldSelector::parse(&options.fields, call.shown)),
-        Version::V1beta1 => (LabelSelector::parse(&options.labels, Grammar::Old), old_fields(call.kind, &options.fields)),
+        Version::Old(old) => {
+            let grammar = if old.is_flat() { Grammar::Old } else { Grammar::V1 };
+            (LabelSelector::parse(&options.labels, grammar), old_fields(call.kind, &options.fields))
+        }
     };
     Ok(Selector { labels: labels.map_err(Fault::bad_request)?, fields: fields.map_err(Fault::bad_request)? })
 }

@@ -21,7 +21,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     refuse_revision(sent.object())?;
     refuse_form(call, sent.object())?;
     name_old(serve, call, sent.object_mut());
-    if call.version == Version::V1beta1 {
+    if call.version.is_flat() {
         // A document that is refused must not leave a namespace behind.
         fit(serve, call, sent.object(), wish.ownership())?;
     }
@@ -164,7 +164,7 @@ fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, wish: &Wish)
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let standing = parsed(&old)?;
-        let new = sent.over(&standing);
+        let new = sent.over(&standing, part);
         match put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
             Ok(stored) => return Ok(stored),
             Err(Lost::Race) if !names_revision(sent.object()) => {}
@@ -218,7 +218,7 @@ pub fn right_namespace(call: &Call, object: &Value) -> Result<(), Fault> {
     }
 }
 
-/// The name of the path; through v1beta1 a document may leave it out.
+/// The name of the path; in an older version a document may leave it out.
 pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
     match object["metadata"]["name"].as_str() {
         Some(given) if !given.is_empty() && given != call.name => {
@@ -253,10 +253,10 @@ fn refuse_revision(object: &Value) -> Result<(), Fault> {
     }
 }
 
-/// Through v1beta1 an object needs no name: it gets a UUID.
+/// Through the flat versions an object needs no name: it gets a UUID.
 fn name_old(serve: &Serve, call: &Call, object: &mut Value) {
     let empty = |field: &str| object["metadata"][field].as_str().is_none_or(str::is_empty);
-    if call.version == Version::V1beta1 && empty("name") && empty("generateName") {
+    if call.version.is_flat() && empty("name") && empty("generateName") {
         object["metadata"]["name"] = serve.maker.uuid().into();
     }
 }

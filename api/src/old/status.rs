@@ -1,13 +1,17 @@
-//! The Status reply: flat like everything in v1beta1, and `details.id` where v1 has `details.name`.
+//! The Status reply: flat like everything in the flat versions, and `details.id` where v1 has `details.name`.
 
+use super::Version;
 use serde_json::{Map, Value, json};
 
-/// A v1 Status as v1beta1 shows it.
-pub fn encode_status(v1: &Value) -> Value {
+/// A v1 Status as an older version shows it.
+pub fn encode_status(version: Version, v1: &Value) -> Value {
     let mut status = Map::new();
     status.insert("kind".to_owned(), json!("Status"));
-    status.insert("apiVersion".to_owned(), json!("v1beta1"));
-    status.insert("creationTimestamp".to_owned(), Value::Null);
+    status.insert("apiVersion".to_owned(), json!(version.name()));
+    match version.is_flat() {
+        true => status.insert("creationTimestamp".to_owned(), Value::Null),
+        false => status.insert("metadata".to_owned(), json!({})),
+    };
     for name in ["status", "message", "reason", "code"] {
         if let Some(value) = v1.get(name).filter(|value| !value.is_null() && *value != "") {
             status.insert(name.to_owned(), value.clone());
@@ -25,9 +29,11 @@ pub fn encode_status(v1: &Value) -> Value {
 }
 
 /// The answer to a DELETE: a Status that also says what the first documents of the API promised.
-pub fn encode_deleted(v1: &Value) -> Value {
-    let mut status = encode_status(v1);
-    if let Value::Object(status) = &mut status {
+pub fn encode_deleted(version: Version, v1: &Value) -> Value {
+    let mut status = encode_status(version, v1);
+    if let Value::Object(status) = &mut status
+        && version.is_flat()
+    {
         status.insert("success".to_owned(), json!(true));
     }
     status

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::pod::MANIFEST_SPEC;
 use super::shape::{Form, Object, Shape, brief, field, ignored};
 use super::words::old_path;
-use super::{DecodeError, Decoded, decode, field_path, read, row};
+use super::{DecodeError, Decoded, Version, decode, field_path, read, row};
 
 /// In files the manifest is the whole document.
 static FILE: Shape =
@@ -29,7 +29,7 @@ pub struct FromFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     ContainerManifest,
-    PodV1beta1,
+    Pod(Version),
     PodV1,
 }
 
@@ -38,7 +38,7 @@ impl Format {
     pub fn field_path(self, v1_path: &str) -> String {
         match self {
             Format::ContainerManifest => old_path(&FILE, v1_path),
-            Format::PodV1beta1 => field_path("Pod", v1_path),
+            Format::Pod(version) => field_path(version, "Pod", v1_path),
             Format::PodV1 => v1_path.to_owned(),
         }
     }
@@ -65,10 +65,10 @@ pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
     let said = |name: &str| from.get(name).filter(|value| !value.is_null() && **value != "");
     match (said("version"), said("apiVersion"), said("kind").and_then(Value::as_str)) {
         (None, Some(version), None | Some("Pod")) if version == "v1" => pod_v1(from),
-        (None, Some(version), None | Some("Pod")) if version == "v1beta1" || version == "v1beta2" => pod_v1beta1(document),
-        (None, Some(version), None | Some("Pod")) => {
-            refuse("apiVersion", Reason::NotSupported, Some(version), "must be v1 for a Pod of today, v1beta1 for a Pod of 2014")
-        }
+        (None, Some(version), None | Some("Pod")) => match version.as_str().and_then(Version::named) {
+            Some(version) => old_pod(version, document),
+            None => refuse("apiVersion", Reason::NotSupported, Some(version), "must be v1 for a Pod of today, v1beta1 for a Pod of 2014"),
+        },
         (_, _, Some(kind)) if !["Pod", "ContainerManifest"].contains(&kind) => refuse(
             "kind",
             Reason::NotSupported,
@@ -128,9 +128,9 @@ fn pod_v1(from: &Object) -> Result<FromFile, FileRefused> {
     Ok(FromFile { pod: Value::Object(pod), unknown: Vec::new(), format: Format::PodV1 })
 }
 
-fn pod_v1beta1(document: &Value) -> Result<FromFile, FileRefused> {
-    match decode("Pod", document) {
-        Ok(decoded) => Ok(from_decoded(decoded, Format::PodV1beta1)),
+fn old_pod(version: Version, document: &Value) -> Result<FromFile, FileRefused> {
+    match decode(version, "Pod", document) {
+        Ok(decoded) => Ok(from_decoded(decoded, Format::Pod(version))),
         Err(DecodeError::Malformed(problems)) => Err(FileRefused(problems)),
         Err(other) => Err(FileRefused(vec![Problem::new(&Path::root(), Reason::Invalid, None, other.to_string())])),
     }
@@ -155,7 +155,7 @@ fn container_manifest(from: &Object, version: &Value, kind: Option<&str>) -> Res
         return refuse("version", Reason::NotSupported, Some(version), detail);
     }
     let row = row("Pod").expect("pods are in the table");
-    match read(row, &FILE, from) {
+    match read(Version::V1beta1, row, &FILE, from) {
         Ok(decoded) => Ok(from_decoded(decoded, Format::ContainerManifest)),
         Err(DecodeError::Malformed(problems)) => Err(FileRefused(problems)),
         Err(other) => Err(FileRefused(vec![Problem::new(&Path::root(), Reason::Invalid, None, other.to_string())])),
@@ -250,12 +250,16 @@ mod tests {
             ),
             (
                 json!({"apiVersion": "v1beta1", "kind": "Pod", "id": "a", "desiredState": {"manifest": {"containers": [{"name": "c"}]}}}),
-                "PodV1beta1 a [\"c\"] []",
+                "Pod(V1beta1) a [\"c\"] []",
             ),
-            (json!({"apiVersion": "v1beta2", "id": "a"}), "PodV1beta1 a [] []"),
+            (json!({"apiVersion": "v1beta2", "id": "a"}), "Pod(V1beta2) a [] []"),
             (
-                json!({"apiVersion": "v1beta3", "kind": "Pod"}),
-                "apiVersion: Unsupported value: \"v1beta3\": must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
+                json!({"apiVersion": "v1beta3", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}),
+                "Pod(V1beta3) a [\"c\"] []",
+            ),
+            (
+                json!({"apiVersion": "v1beta4", "kind": "Pod"}),
+                "apiVersion: Unsupported value: \"v1beta4\": must be v1 for a Pod of today, v1beta1 for a Pod of 2014",
             ),
             (json!({"apiVersion": "v1", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "c"}]}}), "PodV1 a [\"c\"] []"),
             (json!({"apiVersion": "v1", "kind": "Pod", "spec": []}), "spec: Invalid value: \"a list\": must be a map"),

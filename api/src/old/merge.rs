@@ -1,4 +1,4 @@
-//! A PUT through v1beta1 replaces all that v1beta1 can express; the rest of the stored object stays.
+//! A PUT through an older version replaces all that this version can express; the rest of the stored object stays.
 //!
 //! What the client saw as the same is left in the words in which it is stored (`0.25` cores were `250m`), so a
 //! document that was read and put back changes nothing. List entries are matched by name.
@@ -17,9 +17,22 @@ pub(super) fn merge(shape: &Shape, stored: &mut Object, new: &Object) {
     }
 }
 
+/// The same of a PUT to the status: what is observed, and nothing else.
+pub(super) fn merge_observed(shape: &Shape, stored: &mut Object, new: &Object) {
+    for field in shape.fields().filter(|field| field.role == Role::Observed) {
+        merge_value(field, stored, new);
+    }
+}
+
 fn merge_field(field: &Field, stored: &mut Object, new: &Object) {
+    if field.role != Role::Observed {
+        merge_value(field, stored, new);
+    }
+}
+
+fn merge_value(field: &Field, stored: &mut Object, new: &Object) {
     match (field.role, field.form) {
-        (Role::Observed, _) | (_, Form::Said(_) | Form::Ignored) => {}
+        (_, Form::Said(_) | Form::Ignored) => {}
         (_, Form::Own(own)) => match own.merge {
             Some(merge) => merge(stored, new),
             None => replace_unless_alike(own, stored, new),

@@ -1,8 +1,8 @@
-//! The language in which each kind says what v1beta1 can express and where that stands in v1.
+//! The language in which each kind says what an older version can express and where that stands in v1.
 //!
-//! A `Shape` lists the fields of one object of v1beta1; each names its place in the v1 object and the form of its
-//! value. The same list reads a document (v1beta1 to v1), shows one (v1 to v1beta1), merges a PUT onto what is stored
-//! (`merge.rs`) and names a v1 field in v1beta1's words. What no list can say is an `Own`: its own three functions.
+//! A `Shape` lists the fields of one object of that version; each names its place in the v1 object and the form of its
+//! value. The same list reads a document (to v1), shows one (from v1), merges a PUT onto what is stored
+//! (`merge.rs`) and names a v1 field in the version's words. What no list can say is an `Own`: its own three functions.
 
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Map, Value, json};
@@ -16,15 +16,15 @@ pub(super) type Object = Map<String, Value>;
 /// Problems and dropped fields that one document may report; a document of a stranger may hold any number.
 pub(super) const REPORTS_MAX: usize = 100;
 
-/// One object of v1beta1. In groups, because all kinds share the fields of the metadata.
+/// One object of an older version. In groups, because all kinds share the fields of the metadata.
 pub(super) struct Shape(pub &'static [&'static [Field]]);
 
 pub(super) struct Field {
-    /// As v1beta1 shows it.
+    /// As the version shows it.
     pub name: &'static str,
     /// Other spellings, read when `name` is absent.
     pub also: &'static [&'static str],
-    /// The other spellings are shown too: clients of different years look for different ones.
+    /// v1beta1 shows the other spellings too: clients of different years look for different ones.
     pub twins: bool,
     /// Where it stands in the v1 object. Empty: its parts stand in the same object.
     pub at: &'static [&'static str],
@@ -62,6 +62,8 @@ pub(super) enum Form {
     List(&'static Shape, &'static [&'static str]),
     /// Amounts by name: cores and bytes as numbers here, quantities in v1.
     Amounts,
+    /// Whatever v1 has there; its schema will look at it.
+    Plain,
     /// Shown and never read.
     Said(fn(&Object) -> Option<Value>),
     /// Read and dropped without a word: v1 has no room for it and nobody misses it.
@@ -142,6 +144,14 @@ pub(super) fn brief(value: &Value) -> Value {
 pub(super) const fn field(name: &'static str, at: &'static [&'static str], form: Form) -> Field {
     Field { name, also: &[], twins: false, at, form, blank: Blank::Absent, role: Role::Asked, lax: false }
 }
+
+/// Fields that are called as they are in v1: `same! { "server": Form::Text }`.
+macro_rules! same {
+    ($($name:literal: $form:expr),* $(,)?) => {
+        &[$($crate::old::shape::field($name, &[$name], $form)),*]
+    };
+}
+pub(super) use same;
 
 pub(super) const fn own(name: &'static str, also: &'static [&'static str], own: &'static Own) -> Field {
     field(name, &[], Form::Own(own)).also(also)
@@ -289,6 +299,7 @@ impl Form {
             Form::Present(shape) => read_object(shape, value, path, seen).map(Value::Object),
             Form::List(shape, _) => read_list(shape, value, path, seen),
             Form::Amounts => read_amounts(value, path, seen),
+            Form::Plain => Some(value.clone()).filter(|value| !is_empty(value)),
             Form::Said(_) | Form::Ignored | Form::Own(_) => None,
         }
     }
@@ -310,7 +321,7 @@ impl Form {
             Form::Said(_) | Form::Ignored | Form::Own(_) => return None,
             Form::Count | Form::Flag => value.clone(),
             Form::Number => return (value.as_i64() != Some(0)).then(|| value.clone()).filter(|value| !value.is_null()),
-            Form::Text | Form::Upper | Form::PortOrName | Form::Texts | Form::TextMap => value.clone(),
+            Form::Text | Form::Upper | Form::PortOrName | Form::Texts | Form::TextMap | Form::Plain => value.clone(),
         };
         (!is_empty(&shown)).then_some(shown)
     }
@@ -332,6 +343,22 @@ impl Shape {
         }
         for name in from.keys().filter(|name| !self.fields().any(|field| field.is_called(name))) {
             seen.unknown(path.field(name));
+        }
+    }
+
+    /// Takes the second spellings out of what was shown.
+    pub fn drop_twins(&self, shown: &mut Object) {
+        for field in self.fields() {
+            if field.twins {
+                field.also.iter().for_each(|name| drop(shown.remove(*name)));
+            }
+            match (field.form, shown.get_mut(field.name)) {
+                (Form::Object(shape) | Form::Present(shape), Some(Value::Object(inner))) => shape.drop_twins(inner),
+                (Form::List(shape, _), Some(Value::Array(list))) => {
+                    list.iter_mut().filter_map(Value::as_object_mut).for_each(|entry| shape.drop_twins(entry))
+                }
+                _ => {}
+            }
         }
     }
 

@@ -23,7 +23,7 @@ pub(super) static SERVICE: Shape = Shape(&[
     ],
 ]);
 
-static BALANCER: Shape = Shape(&[&[field("ingress", &["ingress"], Form::List(&INGRESS, &["ip"]))]]);
+pub(super) static BALANCER: Shape = Shape(&[&[field("ingress", &["ingress"], Form::List(&INGRESS, &["ip"]))]]);
 
 static INGRESS: Shape = Shape(&[&[field("ip", &["ip"], Form::Text), field("hostname", &["hostname"], Form::Text)]]);
 
@@ -156,9 +156,9 @@ pub(super) fn complete_ports(stored: &Object, new: &mut Object) {
     put(new, PORTS_AT, ports);
 }
 
-const TYPE_AT: &[&str] = &["spec", "type"];
+pub(super) const TYPE_AT: &[&str] = &["spec", "type"];
 
-static TYPE: Own =
+pub(super) static TYPE: Own =
     Own { read: read_type, show: show_type, governs: &[TYPE_AT], words: &[field("type", TYPE_AT, Form::Text)], merge: Some(merge_type) };
 
 fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {

@@ -83,41 +83,47 @@ fn show_source(v1: &Object, out: &mut Object) {
     out.insert("source".to_owned(), Value::Object(SOURCES.show(v1)));
 }
 
-/// A volume has one source: another one replaces all of the stored one.
 fn merge_source(stored: &mut Object, new: &Object) {
-    let kind = |volume: &Object| SOURCES.show(volume).keys().next().cloned();
+    merge_source_of(&SOURCES, stored, new);
+}
+
+/// A volume has one source: another one replaces all of the stored one.
+pub(super) fn merge_source_of(sources: &Shape, stored: &mut Object, new: &Object) {
+    let kind = |volume: &Object| sources.show(volume).keys().next().cloned();
     let expressed = kind(stored);
     let stored_otherwise = expressed.is_none() && stored.keys().any(|key| key != "name");
     if expressed.is_some() && expressed == kind(new) {
-        return merge(&SOURCES, stored, new);
+        return merge(sources, stored, new);
     }
-    // A source that v1beta1 cannot say is shown as none, and clients read none as an empty directory.
-    if stored_otherwise && new.get("emptyDir") == Some(&json!({})) {
+    // A source that the version cannot say is shown as none, and clients read none as an empty directory.
+    let none = kind(new).is_none() || new.get("emptyDir") == Some(&json!({}));
+    if stored_otherwise && none {
         return;
     }
     stored.retain(|key, _| key == "name");
     stored.extend(new.iter().filter(|(key, _)| *key != "name").map(|(key, value)| (key.clone(), value.clone())));
 }
 
-static EMPTY_DIR: Shape = Shape(&[&[field("medium", &["medium"], Form::Text).blank(super::shape::Blank::Text(""))]]);
+pub(super) static EMPTY_DIR: Shape = Shape(&[&[field("medium", &["medium"], Form::Text).blank(super::shape::Blank::Text(""))]]);
 
-static PATH: Shape = Shape(&[&[field("path", &["path"], Form::Text)]]);
+pub(super) static PATH: Shape = Shape(&[&[field("path", &["path"], Form::Text)]]);
 
-static DISK: Shape = Shape(&[&[
+pub(super) static DISK: Shape = Shape(&[&[
     field("pdName", &["pdName"], Form::Text),
     field("fsType", &["fsType"], Form::Text),
     field("partition", &["partition"], Form::Number),
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static BLOCK_STORE: Shape = Shape(&[&[
+pub(super) static BLOCK_STORE: Shape = Shape(&[&[
     field("volumeID", &["volumeID"], Form::Text),
     field("fsType", &["fsType"], Form::Text),
     field("partition", &["partition"], Form::Number),
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static REPOSITORY: Shape = Shape(&[&[field("repository", &["repository"], Form::Text), field("revision", &["revision"], Form::Text)]]);
+pub(super) static REPOSITORY: Shape =
+    Shape(&[&[field("repository", &["repository"], Form::Text), field("revision", &["revision"], Form::Text)]]);
 
 /// v1beta1 refers to the secret as to any object; v1 by its name alone.
 static SECRET: Shape = Shape(&[&[field("target", &[], Form::Object(&SECRET_TARGET))]]);
@@ -128,13 +134,13 @@ static SECRET_TARGET: Shape = Shape(&[&[
     field("name", &["secretName"], Form::Text),
 ]]);
 
-static NFS: Shape = Shape(&[&[
+pub(super) static NFS: Shape = Shape(&[&[
     field("server", &["server"], Form::Text),
     field("path", &["path"], Form::Text),
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static ISCSI: Shape = Shape(&[&[
+pub(super) static ISCSI: Shape = Shape(&[&[
     field("targetPortal", &["targetPortal"], Form::Text),
     field("iqn", &["iqn"], Form::Text),
     field("lun", &["lun"], Form::Count),
@@ -142,15 +148,16 @@ static ISCSI: Shape = Shape(&[&[
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static GLUSTERFS: Shape = Shape(&[&[
+pub(super) static GLUSTERFS: Shape = Shape(&[&[
     field("endpoints", &["endpoints"], Form::Text),
     field("path", &["path"], Form::Text),
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static VOLUME_CLAIM: Shape = Shape(&[&[field("claimName", &["claimName"], Form::Text), field("readOnly", &["readOnly"], Form::Flag)]]);
+pub(super) static VOLUME_CLAIM: Shape =
+    Shape(&[&[field("claimName", &["claimName"], Form::Text), field("readOnly", &["readOnly"], Form::Flag)]]);
 
-static RBD: Shape = Shape(&[&[
+pub(super) static RBD: Shape = Shape(&[&[
     field("monitors", &["monitors"], Form::Texts),
     field("image", &["image"], Form::Text),
     field("fsType", &["fsType"], Form::Text),
@@ -161,4 +168,4 @@ static RBD: Shape = Shape(&[&[
     field("readOnly", &["readOnly"], Form::Flag),
 ]]);
 
-static SECRET_REF: Shape = Shape(&[&[field("name", &["name"], Form::Text)]]);
+pub(super) static SECRET_REF: Shape = Shape(&[&[field("name", &["name"], Form::Text)]]);

@@ -12,7 +12,7 @@ pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints
 static SUBSETS: Own =
     Own { read, show, governs: &[&["subsets"]], words: &[field("subsets", &["subsets"], Form::List(&SUBSET, &[]))], merge: None };
 
-static SUBSET: Shape = Shape(&[&[
+pub(super) static SUBSET: Shape = Shape(&[&[
     field("addresses", &["addresses"], Form::List(&ADDRESS, &["ip"])),
     field("ports", &["ports"], Form::List(&PORT, &["name"])),
 ]]);
@@ -20,7 +20,7 @@ static SUBSET: Shape = Shape(&[&[
 static ADDRESS: Shape =
     Shape(&[&[field("IP", &["ip"], Form::Text).also(&["ip"]), field("targetRef", &["targetRef"], Form::Object(&REFERENCE))]]);
 
-static PORT: Shape = Shape(&[PORT_FIELDS]);
+pub(super) static PORT: Shape = Shape(&[PORT_FIELDS]);
 
 const PORT_FIELDS: &[Field] = &[
     field("name", &["name"], Form::Text),

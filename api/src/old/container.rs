@@ -29,7 +29,7 @@ const CONTAINER_FIELDS: &[Field] = &[
     own("privileged", &["capabilities", "securityContext"], &SECURITY),
 ];
 
-static PORT: Shape = Shape(&[&[
+pub(super) static PORT: Shape = Shape(&[&[
     field("name", &["name"], Form::Text),
     field("hostPort", &["hostPort"], Form::Number),
     field("containerPort", &["containerPort"], Form::Number).blank(Blank::Zero),
@@ -45,10 +45,10 @@ static ENV: Shape = Shape(&[&[
 
 static VALUE_SOURCE: Shape = Shape(&[&[field("fieldPath", &["fieldRef"], Form::Present(&FIELD_SELECTOR)).also(&["fieldRef"])]]);
 
-static FIELD_SELECTOR: Shape =
+pub(super) static FIELD_SELECTOR: Shape =
     Shape(&[&[field("apiVersion", &["apiVersion"], Form::Text), field("fieldPath", &["fieldPath"], Form::Text)]]);
 
-static MOUNT: Shape = Shape(&[&[
+pub(super) static MOUNT: Shape = Shape(&[&[
     field("name", &["name"], Form::Text),
     field("mountPath", &["mountPath"], Form::Text).twins(&["path"]),
     field("readOnly", &["readOnly"], Form::Flag),
@@ -76,12 +76,12 @@ const HANDLER_FIELDS: &[Field] = &[
     field("tcpSocket", &["tcpSocket"], Form::Present(&TCP_SOCKET)),
 ];
 
-static EXEC: Shape = Shape(&[&[field("command", &["command"], Form::Texts)]]);
+pub(super) static EXEC: Shape = Shape(&[&[field("command", &["command"], Form::Texts)]]);
 
 static HTTP_GET: Shape =
     Shape(&[&[field("path", &["path"], Form::Text), field("port", &["port"], Form::PortOrName), field("host", &["host"], Form::Text)]]);
 
-static TCP_SOCKET: Shape = Shape(&[&[field("port", &["port"], Form::PortOrName)]]);
+pub(super) static TCP_SOCKET: Shape = Shape(&[&[field("port", &["port"], Form::PortOrName)]]);
 
 static PULL_POLICY: Own = Own {
     read: read_pull_policy,
@@ -217,7 +217,8 @@ fn merge_resources(stored: &mut Object, new: &Object) {
 }
 
 /// v1beta1 has `privileged` and `capabilities` beside the container's name, and since v0.17 in `securityContext` too.
-static SECURITY: Own = Own { read: read_security, show: show_security, governs: &[], words: SECURITY_FIELDS, merge: Some(merge_security) };
+pub(super) static SECURITY: Own =
+    Own { read: read_security, show: show_security, governs: &[], words: SECURITY_FIELDS, merge: Some(merge_security) };
 
 static SECURITY_CONTEXT: Shape = Shape(&[SECURITY_FIELDS]);
 

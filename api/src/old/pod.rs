@@ -75,7 +75,7 @@ pub(super) const MANIFEST_SPEC: &[Field] = &[
     field("imagePullSecrets", &["spec", "imagePullSecrets"], Form::List(&SECRET_NAME, &["name"])),
 ];
 
-static SECRET_NAME: Shape = Shape(&[&[field("name", &["name"], Form::Text)]]);
+pub(super) static SECRET_NAME: Shape = Shape(&[&[field("name", &["name"], Form::Text)]]);
 
 const POLICY_AT: &[&str] = &["spec", "restartPolicy"];
 
@@ -211,11 +211,11 @@ static STATE: Shape = Shape(&[&[
     field("termination", &["terminated"], Form::Present(&TERMINATION)),
 ]]);
 
-static WAITING: Shape = Shape(&[&[field("reason", &["reason"], Form::Text)]]);
+pub(super) static WAITING: Shape = Shape(&[&[field("reason", &["reason"], Form::Text)]]);
 
-static RUNNING: Shape = Shape(&[&[field("startedAt", &["startedAt"], Form::Text)]]);
+pub(super) static RUNNING: Shape = Shape(&[&[field("startedAt", &["startedAt"], Form::Text)]]);
 
-static TERMINATION: Shape = Shape(&[&[
+pub(super) static TERMINATION: Shape = Shape(&[&[
     field("exitCode", &["exitCode"], Form::Count).blank(Blank::Zero),
     field("signal", &["signal"], Form::Number),
     field("reason", &["reason"], Form::Text),

@@ -1,0 +1,145 @@
+//! What a request says of itself beside its path: the query, once parsed. PURE.
+//!
+//! Percent-encodings are decoded here, once.
+
+use crate::call::{Misdirected, Version};
+use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
+use std::time::Duration;
+
+/// Query parameters of one request; more are somebody's mistake.
+pub const PARAMETERS_MAX: usize = 64;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    pub labels: String,
+    pub fields: String,
+    pub resource_version: String,
+    pub resource_version_match: String,
+    pub timeout: Option<Duration>,
+    pub field_validation: FieldValidation,
+    pub grace_s: Option<i64>,
+    pub propagation: Option<String>,
+    /// At most so many objects in one answer.
+    pub limit: Option<NonZeroUsize>,
+    /// The token of the page before; empty: the first page.
+    pub continues: String,
+    /// Whether a watch wants the state first, if that was said.
+    pub initial_events: Option<bool>,
+    pub bookmarks: bool,
+    /// As they came: only `All` means something.
+    pub dry_run: Vec<String>,
+    /// Who writes, as the client says it.
+    pub field_manager: Option<String>,
+    pub force: Option<bool>,
+    pub pretty: Option<bool>,
+    /// What rows of a table carry.
+    pub include_object: String,
+    /// What a log request asks of the node, as it came.
+    pub log: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FieldValidation {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
+    let mut options = Options::default();
+    for (name, value) in parameters {
+        let (name, value) = (name.as_str(), value.as_str());
+        match (version, name) {
+            (_, "labelSelector") | (Version::Old(_), "labels" | "label-selector") if !value.is_empty() => options.labels = value.to_owned(),
+            (_, "fieldSelector") | (Version::Old(_), "fields" | "field-selector") if !value.is_empty() => options.fields = value.to_owned(),
+            (_, "resourceVersion") => options.resource_version = value.to_owned(),
+            (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
+            // Zero is no limit, and what is below it is over at once.
+            (_, "timeoutSeconds") if !value.is_empty() => {
+                options.timeout =
+                    Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
+            }
+            (_, "fieldValidation") if !value.is_empty() => options.field_validation = field_validation(value)?,
+            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
+            (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
+            // Clients of 2014 and 2015 know no pages, and would take the first for all.
+            (Version::V1, "continue") => options.continues = value.to_owned(),
+            (Version::V1, "limit") if !value.is_empty() => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
+            (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
+            (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
+            (_, "includeObject") => options.include_object = value.to_owned(),
+            (_, "dryRun") => options.dry_run.push(value.to_owned()),
+            (_, "fieldManager") => options.field_manager = Some(value.to_owned()),
+            (_, "force") => options.force = Some(truth(value)),
+            (_, "pretty") => options.pretty = Some(truth(value)),
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
+fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Misdirected> {
+    value.parse().map_err(|_| Misdirected::Malformed(format!("{name}={value} is no number that fits")))
+}
+
+/// A count, or what Kubernetes says of it.
+fn whole(value: &str) -> Result<i64, Misdirected> {
+    value.parse().map_err(|error: ParseIntError| {
+        let range = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
+        let why = if range { "value out of range" } else { "invalid syntax" };
+        Misdirected::Malformed(format!("strconv.ParseInt: parsing {value:?}: {why}"))
+    })
+}
+
+fn field_validation(value: &str) -> Result<FieldValidation, Misdirected> {
+    match value {
+        "Ignore" => Ok(FieldValidation::Ignore),
+        "Warn" => Ok(FieldValidation::Warn),
+        "Strict" => Ok(FieldValidation::Strict),
+        _ => Err(Misdirected::Malformed(format!("fieldValidation={value}: supported values are Ignore, Warn, Strict"))),
+    }
+}
+
+pub fn flag(parameters: &[(String, String)], name: &str) -> bool {
+    parameters.iter().rev().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
+}
+
+/// As Kubernetes reads it: all but 0 and false is true, the bare name too.
+fn truth(value: &str) -> bool {
+    value != "0" && !value.eq_ignore_ascii_case("false")
+}
+
+pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let pairs: Vec<(String, String)> = pairs
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(name, true)?, decode(value, true)?))
+        })
+        .collect::<Result<_, Misdirected>>()?;
+    if pairs.len() > PARAMETERS_MAX {
+        return Err(Misdirected::Malformed(format!("{} query parameters, at most {PARAMETERS_MAX}", pairs.len())));
+    }
+    Ok(pairs)
+}
+
+/// Percent-encodings to text; in a query a plus is a space.
+pub fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
+    let sent = text;
+    let bad = || Misdirected::Malformed(format!("{sent:?} has a percent-encoding that is no UTF-8 text"));
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'%' => {
+                let mut digit = || rest.next().and_then(|byte| (byte as char).to_digit(16)).ok_or_else(bad);
+                bytes.push((digit()? * 16 + digit()?) as u8);
+            }
+            b'+' if plus => bytes.push(b' '),
+            _ => bytes.push(byte),
+        }
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    if text.contains('\0') { Err(bad()) } else { Ok(text) }
+}
