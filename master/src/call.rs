@@ -429,9 +429,12 @@ mod tests {
         assert_eq!(read, Options { continues, timeout, initial_events: Some(false), ..Options::default() });
         let read = options("/api/v1beta1/pods", "labels=&fields=ID%3Dx&limit=1&continue=x").unwrap();
         assert_eq!(read, Options { fields: "ID=x".into(), ..Options::default() });
-        for bad in ["timeoutSeconds=x", "limit=many", "fieldValidation=strict", "a=%f", "%zz", "gracePeriodSeconds=1.5", "a=%00"] {
+        for bad in ["timeoutSeconds=x", "limit=many", "a=%f", "gracePeriodSeconds=1.5", "a=%00"] {
             assert!(matches!(options("/api/v1/pods", bad), Err(Misdirected::Malformed(_))), "{bad}");
         }
+        assert_eq!(options("/api/v1/pods", "%zz=1&a%f"), Ok(Options::default()));
+        let wrong = options("/api/v1/pods", "fieldValidation=strict").unwrap();
+        assert_eq!(wrong, Options { field_validation_wrong: Some("strict".into()), ..Options::default() });
         let many: String = (0..=PARAMETERS_MAX).map(|n| format!("a{n}&")).collect();
         assert!(options("/api/v1/pods", &many).is_err());
     }

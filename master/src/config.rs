@@ -24,6 +24,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     pub admin_socket: PathBuf,
     pub service_cidr: Cidr,
+    /// Whether pods are placed and replicated. Without a flag: an API server alone is for tests.
+    pub workloads: bool,
 }
 
 impl Default for Config {
@@ -33,6 +35,7 @@ impl Default for Config {
             listen: None,
             admin_socket: "/run/coracle/master/api.sock".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
+            workloads: true,
         }
     }
 }

@@ -16,11 +16,13 @@ pub struct Fault {
     pub status: Status,
     /// Path of the object that is there already.
     pub location: Option<String>,
+    /// What is to be said all the same.
+    pub warnings: Vec<String>,
 }
 
 impl From<Status> for Fault {
     fn from(status: Status) -> Fault {
-        Fault { status, location: None }
+        Fault { status, location: None, warnings: Vec::new() }
     }
 }
 
@@ -55,7 +57,7 @@ impl Fault {
     /// The create was done before: `first` came of it.
     pub fn token_used(call: &Call, first: &Key) -> Fault {
         let location = Some(location(call.version, call.kind, first));
-        Fault { status: Status::token_used(&first.resource, &first.name), location }
+        Fault { location, ..Status::token_used(&first.resource, &first.name).into() }
     }
 
     /// Problems of a v1 document, told with the field paths of the version that was spoken.
@@ -73,6 +75,10 @@ impl Fault {
         match unfit {
             Unfit::Invalid(problems) => return Fault::invalid(call, call.kind, name, problems),
             Unfit::Stale => Status::stale(resource, name),
+            Unfit::NoRevision { given } => {
+                let why = format!("resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
+                Status::bad_request(why)
+            }
             Unfit::OtherUid { given, stands } => {
                 let why = format!("Precondition failed: UID in precondition: {given}, UID in object meta: {stands}");
                 Status::conflict(resource, name, &why)

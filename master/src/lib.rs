@@ -78,7 +78,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
-    let gate = Gate::new(kinds.clone(), maker.clone());
+    let gate = Gate::new(kinds.clone(), maker.clone()).with_workloads(config.workloads);
     gate.tell_damage(&*shared, &shared.health().damaged, control::now(Instant::now()));
     let control = Control::start(shared.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
     let serve = Serve::new(shared, kinds, maker, Box::new(control.hearing()));

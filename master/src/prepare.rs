@@ -47,8 +47,8 @@ pub struct Standing<'a> {
 pub enum Ownership<'a> {
     /// Nobody's changes: what the master and the agent observe and decide themselves is not worth its place.
     Untold,
-    /// This manager writes.
-    Written(&'a str),
+    /// This manager writes, in the form of this kind where its documents have another form than they are stored in.
+    Written(&'a str, Option<&'a Kind>),
     /// An apply has settled it.
     Applied(Managed),
 }
@@ -66,6 +66,10 @@ pub enum Unfit {
     Invalid(Vec<Problem>),
     /// The document names another revision than the one that stands.
     Stale,
+    /// It names something that is no revision at all.
+    NoRevision {
+        given: String,
+    },
     /// The document, or a precondition, names another uid: it means an earlier object of this name.
     OtherUid {
         given: String,
@@ -86,6 +90,7 @@ impl fmt::Display for Unfit {
                 f.write_str(&texts.join(", "))
             }
             Unfit::Stale => f.write_str("somebody else wrote first"),
+            Unfit::NoRevision { given } => write!(f, "resourceVersion {given:?} is no number"),
             Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
             Unfit::OtherRevision { given, stands } => write!(f, "resourceVersion {given} was meant, and {stands} stands there"),
         }
@@ -167,6 +172,9 @@ pub fn update_owned(
     let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
     if !uid.is_empty() && uid != stands {
         return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
+    }
+    if !given.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Unfit::NoRevision { given: given.to_owned() });
     }
     if !matches!(given, "" | "0") && given != old.revision.to_string() {
         return Err(Unfit::Stale);
@@ -345,6 +353,7 @@ mod tests {
         assert!(matches!(with("resourceVersion", "7"), Ok(Write::Update { seen: Revision(7), .. })));
         assert!(matches!(with("resourceVersion", "0"), Ok(Write::Update { .. })));
         assert_eq!(with("resourceVersion", "6").unwrap_err(), Unfit::Stale);
+        assert_eq!(with("resourceVersion", "x").unwrap_err(), Unfit::NoRevision { given: "x".into() });
         assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
         assert!(
             matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid(problems)) if !problems.is_empty())

@@ -17,6 +17,8 @@ pub struct Options {
     pub resource_version_match: String,
     pub timeout: Option<Duration>,
     pub field_validation: FieldValidation,
+    /// A word for it that means nothing.
+    pub field_validation_wrong: Option<String>,
     pub grace_s: Option<i64>,
     pub propagation: Option<String>,
     /// At most so many objects in one answer.
@@ -60,7 +62,10 @@ pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Opti
                 options.timeout =
                     Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
             }
-            (_, "fieldValidation") if !value.is_empty() => options.field_validation = field_validation(value)?,
+            (_, "fieldValidation") if !value.is_empty() => match field_validation(value) {
+                Some(wanted) => options.field_validation = wanted,
+                None => options.field_validation_wrong = Some(value.to_owned()),
+            },
             (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
             (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
             // Clients of 2014 and 2015 know no pages, and would take the first for all.
@@ -92,12 +97,12 @@ fn whole(value: &str) -> Result<i64, Misdirected> {
     })
 }
 
-fn field_validation(value: &str) -> Result<FieldValidation, Misdirected> {
+fn field_validation(value: &str) -> Option<FieldValidation> {
     match value {
-        "Ignore" => Ok(FieldValidation::Ignore),
-        "Warn" => Ok(FieldValidation::Warn),
-        "Strict" => Ok(FieldValidation::Strict),
-        _ => Err(Misdirected::Malformed(format!("fieldValidation={value}: supported values are Ignore, Warn, Strict"))),
+        "Ignore" => Some(FieldValidation::Ignore),
+        "Warn" => Some(FieldValidation::Warn),
+        "Strict" => Some(FieldValidation::Strict),
+        _ => None,
     }
 }
 
@@ -112,10 +117,12 @@ fn truth(value: &str) -> bool {
 
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    // A name that cannot be read is none of ours, and passed over as any other; a value that cannot be read may mean much.
     let pairs: Vec<(String, String)> = pairs
-        .map(|pair| {
+        .filter_map(|pair| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name, true)?, decode(value, true)?))
+            let name = decode(name, true).ok()?;
+            Some(decode(value, true).map(|value| (name, value)))
         })
         .collect::<Result<_, Misdirected>>()?;
     if pairs.len() > PARAMETERS_MAX {

@@ -33,16 +33,15 @@ pub struct Fault {
     pub path: Path,
     /// `json: cannot unmarshal number into Go struct field Container.spec.containers.image of type string`
     pub message: String,
+    /// The same where a document is put together of what stands and a strategic patch: `cannot restore struct from: string`
+    pub restored: String,
 }
 
 impl Decoded {
-    /// What a 400 says of the faults behind `Pod in version "v1" cannot be handled as a Pod: `; none without any.
+    /// What a 400 says behind `Pod in version "v1" cannot be handled as a Pod: `: the first fault, as Go's reader does; none
+    /// without any.
     pub fn message(&self) -> Option<String> {
-        match self.faults.as_slice() {
-            [] => None,
-            [one] => Some(one.message.clone()),
-            several => Some(format!("[{}]", several.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>().join(", "))),
-        }
+        self.faults.first().map(|fault| fault.message.clone())
     }
 
     /// What a 400 says of unknown and double fields when the client asked for strictness; none without any.
@@ -67,7 +66,8 @@ pub fn decode(types: &Types, name: &str, value: &mut Value) -> Decoded {
         Value::Null => *value = Value::Object(Map::new()),
         other => {
             let message = format!("json: cannot unmarshal {} into Go value of type {}", json_kind(other), go_name(name));
-            decoder.found.faults.push(Fault { path: Path::root(), message });
+            let restored = format!("cannot restore struct from: {}", json_kind(other));
+            decoder.found.faults.push(Fault { path: Path::root(), message, restored });
         }
     }
     decoder.found
@@ -81,7 +81,7 @@ struct Decoder<'t> {
 impl Decoder<'_> {
     fn object(&mut self, type_name: &str, object: &mut Map<String, Value>, trail: &Trail<'_>) {
         if trail.depth > DEPTH_MAX {
-            return self.fault(trail, format!("nested deeper than {DEPTH_MAX} levels"));
+            return self.fault(trail, format!("nested deeper than {DEPTH_MAX} levels"), String::new());
         }
         let types = self.types;
         let Some(row) = types.get(type_name) else { return };
@@ -116,11 +116,7 @@ impl Decoder<'_> {
                     self.list_in_map(owner, field, list, &trail.then(Step::Key(key)));
                 }
             }
-            (Container::List, value) => self.mismatch(owner, trail, json_kind(value), &format!("[]{}", go_type(&field.element))),
-            (Container::Map, value) => self.mismatch(owner, trail, json_kind(value), &format!("map[string]{}", go_type(&field.element))),
-            (Container::MapOfLists, value) => {
-                self.mismatch(owner, trail, json_kind(value), &format!("map[string][]{}", go_type(&field.element)));
-            }
+            (container, value) => self.mismatch(owner, trail, value, Wanted { container, element: &field.element }),
         }
     }
 
@@ -132,7 +128,7 @@ impl Decoder<'_> {
                     self.entry(owner, field, entry, &trail.then(Step::Index(at)));
                 }
             }
-            other => self.mismatch(owner, trail, json_kind(other), &format!("[]{}", go_type(&field.element))),
+            other => self.mismatch(owner, trail, other, Wanted { container: Container::List, element: &field.element }),
         }
     }
 
@@ -163,18 +159,14 @@ impl Decoder<'_> {
             _ => false,
         };
         if !right {
-            let found = match (&field.element, &*value) {
-                (Element::Int32 | Element::Int64 | Element::IntOrText, Value::Number(number)) => format!("number {number}"),
-                (_, other) => json_kind(other).to_owned(),
-            };
-            self.mismatch(owner, trail, &found, &go_type(&field.element));
+            self.mismatch(owner, trail, value, Wanted { container: Container::One, element: &field.element });
         }
     }
 
     fn text(&mut self, text: &mut String, canonical: fn(&str) -> Result<String, String>, trail: &Trail<'_>) {
         match canonical(text) {
             Ok(good) => *text = good,
-            Err(why) => self.fault(trail, why),
+            Err(why) => self.fault(trail, why.clone(), why),
         }
     }
 
@@ -182,23 +174,31 @@ impl Decoder<'_> {
         let text = match value {
             Value::String(text) => text.clone(),
             Value::Number(number) => number.to_string(),
-            _ => return self.fault(trail, quantity::QuantityError::Format.to_string()),
+            _ => {
+                let why = quantity::QuantityError::Format.to_string();
+                return self.fault(trail, why.clone(), why);
+            }
         };
         match quantity::canonical(&text) {
             Ok(good) => *value = Value::String(good.into_owned()),
-            Err(why) => self.fault(trail, why.to_string()),
+            Err(why) => self.fault(trail, why.to_string(), why.to_string()),
         }
     }
 
-    fn mismatch(&mut self, owner: &str, trail: &Trail<'_>, found: &str, wanted: &str) {
-        let owner = short(owner);
-        let message = format!("json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}", trail.fields());
-        self.fault(trail, message);
+    fn mismatch(&mut self, owner: &str, trail: &Trail<'_>, found: &Value, wanted: Wanted<'_>) {
+        let whole = matches!(wanted.element, Element::Int32 | Element::Int64 | Element::IntOrText);
+        let kind = match found {
+            Value::Number(number) if whole && wanted.container == Container::One => format!("number {number}"),
+            other => json_kind(other).to_owned(),
+        };
+        let (owner, place, go) = (short(owner), trail.fields(), wanted.go());
+        let message = format!("json: cannot unmarshal {kind} into Go struct field {owner}.{place} of type {go}");
+        self.fault(trail, message, wanted.restored_from(found));
     }
 
-    fn fault(&mut self, trail: &Trail<'_>, message: String) {
+    fn fault(&mut self, trail: &Trail<'_>, message: String, restored: String) {
         if self.found.faults.len() < FAULTS_MAX {
-            self.found.faults.push(Fault { path: trail.path(), message });
+            self.found.faults.push(Fault { path: trail.path(), message, restored });
         }
     }
 
@@ -208,6 +208,43 @@ impl Decoder<'_> {
             self.found.unknown.push(trail.path());
         }
         false
+    }
+}
+
+/// What should stand at a place.
+struct Wanted<'t> {
+    container: Container,
+    element: &'t Element,
+}
+
+impl Wanted<'_> {
+    /// As Go's messages about JSON call it.
+    fn go(&self) -> String {
+        let element = go_type(self.element);
+        match self.container {
+            Container::One => element,
+            Container::List => format!("[]{element}"),
+            Container::Map => format!("map[string]{element}"),
+            Container::MapOfLists => format!("map[string][]{element}"),
+        }
+    }
+
+    /// What Kubernetes' own converter says of something else.
+    fn restored_from(&self, found: &Value) -> String {
+        let kind = match found {
+            Value::Array(_) => "slice",
+            Value::Object(_) => "map",
+            Value::Number(number) if number.is_i64() => "int64",
+            Value::Number(_) => "float64",
+            other => json_kind(other),
+        };
+        match (self.container, self.element) {
+            (Container::List, _) => format!("cannot restore slice from {kind}"),
+            (Container::Map | Container::MapOfLists, _) => format!("cannot restore map from {kind}"),
+            (Container::One, Element::Named(_)) => format!("cannot restore struct from: {kind}"),
+            (Container::One, Element::Text) if kind == "int64" => "cannot convert int64 to string".to_owned(),
+            (Container::One, element) => format!("unrecognized type: {}", go_type(element)),
+        }
     }
 }
 

@@ -29,6 +29,6 @@ pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;
 pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
-pub use read::{read, read_from};
+pub use read::{in_order, read, read_from};
 pub use tidy::tidy;
 pub use types::Types;

@@ -4,6 +4,7 @@ use crate::problem::Path;
 use crate::trail::{Step, Trail};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// Fields that are listed; all but the last are out.
@@ -22,6 +23,90 @@ pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Pat
     let mut duplicates = Vec::new();
     let value = Reader { trail: &Trail::root(), duplicates: &mut duplicates }.deserialize(reader)?;
     Ok((value, duplicates))
+}
+
+/// Brings paths into the order in which their fields stand in a text; those that do not stand there come last.
+pub fn in_order(json: &[u8], paths: &mut [Path]) {
+    let mut order = Order { wanted: paths.iter().map(|path| path.as_str().to_owned()).collect(), found: HashMap::new() };
+    let mut reader = serde_json::Deserializer::from_slice(json);
+    let walk = Walk { trail: &Trail::root(), order: &mut order };
+    // A text that breaks off has been walked so far.
+    let _ = walk.deserialize(&mut reader);
+    paths.sort_by_key(|path| order.found.get(path.as_str()).copied().unwrap_or(usize::MAX));
+}
+
+struct Order {
+    wanted: HashSet<String>,
+    found: HashMap<String, usize>,
+}
+
+/// Goes over a text and notes where wanted paths stand.
+struct Walk<'a> {
+    trail: &'a Trail<'a>,
+    order: &'a mut Order,
+}
+
+impl<'de> DeserializeSeed<'de> for Walk<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Walk<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any valid JSON value")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        while let Some(key) = entries.next_key_seed(Key)? {
+            let here = self.trail.then(Step::Field(&key));
+            let path = here.path();
+            if self.order.wanted.contains(path.as_str()) {
+                let next = self.order.found.len();
+                self.order.found.entry(path.as_str().to_owned()).or_insert(next);
+            }
+            entries.next_value_seed(Walk { trail: &here, order: self.order })?;
+        }
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        for at in 0.. {
+            let here = self.trail.then(Step::Index(at));
+            if entries.next_element_seed(Walk { trail: &here, order: self.order })?.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
 }
 
 struct Reader<'a> {
@@ -156,6 +241,14 @@ mod tests {
             assert_eq!(value, serde_json::from_str::<Value>(json).unwrap());
             assert_eq!(found.iter().map(Path::as_str).collect::<Vec<_>>(), duplicates, "{json}");
         }
+    }
+
+    #[test]
+    fn paths_in_the_order_of_the_text() {
+        let text = br#"{"b": {"x": [{}, {"z": 1}], "a": 1}, "a": 2, "c"#;
+        let mut paths: Vec<Path> = ["a", "b.a", "b.x[1].z", "nowhere"].map(Path::new).into();
+        in_order(text, &mut paths);
+        assert_eq!(paths.iter().map(Path::as_str).collect::<Vec<_>>(), ["b.x[1].z", "b.a", "a", "nowhere"]);
     }
 
     #[test]

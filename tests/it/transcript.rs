@@ -36,8 +36,17 @@ impl Bed {
         Bed::over(|_| {})
     }
 
+    /// A master that places no pods and replicates none, as the server of the recorded conversations did not.
+    pub fn without_workloads() -> Bed {
+        Bed::made(|_| {}, false)
+    }
+
     /// A master that finds something in its data directory.
     pub fn over(found: impl FnOnce(&std::path::Path)) -> Bed {
+        Bed::made(found, true)
+    }
+
+    fn made(found: impl FnOnce(&std::path::Path), workloads: bool) -> Bed {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Where there is memory for it: no test here is about the disk.
@@ -49,6 +58,7 @@ impl Bed {
             data_dir: folder.join("data"),
             listen: Some("127.0.0.1:0".parse().expect("an address")),
             admin_socket: folder.join("run/api.sock"),
+            workloads,
             ..Config::default()
         };
         found(&config.data_dir);

@@ -54,6 +54,17 @@ pub fn rows() -> Vec<Kind> {
             .idle(),
         BATCH
             .row("jobs", "job", "Job", &strategy::JOB)
+            .given(&[
+                "spec.selector",
+                "metadata|labels|controller-uid",
+                "metadata|labels|job-name",
+                "metadata|labels|batch.kubernetes.io/controller-uid",
+                "metadata|labels|batch.kubernetes.io/job-name",
+                "spec.template.metadata.labels.controller-uid",
+                "spec.template.metadata.labels.job-name",
+                "spec|template|metadata|labels|batch.kubernetes.io/controller-uid",
+                "spec|template|metadata|labels|batch.kubernetes.io/job-name",
+            ])
             .advised(advice::workload)
             .in_all()
             .with_status()

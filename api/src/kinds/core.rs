@@ -150,6 +150,7 @@ fn pods() -> Kind {
         field("status.nominatedNodeName"),
         field("status.phase"),
         field("status.podIP"),
+        field("status.podIPs"),
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).with_status();
@@ -199,5 +200,6 @@ fn services() -> Kind {
         "spec.healthCheckNodePort",
         "spec.ports.*.nodePort",
     ]);
+    let row = row.taken(&["spec.allocateLoadBalancerNodePorts", "spec.externalTrafficPolicy", "spec.internalTrafficPolicy"]);
     Kind { verbs: Cow::Borrowed(ALL), keeps_status: false, ..row }
 }

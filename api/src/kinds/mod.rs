@@ -130,7 +130,12 @@ pub struct Kind {
     /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
     pub keeps_status: bool,
     /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
+    /// Names with points in them are parted by bars.
     pub given: &'static [&'static str],
+    /// What the server takes out of what is said, or empties: whoever said it owns it all the same.
+    pub taken: &'static [&'static str],
+    /// Fields that nobody is written down as the owner of.
+    pub unowned: &'static [&'static str],
     pub scale: Option<Scale>,
     /// None: its objects are its own.
     pub alias: Option<Alias>,
@@ -294,6 +299,8 @@ impl Group {
             orphans: false,
             keeps_status: false,
             given: &[],
+            taken: &[],
+            unowned: &[],
             scale: None,
             alias: None,
             answer: None,
@@ -350,6 +357,16 @@ impl Kind {
 
     fn given(mut self, paths: &'static [&'static str]) -> Kind {
         self.given = paths;
+        self
+    }
+
+    fn taken(mut self, paths: &'static [&'static str]) -> Kind {
+        self.taken = paths;
+        self
+    }
+
+    fn unowned(mut self, fields: &'static [&'static str]) -> Kind {
+        self.unowned = fields;
         self
     }
 

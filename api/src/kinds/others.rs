@@ -20,6 +20,7 @@ pub fn rows() -> Vec<Kind> {
             .own_part("approval")
             .with_status()
             .selectable([field("spec.signerName")])
+            .unowned(&["spec"])
             .idle(),
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
         DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).idle(),
@@ -31,9 +32,9 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .put_creates()
             .idle(),
-        RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().idle(),
+        RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().taken(&["rules"]).idle(),
         RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
-        RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().idle(),
+        RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
         SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]).idle(),
     ]
 }

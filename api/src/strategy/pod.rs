@@ -1,6 +1,6 @@
 //! Pods: what is set, kept and refused over a pod's life.
 
-use super::doc::{copy, has, is_empty, list, map_at, number, text};
+use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
 use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, qos};
 use crate::meta::{Durable, Time};
@@ -20,6 +20,12 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
     pod_defaults::admitted(&mut pod["spec"]);
     pod_defaults::patience(&mut pod["spec"]);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
+    if !is_empty(&pod["spec"]["schedulingGates"]) {
+        pod["status"]["conditions"] = json!([{
+            "type": "PodScheduled", "status": "False", "lastProbeTime": null, "lastTransitionTime": making.now.to_string(),
+            "reason": "SchedulingGated", "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }]);
+    }
 }
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
@@ -54,8 +60,27 @@ fn status_update(new: &mut Value, old: &Value) {
 
 fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(pod, Scope::Namespaced, names::subdomain, rules);
+    found.extend(seccomp(&pod["metadata"]));
     found.extend(pod_spec::validate(&pod["spec"], rules, &Path::new("spec")));
     found
+}
+
+/// The annotations that named profiles before fields did; nothing reads them, and they are held to their form all the same.
+fn seccomp(meta: &Value) -> Vec<Problem> {
+    const OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+    const OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+    let profiles = texts(meta, "annotations").filter(|(key, _)| *key == OF_POD || key.starts_with(OF_CONTAINER));
+    let path = Path::new("metadata.annotations");
+    let wrong = profiles.filter_map(|(key, profile)| match profile.strip_prefix("localhost/") {
+        None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => None,
+        None => Some(Problem::invalid(&path.field(key), profile, "must be a valid seccomp profile")),
+        Some(file) if file.starts_with('/') => Some(Problem::invalid(&path.field(key), file, "must be a relative path")),
+        Some(file) => {
+            let back = file.split('/').any(|part| part == "..");
+            back.then(|| Problem::invalid(&path.field(key), file, pod_spec::NO_BACK_STEPS))
+        }
+    });
+    wrong.take(super::PROBLEMS_MAX).collect()
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {

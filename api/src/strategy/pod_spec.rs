@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-const NO_BACK_STEPS: &str = "must not contain '..'";
+pub const NO_BACK_STEPS: &str = "must not contain '..'";
 
 /// Every problem of a pod's spec, in the order in which Kubernetes tells them.
 pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
@@ -152,11 +152,44 @@ fn volumes<'a>(spec: &'a Value, path: &Path, found: &mut Vec<Problem>) -> HashSe
     seen
 }
 
+/// In the order in which Kubernetes looks: what comes second is what is too much.
+const VOLUME_SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "configMap",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
 /// Exactly one source, and the sources that are used today whole.
 fn source(volume: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let given = volume.as_object().into_iter().flatten().filter(|(field, source)| *field != "name" && !source.is_null());
-    let kinds: Vec<&str> = given.map(|(field, _)| field.as_str()).collect();
+    let kinds: Vec<&str> = VOLUME_SOURCES.iter().copied().filter(|source| has(volume, source)).collect();
     if kinds.is_empty() {
         found.push(Problem::required(path, "must specify a volume type"));
     }

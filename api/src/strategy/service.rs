@@ -115,6 +115,11 @@ pub fn wants_node_ports(spec: &Value) -> bool {
     }
 }
 
+/// A balancer that sends clients only to nodes with a pod asks each node whether it has one.
+fn wants_health_port(spec: &Value) -> bool {
+    text(spec, "type") == "LoadBalancer" && text(spec, "externalTrafficPolicy") == "Local"
+}
+
 pub fn is_reachable_from_outside(spec: &Value) -> bool {
     match text(spec, "type") {
         "NodePort" | "LoadBalancer" => true,
@@ -141,8 +146,15 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
             spec["clusterIPs"] = json!([address.to_string()]);
         }
     }
+    if wants_health_port(spec)
+        && is_empty(&spec["healthCheckNodePort"])
+        && let Some(port) = (making.node_port)()
+    {
+        spec["healthCheckNodePort"] = port.into();
+    }
     if wants_node_ports(spec) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
+        taken.extend(number(spec, "healthCheckNodePort"));
         let mut missing = list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])).peekable();
         // A candidate may be one that this very service asks for: then the next. None means that there are no more.
         for _ in NODE_PORTS {
@@ -190,6 +202,9 @@ fn keep(spec: &mut Value, was: &Value) {
     } else if wants_address(spec) && !is_empty(&spec["clusterIP"]) && is_empty(&spec["clusterIPs"]) {
         spec["clusterIPs"] = json!([spec["clusterIP"]]);
     }
+    if wants_health_port(spec) && wants_health_port(was) && is_empty(&spec["healthCheckNodePort"]) {
+        copy(spec, was, "healthCheckNodePort");
+    }
     if !(wants_node_ports(spec) && wants_node_ports(was)) {
         return;
     }
@@ -218,7 +233,10 @@ fn let_go(spec: &mut Value, was: &Value) {
         fields.push("externalTrafficPolicy");
     }
     if text(was, "type") == "LoadBalancer" && text(spec, "type") != "LoadBalancer" {
-        fields.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass", "healthCheckNodePort"]);
+        fields.extend(["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
+    }
+    if wants_health_port(was) && !wants_health_port(spec) {
+        fields.push("healthCheckNodePort");
     }
     for field in fields {
         if spec[field] == was[field] {
@@ -240,6 +258,9 @@ fn claims(service: &Value) -> Vec<Claim> {
             claims.push(Claim { space: Cow::Borrowed(NODE_PORT), value: format!("{protocol}/{number}") });
         }
     }
+    if let Some(number) = number(spec, "healthCheckNodePort") {
+        claims.push(Claim { space: Cow::Borrowed(NODE_PORT), value: format!("TCP/{number}") });
+    }
     claims
 }
 
@@ -254,8 +275,12 @@ pub fn taken(service: &Value, claim: &Claim) -> Option<Problem> {
         }
         NODE_PORT => {
             let taken = claim.value.rsplit('/').next()?.parse::<i64>().ok()?;
-            let at = list(spec, "ports").iter().position(|port| number(port, "nodePort") == Some(taken))?;
-            let path = path.field("ports").index(at).field("nodePort");
+            let at = list(spec, "ports").iter().position(|port| number(port, "nodePort") == Some(taken));
+            let path = match at {
+                Some(at) => path.field("ports").index(at).field("nodePort"),
+                None if number(spec, "healthCheckNodePort") == Some(taken) => path.field("healthCheckNodePort"),
+                None => return None,
+            };
             Some(Problem::invalid(&path, taken, "provided port is already allocated"))
         }
         _ => None,
@@ -346,7 +371,7 @@ mod tests {
         let expected = [
             "spec.ports[0].name: Required value",
             "spec.ports[1].name: Invalid value: \"A\": a lowercase RFC 1123 label must consist of",
-            "spec.ports[1]: Duplicate value: {\"port\":80,\"protocol\":\"TCP\"}",
+            "spec.ports[1]: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,",
         ];
         let service = made(json!({"ports": ports}));
         let found = told(&service_rules::validate(&service, rules()));

@@ -6,7 +6,7 @@ use super::names::{self, problems};
 use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
 use super::{Rules, container, endpoints, full, supported};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::net::IpAddr;
 
@@ -245,8 +245,12 @@ fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
         }
         let (protocol, value) = (text(port, "protocol"), number(port, "port"));
         if !seen.insert((protocol, value)) {
-            let key = json!({"protocol": protocol, "port": value});
-            found.push(Problem::new(&path.field("ports").index(at), Reason::Duplicate, Some(key), ""));
+            // As Kubernetes shows what it compares: a port of its own type, with these two fields alone.
+            let key = format!(
+                "{{\"Name\":\"\",\"Protocol\":{protocol:?},\"AppProtocol\":null,\"Port\":{},\"TargetPort\":0,\"NodePort\":0}}",
+                value.unwrap_or_default()
+            );
+            found.push(Problem::new(&path.field("ports").index(at), Reason::Duplicate, None, key));
         }
     }
     found

@@ -44,7 +44,7 @@ fn create(request: &mut Value, making: &mut Making<'_>) {
         spec.remove(field);
     }
     spec.insert("username".into(), "system:admin".into());
-    spec.insert("groups".into(), json!(["system:masters"]));
+    spec.insert("groups".into(), json!(["system:masters", "system:authenticated"]));
     general::create::<false>(request, making);
 }
 

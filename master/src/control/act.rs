@@ -1,7 +1,7 @@
 //! Carries out what the controllers want: every intent goes through `prepare` and `Store::write`, like a client's request.
 
-use super::Now;
 use super::intent::{About, Intent, Tale};
+use super::{Now, Owner};
 use crate::making::Maker;
 use crate::prepare::{self, Part, Preconditions, Standing};
 use crate::store::{Damage, Refused, Store, Stored, Write};
@@ -29,11 +29,22 @@ pub struct Gate {
     maker: Arc<Maker>,
     /// Counts what was told, so that two tales of one moment have two names.
     told: AtomicU64,
+    workloads: bool,
 }
 
 impl Gate {
     pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
-        Gate { kinds, maker, told: AtomicU64::new(0) }
+        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true }
+    }
+
+    /// Whether pods are placed and replicated at all.
+    pub fn with_workloads(self, workloads: bool) -> Gate {
+        Gate { workloads, ..self }
+    }
+
+    /// What nobody looks at here.
+    pub fn rests(&self, owner: &Owner) -> bool {
+        !self.workloads && matches!(owner, Owner::Unbound | Owner::Controller(_))
     }
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,

@@ -250,6 +250,9 @@ impl Step {
 
     /// The first thing that failed.
     fn act(&mut self, owner: &Owner, now: Now) -> Option<String> {
+        if self.gate.rests(owner) {
+            return None;
+        }
         let decision = decide(&self.cluster, owner, now);
         let mut wake_at = decision.wake_at;
         let mut done: Option<Key> = None;

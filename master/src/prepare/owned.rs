@@ -4,7 +4,7 @@ use super::{Ownership, Part, TYPES};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_schema::apply::{self, Fields, Managed, Writer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
 pub struct Said {
@@ -17,7 +17,7 @@ pub struct Said {
 pub fn said(object: &mut Value, ownership: &Ownership<'_>) -> Said {
     let meta = object.get_mut("metadata").and_then(Value::as_object_mut);
     let managed = meta.and_then(|meta| meta.remove("managedFields")).unwrap_or_default();
-    Said { object: matches!(ownership, Ownership::Written(_)).then(|| object.clone()), managed }
+    Said { object: matches!(ownership, Ownership::Written(..)).then(|| object.clone()), managed }
 }
 
 /// Writes the owners into what will stand there. Where nothing else has changed, no time moves.
@@ -31,25 +31,47 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             return;
         }
         Ownership::Applied(managed) => managed,
-        Ownership::Written(manager) => {
+        Ownership::Written(manager, shown) => {
             let zero = old.is_none().then(|| apply::zero(&TYPES, &kind.type_name));
             let before = old.or(zero.as_ref()).unwrap_or(&Value::Null);
             let mut counted = new.clone();
             for path in kind.given.iter() {
-                let path: Vec<&str> = path.split('.').collect();
+                let path: Vec<&str> = path.split(if path.contains('|') { '|' } else { '.' }).collect();
                 put_back(&mut counted, said.object.as_ref(), Some(before), &path);
+            }
+            for path in kind.taken.iter().filter(|_| part == Part::Main) {
+                let path: Vec<&str> = path.split('.').collect();
+                say_again(&mut counted, said.object.as_ref(), &path);
             }
             let managed = match part {
                 Part::Main => Managed::sent(&said.managed, before),
                 Part::Status => Managed::of(before),
             };
-            with_writer(kind, part, manager, now, |writer| apply::track(&TYPES, before, &counted, managed, writer, old.is_none()))
+            match shown.and_then(|shown| Some((shown, shown.alias?))) {
+                None => with_writer(kind, part, manager, now, |w| apply::track(&TYPES, before, &counted, managed, w, old.is_none())),
+                Some((shown, alias)) => {
+                    let (own, others) = managed.parted(&shown.api_version());
+                    let others = apply::lost(&TYPES, before, &counted, others, &kind.type_name, &ignored(kind, part));
+                    let before = match old {
+                        Some(old) => in_form(old.clone(), alias.show),
+                        None => apply::zero(&TYPES, &shown.type_name),
+                    };
+                    let counted = in_form(counted, alias.show);
+                    let track = |writer: Writer<'_>| apply::track(&TYPES, &before, &counted, own, writer, old.is_none());
+                    with_writer(shown, part, manager, now, track).joined(others)
+                }
+            }
         }
     };
     managed.put(new);
     if let Some(old) = old.filter(|old| apply::same_but_times(old, new)) {
         new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();
     }
+}
+
+fn in_form(mut object: Value, show: fn(&mut Value)) -> Value {
+    show(&mut object);
+    object
 }
 
 /// Who writes, as the rules of ownership need to know it.
@@ -69,8 +91,10 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
 /// What a write of this part leaves as it was.
 fn ignored(kind: &Kind, part: Part) -> Fields {
     match part {
-        Part::Main if kind.subresource("status").is_some() => Fields::named(&["status"]),
-        Part::Main => Fields::default(),
+        Part::Main => {
+            let status = kind.subresource("status").map(|_| "status");
+            Fields::named(&status.into_iter().chain(kind.unowned.iter().copied()).collect::<Vec<_>>())
+        }
         Part::Status => {
             let fields = TYPES.get(&kind.type_name).map(|row| row.fields.iter().map(|field| &*field.name)).into_iter().flatten();
             Fields::named(&fields.filter(|name| *name != "status").collect::<Vec<_>>())
@@ -84,7 +108,7 @@ fn put_back(counted: &mut Value, said: Option<&Value>, before: Option<&Value>, p
         [] => {}
         ["*", rest @ ..] => {
             for (at, entry) in counted.as_array_mut().into_iter().flatten().enumerate() {
-                put_back(entry, said.and_then(|said| said.get(at)), before.and_then(|before| before.get(at)), rest);
+                put_back(entry, said.and_then(|said| said.get(at)), None, rest);
             }
         }
         [name] => {
@@ -96,9 +120,25 @@ fn put_back(counted: &mut Value, said: Option<&Value>, before: Option<&Value>, p
             }
         }
         [name, rest @ ..] => {
-            if let Some(inside) = counted.get_mut(name) {
-                put_back(inside, said.and_then(|said| said.get(name)), before.and_then(|before| before.get(name)), rest);
+            let (said, before) = (said.and_then(|said| said.get(name)), before.and_then(|before| before.get(name)));
+            let Some(inside) = counted.get_mut(name) else { return };
+            put_back(inside, said, before, rest);
+            // A map that was made for what was given goes with it.
+            let emptied = inside.as_object().is_some_and(Map::is_empty) && said.is_none_or(Value::is_null) && before.is_none();
+            if let Some(fields) = counted.as_object_mut().filter(|_| emptied) {
+                fields.remove(*name);
             }
         }
+    }
+}
+
+/// What the client said and the server took out is counted as it was said.
+fn say_again(counted: &mut Value, said: Option<&Value>, path: &[&str]) {
+    let [name, rest @ ..] = path else { return };
+    let Some(said) = said.and_then(|said| said.get(name)).filter(|said| !said.is_null()) else { return };
+    match counted.get_mut(name) {
+        Some(inside) if !rest.is_empty() => say_again(inside, Some(said), rest),
+        Some(Value::Null) | None if rest.is_empty() => counted[*name] = said.clone(),
+        _ => {}
     }
 }

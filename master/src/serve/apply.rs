@@ -95,7 +95,7 @@ fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish)
 
 fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let sent = object.to_string();
-    let (mut object, warnings) = body::typed(call, call.kind, object, twice).map_err(|why| patch::misshapen(&sent, &why))?;
+    let (mut object, warnings) = body::typed(call, call.kind, object, twice).map_err(|why| patch::misshapen(&sent, &why.message))?;
     write::right_namespace(call, &object)?;
     write::right_name(call, &mut object)?;
     Ok((object, warnings))

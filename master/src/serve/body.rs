@@ -99,7 +99,7 @@ fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: 
     let mut decoded = decode(call, version, document)?;
     let unknown = decoded.unknown.iter().map(unknown).collect();
     // Amounts and times come into the one form in which they are stored.
-    decoded.object = shape(wanted, decoded.object)?.0;
+    decoded.object = shape(wanted, decoded.object, None)?.0;
     Ok((decoded, unknown))
 }
 
@@ -109,7 +109,8 @@ pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Do
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(wanted, &document)?;
-            let (object, unknown) = shape(wanted, document)?;
+            let json = matches!(media(call, request), Ok(Media::Json)).then_some(&*request.body);
+            let (object, unknown) = shape(wanted, document, json)?;
             (Sent::V1(object), unknown)
         }
         Version::Old(version) => {
@@ -136,6 +137,15 @@ pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Do
 fn told(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
     warnings.extend(call.kind.warning());
     warnings
+}
+
+impl Document {
+    /// A refusal, with what is to be said of the document's fields.
+    pub fn refused(&self, call: &Call, mut fault: Fault) -> Fault {
+        let of_kind = call.kind.warning();
+        fault.warnings.extend(self.warnings.iter().filter(|warning| Some(*warning) != of_kind.as_ref()).cloned());
+        fault
+    }
 }
 
 /// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty document.
@@ -278,8 +288,17 @@ fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decode
 }
 
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
-fn shape(wanted: Wanted<'_>, mut object: Value) -> Result<(Value, Vec<String>), Fault> {
-    let decoded = coracle_schema::decode(&types::builtin(), wanted.type_name, &mut object);
+/// Where a text is given, what is wrong is told in its order.
+fn shape(wanted: Wanted<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<String>), Fault> {
+    let mut decoded = coracle_schema::decode(&types::builtin(), wanted.type_name, &mut object);
+    if let Some(json) = json.filter(|_| decoded.faults.len() > 1) {
+        let mut paths: Vec<Path> = decoded.faults.iter().map(|fault| fault.path.clone()).collect();
+        coracle_schema::in_order(json, &mut paths);
+        decoded.faults.sort_by_key(|fault| paths.iter().position(|path| *path == fault.path));
+    }
+    if let Some(json) = json.filter(|_| decoded.unknown.len() > 1) {
+        coracle_schema::in_order(json, &mut decoded.unknown);
+    }
     if let Some(message) = decoded.message() {
         let kind = wanted.kind;
         return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", wanted.version)));
@@ -289,16 +308,29 @@ fn shape(wanted: Wanted<'_>, mut object: Value) -> Result<(Value, Vec<String>), 
 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
 /// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
-pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), String> {
+pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Misfit> {
     let decoded = coracle_schema::decode(&types::builtin(), &kind.type_name, &mut object);
-    if let Some(message) = decoded.message() {
-        return Err(message);
+    if let Some(fault) = decoded.faults.first() {
+        return Err(Misfit { message: fault.message.clone(), restored: fault.restored.clone() });
     }
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
-        FieldValidation::Strict if !found.is_empty() => Err(format!("strict decoding error: {}", found.join(", "))),
+        FieldValidation::Strict if !found.is_empty() => Err(Misfit::of(format!("strict decoding error: {}", found.join(", ")))),
         FieldValidation::Strict | FieldValidation::Warn => Ok((object, told(call, shortened(found)))),
         FieldValidation::Ignore => Ok((object, told(call, Vec::new()))),
+    }
+}
+
+/// Why a document that the server put together is none of its type.
+pub struct Misfit {
+    pub message: String,
+    /// The same of what a strategic patch made.
+    pub restored: String,
+}
+
+impl Misfit {
+    fn of(message: String) -> Misfit {
+        Misfit { restored: message.clone(), message }
     }
 }
 

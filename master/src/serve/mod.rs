@@ -92,9 +92,6 @@ impl Serve {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
-        if request.method == "PATCH" && answer.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            answer.headers.insert("accept-patch", patch::accepted());
-        }
         if pretty
             && is_json(&answer)
             && let Body::Whole(document) = &answer.body
@@ -195,6 +192,7 @@ pub fn failure(form: Form, fault: &Fault) -> Answer {
     if let Some(seconds) = fault.status.details.as_ref().and_then(|details| details.retry_after_s) {
         answer.headers.insert(header::RETRY_AFTER, seconds.into());
     }
+    warn(&mut answer, &fault.warnings);
     answer
 }
 

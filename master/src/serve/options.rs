@@ -3,6 +3,7 @@
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::Ownership;
+use coracle_api::kinds::Kind;
 use coracle_api::status::Status;
 use coracle_http::{HeaderMap, header};
 use coracle_schema::{Path, Problem, Reason};
@@ -14,30 +15,34 @@ const MANAGER_BYTES_MAX: usize = 128;
 const AGENT: &str = "coracle-agent";
 
 /// How a write is meant.
-pub struct Wish {
+pub struct Wish<'k> {
     /// Everything is to be done but the writing.
     pub rehearsal: bool,
     /// Who owns what is written.
     pub manager: String,
+    /// In whose form, where that is not the one in which objects are stored.
+    shown: Option<&'k Kind>,
 }
 
-impl Wish {
+impl Wish<'_> {
     pub fn ownership(&self) -> Ownership<'_> {
-        if self.manager == AGENT { Ownership::Untold } else { Ownership::Written(&self.manager) }
+        if self.manager == AGENT { Ownership::Untold } else { Ownership::Written(&self.manager, self.shown) }
     }
 }
 
 /// `kind`: which options the client is told of when they are wrong.
-pub fn wish(call: &Call, headers: &HeaderMap, kind: &str) -> Result<Wish, Fault> {
+pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<Wish<'k>, Fault> {
     let mut problems = Vec::new();
     problems.extend(run_problem(&call.options.dry_run));
     let named = call.options.field_manager.as_deref().unwrap_or_default();
     problems.extend(manager_problems(named));
+    problems.extend(call.options.field_validation_wrong.as_deref().map(validation_problem));
     if !problems.is_empty() {
         return Err(wrong(kind, &problems));
     }
     let manager = if named.is_empty() { from_agent(headers) } else { named.to_owned() };
-    Ok(Wish { rehearsal: !call.options.dry_run.is_empty(), manager })
+    let shown = call.shown.alias.is_some().then_some(call.shown);
+    Ok(Wish { rehearsal: !call.options.dry_run.is_empty(), manager, shown })
 }
 
 /// Whether everything is to be done but the writing.
@@ -60,6 +65,11 @@ pub fn wrong(kind: &str, problems: &[Problem]) -> Fault {
 fn run_problem(dry_run: &[String]) -> Option<Problem> {
     let wrong = dry_run.iter().any(|run| run != "All");
     wrong.then(|| Problem::new(&Path::new("dryRun"), Reason::NotSupported, Some(json!(dry_run)), "supported values: \"All\""))
+}
+
+fn validation_problem(given: &str) -> Problem {
+    let words = "supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"";
+    Problem::new(&Path::new("fieldValidation"), Reason::NotSupported, Some(given.into()), words)
 }
 
 fn manager_problems(name: &str) -> Vec<Problem> {

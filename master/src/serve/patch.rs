@@ -9,7 +9,7 @@ use crate::store::Stored;
 use coracle_api::old;
 use coracle_api::status::{Reason, Status};
 use coracle_api::types;
-use coracle_http::{Answer, HeaderValue, Request, StatusCode, header};
+use coracle_http::{Answer, Request, StatusCode, header};
 use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
@@ -95,12 +95,6 @@ fn unknown_language() -> Fault {
     status.into()
 }
 
-/// RFC 5789: an answer about a patch in no language of ours says which ones are.
-pub fn accepted() -> HeaderValue {
-    let names: Vec<&str> = LANGUAGES.iter().map(|(name, _)| *name).collect();
-    HeaderValue::from_str(&names.join(", ")).expect("names of types are plain text")
-}
-
 fn refuse_force(call: &Call) -> Result<(), Fault> {
     if call.options.force.is_none() {
         return Ok(());
@@ -157,7 +151,8 @@ fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> R
         Patch::Json(_) | Patch::Merge(_) => object.to_string(),
         Patch::Strategic(over) => patch::shown(&Value::Object(over.clone())),
     };
-    let (mut object, warnings) = body::typed(call, call.shown, object, twice).map_err(|why| misshapen(&sent, &why))?;
+    let (mut object, warnings) = body::typed(call, call.shown, object, twice)
+        .map_err(|why| misshapen(&sent, if matches!(patch, Patch::Strategic(_)) { &why.restored } else { &why.message }))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);

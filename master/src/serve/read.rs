@@ -12,10 +12,10 @@ use coracle_http::{Answer, StatusCode};
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let wanted = pages::of_get(&call.options)?;
-    let stored = serve.standing(call)?;
     if let Some(revision) = wanted {
         not_from_the_future(serve, revision)?;
     }
+    let stored = serve.standing(call)?;
     Ok(document(call, StatusCode::OK, &stored))
 }
 

@@ -27,7 +27,8 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call)?;
-    let stored = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?;
+    let stored = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
+    let stored = stored.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
@@ -50,7 +51,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
                 make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?,
             )
         }
-        Err(fault) => return Err(fault),
+        Err(fault) => return Err(sent.refused(call, fault)),
     };
     let mut answer = document(call, status, &stored);
     warn(&mut answer, &sent.warnings);

@@ -128,6 +128,17 @@ impl Managed {
         self.entries.is_empty()
     }
 
+    /// The sets that are told in a version, and the others.
+    pub fn parted(self, api_version: &str) -> (Managed, Managed) {
+        let (of, others) = self.entries.into_iter().partition(|entry| entry.owner.api_version == api_version);
+        (Managed { entries: of }, Managed { entries: others })
+    }
+
+    pub fn joined(mut self, other: Managed) -> Managed {
+        self.entries.extend(other.entries);
+        self
+    }
+
     /// In Kubernetes' order: appliers first, then by time.
     pub fn to_value(&self) -> Value {
         let mut entries: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.fields.is_empty()).collect();
@@ -227,15 +238,24 @@ pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: 
     updated(types, old, new, managed, writer).capped()
 }
 
+/// What another's write in another version leaves of the sets: what it changes or takes away is nobody's of them any more.
+pub fn lost(types: &Types, old: &Value, new: &Value, managed: Managed, type_name: &str, ignored: &Fields) -> Managed {
+    let differences = compare::compare(types, type_name, old, new).without(ignored);
+    taken_from(managed, &differences.new_values(), &differences.removed)
+}
+
+fn taken_from(mut managed: Managed, taken: &Fields, removed: &Fields) -> Managed {
+    for entry in &mut managed.entries {
+        entry.fields = entry.fields.difference(taken).difference(removed);
+    }
+    managed.without_empty()
+}
+
 pub(super) fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>) -> Managed {
     let differences = compare::compare(types, writer.type_name, old, new).without(writer.ignored);
     let taken = differences.new_values();
-    let mut managed = managed;
-    for entry in &mut managed.entries {
-        entry.fields = entry.fields.difference(&taken).difference(&differences.removed);
-    }
+    let mut managed = taken_from(managed, &taken, &differences.removed);
     let own = taken.difference(&Fields::named(&NOBODYS));
-    let mut managed = managed.without_empty();
     if own.is_empty() {
         return managed;
     }

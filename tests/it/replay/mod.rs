@@ -59,7 +59,7 @@ fn play(text: &str, without: &[&str]) -> Option<String> {
     if case.manual {
         return None;
     }
-    let bed = Bed::new();
+    let bed = Bed::without_workloads();
     let answers = match case.play(&bed) {
         Ok(answers) => answers,
         Err(why) => return Some(format!("  {why}\n")),
