@@ -120,6 +120,9 @@ impl Fault {
                 status.message = format!("Request entity too large: {key} would be {bytes} bytes, which is more than the store takes");
                 status
             }
+            Refused::Busy { why, retry_after_s } => {
+                Status::too_many_requests(format!("nothing was written of {key}: {why}"), retry_after_s)
+            }
             Refused::Disk { why, space: true } => {
                 Status::insufficient_storage(format!("nothing was written of {key}: no space is left on the disk: {why}"))
             }

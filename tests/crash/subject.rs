@@ -25,7 +25,7 @@ pub enum Subject {
 const SMALL: Setup = Setup {
     segment_bytes: 64 << 10,
     checkpoint_bytes: 96 << 10,
-    backlog_bytes_max: 1 << 20,
+    backlog_bytes_max: 64 << 20,
     retained_bytes_max: 128 << 10,
     reserve: 100,
     ..Setup::PRODUCT

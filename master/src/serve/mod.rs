@@ -59,6 +59,7 @@ pub struct Serve {
     heard: Heard,
     maker: Arc<Maker>,
     watches: watch::Watches,
+    lists: read::Lists,
     metrics: metrics::Metrics,
     described: description::Described,
     /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
@@ -73,6 +74,7 @@ impl Serve {
             heard,
             maker,
             watches: watch::Watches::default(),
+            lists: read::Lists::default(),
             metrics: metrics::Metrics::default(),
             described: description::Described::default(),
             places: RwLock::new(()),

@@ -9,6 +9,39 @@ use crate::store::{Listing, Stored, Unlisted};
 use coracle_api::meta::Revision;
 use coracle_api::status::Status;
 use coracle_http::{Answer, StatusCode};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Lists that are being written, the sum of their objects' bytes. A single one may be larger; else over it 429. Once written, the carriers
+/// count them.
+const LISTS_BYTES_MAX: usize = 64 << 20;
+const AGAIN_S: u32 = 1;
+
+/// Bytes of lists that are being written.
+#[derive(Default)]
+pub struct Lists(AtomicUsize);
+
+/// Given back when it is dropped.
+struct Room<'a> {
+    lists: &'a Lists,
+    bytes: usize,
+}
+
+impl Lists {
+    fn room_for(&self, bytes: usize) -> Result<Room<'_>, Fault> {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        let room = Room { lists: self, bytes };
+        if before > 0 && before + bytes > LISTS_BYTES_MAX {
+            return Err(Status::too_many_requests("others are being given long lists", AGAIN_S).into());
+        }
+        Ok(room)
+    }
+}
+
+impl Drop for Room<'_> {
+    fn drop(&mut self) {
+        self.lists.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let wanted = pages::of_get(&call.options)?;
@@ -44,6 +77,7 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         continues: page.more.as_ref().map(|more| pages::token(Some(page.revision), &more.after)).unwrap_or_default(),
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
+    let _room = serve.lists.room_for(page.items.iter().map(|stored| stored.json.len()).sum())?;
     let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &meta, &page.items, wall_clock()));
     let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
     super::warn(&mut answer, &damaged.collect::<Vec<_>>());
@@ -53,4 +87,23 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {
     let current = serve.store.revision();
     if revision <= current { Ok(()) } else { Err(Status::future(revision, current).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_are_written_one_after_the_other() {
+        let lists = Lists::default();
+        let long = lists.room_for(2 * LISTS_BYTES_MAX).expect("a single one may be larger");
+        let Err(refused) = lists.room_for(1) else { panic!("it is too much") };
+        assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(AGAIN_S)));
+        drop(long);
+        let half = || lists.room_for(LISTS_BYTES_MAX / 2);
+        let two = (half().expect("room"), half().expect("room"));
+        assert!(lists.room_for(1).is_err());
+        drop(two.0);
+        assert!(lists.room_for(1).is_ok());
+    }
 }

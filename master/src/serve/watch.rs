@@ -12,7 +12,7 @@ use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::render::{self, Form, Shape};
-use crate::store::{Event, Scope, Stored};
+use crate::store::{Event, Scope, Stored, Unwatched};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Revision;
@@ -28,6 +28,8 @@ use tokio::sync::mpsc;
 const PIECE_BYTES: usize = 32 * 1024;
 /// Replays that their watchers have not yet taken, all together. A single one may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
+/// Who found all places of watchers taken may come again after so many seconds.
+const AGAIN_S: u32 = 5;
 /// Marks the bookmark that ends the state of a streamed list.
 const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
@@ -86,7 +88,8 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let told = watcher.clone();
     let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
         Ok(watch) => watch,
-        Err(gone) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
+        Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
+        Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
     let mut pieces = watcher.replay(&watch.replay);
     if call.options.bookmarks && matches!(begin, Begin::State { marked: true, .. }) {

@@ -18,16 +18,13 @@ use super::journal::record::Record;
 use super::keeper::Retired;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
-use super::setup::{BATCH_BYTES_MAX, Setup};
+use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Setup};
 use super::state::{Change, Step, Verdict};
 use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-
-/// Longest that a write waits for the files to catch up with the journal: shorter than clients wait for their answers.
-const CATCH_UP_S_MAX: u64 = 20;
 
 /// What only the one who commits may touch, and the keeper between two batches.
 pub struct Writer {
@@ -45,6 +42,8 @@ pub struct Writer {
     pub stamping: bool,
     /// The last checkpoint failed: not again before this uptime.
     pub checkpoint_after: Option<Duration>,
+    /// Why it did.
+    pub unsettled: Option<String>,
     /// There is no room for another segment: what is left of this one is for deletes and what shrinks.
     pub full: bool,
     /// Acknowledged records are missing: nothing is written before a person has looked.
@@ -75,7 +74,7 @@ impl FlatStore {
     }
 
     fn commit(&self, lead: Lead<'_>) {
-        let mut writer = self.caught_up();
+        let mut writer = locked(&self.inner.writer);
         let tickets = lead.take();
         let uptime = self.uptime();
         if let Some(why) = writer.refuses() {
@@ -151,10 +150,7 @@ impl FlatStore {
                     let why = "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
                     ticket.reply.give(Err(Refused::Disk { why, space: true }));
                 }
-                Ok(Verdict::Change(change)) if grows(&change) && backlog => {
-                    let why = "the files are too far behind the journal, and only deletes and what shrinks are taken".to_owned();
-                    ticket.reply.give(Err(Refused::Disk { why, space: false }));
-                }
+                Ok(Verdict::Change(change)) if backlog && !shrinks(&change) => ticket.reply.give(Err(writer.behind())),
                 Ok(Verdict::Change(change)) => {
                     let former = state.get(&change.key).map(|entry| &entry.claims);
                     let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(former.into_iter().flatten());
@@ -164,30 +160,6 @@ impl FlatStore {
             }
         }
         (batch, later)
-    }
-
-    /// The writer, once the files are not too far behind the journal.
-    fn caught_up(&self) -> MutexGuard<'_, Writer> {
-        let mut writer = locked(&self.inner.writer);
-        let until = self.uptime() + Duration::from_secs(CATCH_UP_S_MAX);
-        while writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max && writer.checkpoint_after.is_none() && !writer.closed {
-            if self.inner.keeper.is_running() {
-                self.inner.keeper.call();
-                let left = until.saturating_sub(self.uptime());
-                if left.is_zero() {
-                    break;
-                }
-                writer = self.inner.caught_up.wait_timeout(writer, left).unwrap_or_else(PoisonError::into_inner).0;
-            } else if writer.checkpointing {
-                // Whoever is at it may be waiting for us.
-                break;
-            } else {
-                drop(writer);
-                self.checkpoint().ok();
-                writer = locked(&self.inner.writer);
-            }
-        }
-        writer
     }
 
     /// Says when the disk begins to fail, and when it is well again.
@@ -216,6 +188,20 @@ impl Writer {
             return Some("the store is closed".to_owned());
         }
         self.frozen.clone()
+    }
+
+    /// Why nothing may be added to the journal.
+    fn behind(&self) -> Refused {
+        match &self.unsettled {
+            None => {
+                let why = "the disk is slower than what is written: the files are far behind the journal, and catching up".to_owned();
+                Refused::Busy { why, retry_after_s: BACKLOG_RETRY_S }
+            }
+            Some(failed) => {
+                let why = format!("the files are far behind the journal and cannot be brought up to it: {failed}");
+                Refused::Disk { why, space: false }
+            }
+        }
     }
 }
 
@@ -271,6 +257,15 @@ fn grows(change: &Change) -> bool {
     let length = |stored: &Stored| stored.json.len();
     let new = change.entry.as_ref().map_or(0, |entry| length(&entry.stored));
     matches!(change.step, Step::Put(_)) && new > change.old.as_ref().map_or(0, length)
+}
+
+/// Whether it can be asked for only so often: a record of what neither goes nor shrinks may be followed by any number of the same.
+fn shrinks(change: &Change) -> bool {
+    let length = |stored: &Stored| stored.json.len();
+    match (&change.step, &change.entry) {
+        (Step::Put(_), Some(new)) => change.old.as_ref().is_some_and(|old| length(&new.stored) < length(old)),
+        _ => true,
+    }
 }
 
 /// Why a change is not done. What lives in memory alone goes on without the disk, as far as its revisions are reserved.

@@ -21,11 +21,12 @@
 //!    watch ends or does not begin: it is never mended silently. Who is slow is let go of and not waited for.
 //! 8. **The outcome may be unknown.** After `Refused::Disk` the write is not visible and its revision is spent; a backend that is not alone
 //!    with its disk may still show it later, once, as any other write.
+//!    `Refused::Busy` says that nothing was tried: nobody waits for a backend that cannot keep up.
 //! 9. **Unknown is not absent.** What cannot be read counts as existing: `Damaged` and `Page::damaged`, never a `None`.
 //!
 //! No transactions over several objects, no leases, no ages: whoever needs those builds them of these.
 
-use super::{Damaged, Gone, Health, Listing, Page, Refused, Scope, Sink, Stored, Unlisted, Watch, Write};
+use super::{Damaged, Health, Listing, Page, Refused, Scope, Sink, Stored, Unlisted, Unwatched, Watch, Write};
 use coracle_api::meta::{Key, Resource, Revision};
 
 /// The door to what the master remembers. Shared by threads; a write blocks its caller until it is durable, everything else is quick.
@@ -65,7 +66,7 @@ pub trait Store: Send + Sync {
     ///
     /// The replay is returned whole and not sent through the sink: its parts share the store's memory, however many they are, and a
     /// bounded channel need only hold what is written while it is being sent.
-    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Gone>;
+    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Unwatched>;
 
     /// A revision up to which every sink has been told everything.
     fn told(&self) -> Revision;

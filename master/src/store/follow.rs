@@ -1,11 +1,14 @@
 //! Who is told of what, and the history for those who come back.
 
 use super::history::History;
-use super::{Event, Gone, Scope, Sink};
+use super::{Event, Gone, Scope, Sink, Unwatched};
 use coracle_api::meta::Revision;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
+
+/// Watches at once: several times what the carriers let in, and each commit looks at every one.
+pub const WATCHERS_MAX: usize = 4096;
 
 /// A watch that has begun.
 pub struct Watch {
@@ -71,11 +74,14 @@ impl Followers {
         Ok(self.history.after(after)?.filter(|event| scope.holds(&event.key)).cloned().collect())
     }
 
-    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, from: Revision, sink: Sink) -> WatchHandle {
+    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, from: Revision, sink: Sink) -> Result<WatchHandle, Unwatched> {
         self.sweep();
+        if self.all.len() >= WATCHERS_MAX {
+            return Err(Unwatched::TooMany);
+        }
         let ended = Arc::new(AtomicBool::new(false));
         self.all.push(Follower { scope, from, sink, ended: ended.clone() });
-        WatchHandle::new(Following { followers: Arc::downgrade(followers), ended })
+        Ok(WatchHandle::new(Following { followers: Arc::downgrade(followers), ended }))
     }
 
     pub fn tell(&mut self, event: Event) {

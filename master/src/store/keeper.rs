@@ -11,7 +11,6 @@ use super::journal;
 use super::setup::Setup;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -37,7 +36,6 @@ pub struct Retired {
 pub struct Keeper {
     bell: Arc<Bell>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    running: AtomicBool,
 }
 
 #[derive(Default)]
@@ -63,12 +61,7 @@ impl Keeper {
             }
         })?;
         *locked(&self.thread) = Some(thread);
-        self.running.store(true, Ordering::Release);
         Ok(())
-    }
-
-    pub fn is_running(&self) -> bool {
-        self.running.load(Ordering::Acquire)
     }
 
     pub fn call(&self) {
@@ -89,7 +82,6 @@ impl Keeper {
     /// Waits for it to end what it does.
     pub fn stop(&self) {
         self.end();
-        self.running.store(false, Ordering::Release);
         if let Some(thread) = locked(&self.thread).take()
             && thread.thread().id() != thread::current().id()
             && thread.join().is_err()
@@ -151,7 +143,9 @@ impl FlatStore {
         let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_spare()).then_some(PROBE_EVERY);
         let files = writer.dirty.since().map(|since| (since + CHECKPOINT_AFTER).max(writer.checkpoint_after.unwrap_or_default()));
         let retired = writer.retired.front().map(|retired| retired.since + RETAINED_FOR);
-        let times = [files, retired].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        // More was written meanwhile than one checkpoint takes.
+        let again = checkpoint_is_large(&writer, &self.inner.setup).then_some(uptime);
+        let times = [files, retired, again].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
 
@@ -272,7 +266,7 @@ impl FlatStore {
         writer.checkpointing = false;
         match &done {
             Ok(()) => {
-                writer.checkpoint_after = None;
+                (writer.checkpoint_after, writer.unsettled) = (None, None);
                 writer.head = checkpoint.head.clone();
                 if let Some(position) = writer.head.wal {
                     let segments = writer.journal.retire(position);
@@ -280,8 +274,8 @@ impl FlatStore {
                 }
                 writer.forget(uptime, self.inner.setup.retained_bytes_max);
             }
-            Err(_) => {
-                writer.checkpoint_after = Some(uptime + CHECKPOINT_AGAIN_AFTER);
+            Err(error) => {
+                (writer.checkpoint_after, writer.unsettled) = (Some(uptime + CHECKPOINT_AGAIN_AFTER), Some(error.to_string()));
                 checkpoint.give_back(&mut writer.dirty);
             }
         }

@@ -189,6 +189,7 @@ fn begin(
         timed: false,
         stamping,
         checkpoint_after: None,
+        unsettled: None,
         full: false,
         frozen,
         closed: false,

@@ -53,7 +53,7 @@ pub use backup::{Backup, LeftOut, Restored, read as read_backup, restore};
 pub use disk::identity;
 pub use door::Store;
 pub use files::DiskError;
-pub use follow::{Watch, WatchHandle};
+pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
 pub use inspect::{Findings, Salvaged, inspect, salvage};
 pub use pages::{Listing, More, Page};
@@ -61,7 +61,7 @@ pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
     Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted,
-    Write,
+    Unwatched, Write,
 };
 
 use commit::Writer;
@@ -302,7 +302,7 @@ impl Store for FlatStore {
         })
     }
 
-    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Gone> {
+    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Unwatched> {
         let mut followers = locked(&self.inner.followers);
         let state = self.state();
         let (replay, from) = match after {
@@ -315,7 +315,7 @@ impl Store for FlatStore {
         };
         let revision = state.revision();
         drop(state);
-        let handle = followers.add(&self.inner.followers, scope, from, sink);
+        let handle = followers.add(&self.inner.followers, scope, from, sink)?;
         Ok(Watch { replay, revision, handle })
     }
 

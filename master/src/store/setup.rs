@@ -7,8 +7,11 @@ pub const SEGMENT_BYTES: usize = 1 << 20;
 /// Journal after which the files are brought up to date: replaying it takes a start some 100 ms, and what is written often is written
 /// to its file once.
 pub const CHECKPOINT_BYTES: u64 = 16 << 20;
-/// Journal that no checkpoint has caught up with, beyond which writes wait.
-pub const BACKLOG_BYTES_MAX: u64 = 64 << 20;
+/// Journal that no checkpoint has caught up with, beyond which writes are refused for now: a card that is slower than its writers gets
+/// some minutes of a burst, and a start after a crash replays it in a few seconds.
+pub const BACKLOG_BYTES_MAX: u64 = 256 << 20;
+/// Who was refused for that may come again after so long: a checkpoint takes a slow card some seconds, and clients try about ten times.
+pub const BACKLOG_RETRY_S: u32 = 5;
 /// Superseded segments that are kept for backups that began before the checkpoint did.
 pub const RETAINED_BYTES_MAX: u64 = 64 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.

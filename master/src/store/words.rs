@@ -109,6 +109,11 @@ pub enum Refused {
     TooLarge {
         bytes: usize,
     },
+    /// More was written than the disk keeps up with: not now.
+    Busy {
+        why: String,
+        retry_after_s: u32,
+    },
     /// The disk would not take it (no space, read-only, IO error). `space`: it is ENOSPC.
     Disk {
         why: String,
@@ -125,7 +130,7 @@ impl fmt::Display for Refused {
             Refused::Claimed { claim, owner } => write!(f, "{} {} belongs to {owner}", claim.space, claim.value),
             Refused::Damaged { why } => write!(f, "its file is damaged: {why}"),
             Refused::TooLarge { bytes } => write!(f, "it is too large: {bytes} bytes"),
-            Refused::Disk { why, .. } => f.write_str(why),
+            Refused::Busy { why, .. } | Refused::Disk { why, .. } => f.write_str(why),
         }
     }
 }
@@ -154,6 +159,20 @@ pub enum Unlisted {
     Gone(Gone),
     /// It has not been yet.
     Future { now: Revision },
+}
+
+/// Why a watch does not begin.
+#[derive(Debug, PartialEq)]
+pub enum Unwatched {
+    Gone(Gone),
+    /// As many follow already as there may be.
+    TooMany,
+}
+
+impl From<Gone> for Unwatched {
+    fn from(gone: Gone) -> Unwatched {
+        Unwatched::Gone(gone)
+    }
 }
 
 /// Changes after a revision that the history no longer holds.

@@ -75,7 +75,7 @@ fn tale(event: &Event) -> (Revision, String, bool) {
     (event.revision, event.key.name.clone(), event.new.is_some())
 }
 
-fn follow(store: &dyn Store, scope: Scope, after: Option<Revision>) -> Result<(Story, WatchHandle), Gone> {
+fn follow(store: &dyn Store, scope: Scope, after: Option<Revision>) -> Result<(Story, WatchHandle), Unwatched> {
     let live = Story::default();
     let told = live.clone();
     let watch = store.watch(
@@ -314,7 +314,8 @@ fn events_come_in_order(mut home: Home) {
     let store = home();
     match follow(&*store, names, Some(a.revision)) {
         Ok(story) => assert_eq!(*locked(&story.0), [row(&gone, false)]),
-        Err(Gone { oldest }) => assert!(oldest > a.revision && oldest <= store.revision().max(revision)),
+        Err(Unwatched::Gone(Gone { oldest })) => assert!(oldest > a.revision && oldest <= store.revision().max(revision)),
+        Err(Unwatched::TooMany) => panic!("nobody else watches"),
     }
     assert!(follow(&*store, pods(), Some(store.revision())).is_ok(), "the present is never gone");
 }

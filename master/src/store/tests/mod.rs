@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod fuzz;
 mod journal;
+mod limits;
 mod lives;
 mod model;
 mod mutants;

@@ -147,7 +147,7 @@ fn history_is_bounded_and_says_from_where() {
     }
     let scope = Scope { resource: PODS, namespace: None, name: None };
     let gone = store.watch(scope.clone(), Some(Revision(0)), Box::new(|_| true)).err();
-    assert_eq!(gone, Some(Gone { oldest: Revision(1) }));
+    assert_eq!(gone, Some(Unwatched::Gone(Gone { oldest: Revision(1) })));
     let watch = store.watch(scope, Some(Revision(1)), Box::new(|_| true)).expect("just held");
     assert_eq!(watch.replay.len(), HISTORY_EVENTS_MAX);
 }

@@ -1,0 +1,162 @@
+//! What happens where something is full: writers are told at once, never kept waiting.
+
+use super::sim::SimDisk;
+use super::*;
+use crate::store::disk::{DiskFile, Found, Stamp};
+use setup::BACKLOG_RETRY_S;
+use std::io;
+use std::ops::ControlFlow;
+
+/// A disk whose `sync_all` takes as long as the test wants.
+struct Gated {
+    disk: SimDisk,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    state: Mutex<(bool, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn shut(&self, shut: bool) {
+        locked(&self.state).0 = shut;
+        self.changed.notify_all();
+    }
+
+    /// Until somebody stands before it.
+    fn await_somebody(&self) {
+        let state = locked(&self.state);
+        drop(self.changed.wait_while(state, |(_, waiting)| *waiting == 0).expect("nobody panicked"));
+    }
+
+    fn pass(&self) {
+        let mut state = locked(&self.state);
+        state.1 += 1;
+        self.changed.notify_all();
+        state = self.changed.wait_while(state, |(shut, _)| *shut).expect("nobody panicked");
+        state.1 -= 1;
+    }
+}
+
+impl Disk for Gated {
+    fn sync_all(&self) -> io::Result<()> {
+        self.gate.pass();
+        self.disk.sync_all()
+    }
+
+    fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.disk.create(path, bytes)
+    }
+
+    fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {
+        self.disk.put(path, bytes, stamp)
+    }
+
+    fn stamp(&self, path: &str) -> io::Result<Stamp> {
+        self.disk.stamp(path)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
+        self.disk.open(path)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn unlink(&self, path: &str) -> io::Result<()> {
+        self.disk.unlink(path)
+    }
+
+    fn make_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.make_dir(path)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        self.disk.read(path, bytes_max)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Found>> {
+        self.disk.list(path)
+    }
+}
+
+fn name(number: usize) -> String {
+    format!("p{number}")
+}
+
+#[test]
+fn no_write_waits_for_a_checkpoint_and_a_full_journal_says_so_at_once() {
+    let gate = Arc::new(Gate::default());
+    let disk = Gated { disk: SimDisk::new(1), gate: gate.clone() };
+    let setup = Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 256 << 10, ..Setup::PRODUCT };
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    let store = FlatStore::open_on(Arc::new(disk), None, None, ids, &rules(), setup).expect("it opens").store;
+    gate.shut(true);
+    store.inner.keeper.start(Arc::downgrade(&store.inner)).expect("a thread");
+    let filler = "x".repeat(2_000);
+    let write_from = |first: usize| {
+        (first..first + 1_000).try_for_each(|number| match store.write(create(pod(&name(number), &filler, None))) {
+            Ok(_) => ControlFlow::Continue(()),
+            Err(refused) => ControlFlow::Break((number, refused)),
+        })
+    };
+    // The checkpoint stands still, and nobody lets it go on before the writers have come to their end.
+    let ControlFlow::Break((full, refused)) = write_from(0) else { panic!("the journal has no limit") };
+    gate.await_somebody();
+    assert!(full * 4096 >= setup.checkpoint_bytes as usize, "{full} writes before the limit");
+    let Refused::Busy { why, retry_after_s: BACKLOG_RETRY_S } = refused else { panic!("{refused}") };
+    assert!(why.contains("slower than what is written"), "{why}");
+    assert!(store.health().degraded.is_none(), "a disk that is slow is no disk that fails");
+    let now = |number: usize| store.get(&key(&name(number))).expect("whole").expect("there");
+    let longer = format!("{filler}x");
+    for grows in [&filler[100..], &filler.replace('x', "y"), &longer] {
+        let written = store.write(update(pod(&name(0), grows, None), now(0).revision));
+        assert_eq!(matches!(written, Err(Refused::Busy { .. })), grows.len() >= filler.len(), "{} bytes: {written:?}", grows.len());
+    }
+    store.write(Write::Delete { key: key(&name(1)), seen: now(1).revision }).expect("what goes is taken");
+    store.write(update(pod(&name(2), &filler, Some("up")), now(2).revision)).expect("what costs no disk is taken");
+    gate.shut(false);
+    store.flush().expect("the disk is well");
+    assert!(store.write(create(pod("After", &filler, None))).is_ok(), "it has caught up");
+    store.close().expect("the disk is well");
+}
+
+#[test]
+fn a_journal_that_cannot_be_caught_up_with_is_the_disks_fault() {
+    let disk = SimDisk::new(1);
+    let setup = Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 64 << 10, ..Setup::PRODUCT };
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), setup).expect("it opens").store;
+    let filler = "x".repeat(2_000);
+    for number in 0..40 {
+        if store.write(create(pod(&name(number), &filler, None))).is_err() {
+            break;
+        }
+    }
+    disk.fail(0..1_000, sim::EIO);
+    store.checkpoint().expect_err("the disk fails");
+    disk.heal();
+    let refused = store.write(create(pod("Late", &filler, None))).expect_err("the journal is full");
+    let Refused::Disk { why, space: false } = refused else { panic!("{refused}") };
+    assert!(why.contains("cannot be brought up"), "{why}");
+    store.checkpoint().expect("the disk is well");
+    store.write(create(pod("Late", &filler, None))).expect("it has caught up");
+}
+
+#[test]
+fn so_many_may_watch_and_no_more() {
+    let store = FlatStore::in_memory(&rules());
+    let scope = || Scope { resource: PODS, namespace: None, name: None };
+    let mut all: Vec<_> = (0..WATCHERS_MAX).map(|_| store.watch(scope(), None, Box::new(|_| true)).expect("a place").handle).collect();
+    let refused = || store.watch(scope(), None, Box::new(|_| true)).err();
+    assert_eq!(refused(), Some(Unwatched::TooMany));
+    all.pop();
+    assert_eq!(refused(), None, "a place is free again");
+}
