@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-crash deb test-packages bench bench-store
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store
 
 run:
 	packaging/demo.sh run
@@ -11,7 +11,7 @@ stop:
 	packaging/demo.sh stop
 
 # Everything, least powerful first, ending with a short `make run`.
-test: check e2e
+test: check e2e test-clients
 	packaging/demo.sh run
 	packaging/demo.sh stop
 
@@ -26,6 +26,12 @@ e2e:
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
 	cargo test -p coracle-tests --features e2e --test e2e $(AS_ROOT)
+
+# Every kubectl that is here, against a master of its own for each script; needs no engine.
+test-clients:
+	packaging/prerequisites.sh test
+	cargo build --release -p coracle-master
+	cargo test -p coracle-tests --features clients --test clients
 
 # Power cuts below real ext4 and xfs: some minutes, on devices of its own.
 test-crash:

@@ -2,7 +2,7 @@
 # prerequisites.sh WHAT...: makes sure that each named thing is here, from Debian where it is missing; says so in one line each.
 #   engine     docker.io, nftables, iproute2     (to run pods)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
-#   test       kubernetes-client                 (stock kubectl)
+#   test       kubernetes-client, curl, openssl       (stock kubectl, and what its scripts use)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
@@ -36,7 +36,9 @@ for what in "$@"; do
             need curl curl "requests to the API"
             need jq jq "reading answers" ;;
         test)
-            need kubectl kubernetes-client "stock kubectl for the tests" ;;
+            need kubectl kubernetes-client "stock kubectl for the tests"
+            need curl curl "requests to the API"
+            need openssl openssl "certificates for the tests" ;;
         crash)
             # The disk under test is served over FUSE: root needs the kernel's part of it and no package.
             [ -e /dev/fuse ] || as_root modprobe fuse || { echo "this kernel has no FUSE, which carries the disk under test" >&2; exit 1; }
