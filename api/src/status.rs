@@ -164,6 +164,15 @@ impl Status {
         Status::conflict(resource, name, &why)
     }
 
+    /// The revision that the client asked for is over.
+    pub fn other_revision(resource: &Resource, name: &str, wanted: &str, found: Revision) -> Status {
+        let why = format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({found}). \
+             The object might have been modified"
+        );
+        Status::conflict(resource, name, &why)
+    }
+
     /// All that is wrong with an object at once.
     pub fn invalid(kind: &Kind, name: &str, problems: &[Problem]) -> Status {
         Status::invalid_of(&kind.resource.group, &kind.kind, name, problems)

@@ -51,6 +51,7 @@ pub enum Verb {
     Update,
     Patch,
     Delete,
+    DeleteCollection,
     GetStatus,
     UpdateStatus,
     PatchStatus,
@@ -113,8 +114,13 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
     let options = options(version, &parameters)?;
     let verb = verb(method, &place, watch, watch_path)?;
-    // A create names its namespace in the path; in the flat versions there is a default.
-    if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && matches!(verb, Verb::Create | Verb::Bind) {
+    // Nobody deleted collections before v1.
+    if verb == Verb::DeleteCollection && version != Version::V1 {
+        return Err(Misdirected::Method);
+    }
+    // Of a create and of what is deleted as a whole the path names the namespace; in the flat versions there is a default.
+    let placed = matches!(verb, Verb::Create | Verb::Bind | Verb::DeleteCollection);
+    if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
         return Err(Misdirected::Method);
     }
     let mut namespace = place.namespace.unwrap_or_default();
@@ -253,6 +259,7 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
         ("PUT", "") if named => Verb::Update,
         ("PATCH", "") if named => Verb::Patch,
         ("DELETE", "") if named => Verb::Delete,
+        ("DELETE", "") => Verb::DeleteCollection,
         ("GET", "status") => Verb::GetStatus,
         ("PUT", "status") => Verb::UpdateStatus,
         ("PATCH", "status") => Verb::PatchStatus,
@@ -273,6 +280,7 @@ fn offered(kind: &Kind, verb: Verb) -> bool {
         Verb::Update => kind.offers(kinds::Verb::Update),
         Verb::Patch => kind.offers(kinds::Verb::Patch),
         Verb::Delete => kind.offers(kinds::Verb::Delete),
+        Verb::DeleteCollection => kind.offers(kinds::Verb::DeleteCollection),
         Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Log => true,
     }
 }
@@ -326,7 +334,11 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods/b/status", "V1 GetStatus a/pods/b"),
             ("POST", "/api/v1/namespaces/a/pods/b/status", "Method"),
             ("DELETE", "/api/v1/namespaces/a/pods/b", "V1 Delete a/pods/b"),
-            ("DELETE", "/api/v1/namespaces/a/pods", "Method"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "V1 DeleteCollection a/pods/"),
+            ("DELETE", "/api/v1/pods", "Method"),
+            ("DELETE", "/api/v1/nodes", "V1 DeleteCollection /nodes/"),
+            ("DELETE", "/api/v1/namespaces", "Method"),
+            ("DELETE", "/api/v1beta1/pods", "Method"),
             ("PATCH", "/api/v1/namespaces/a/pods/b", "V1 Patch a/pods/b"),
             ("PATCH", "/api/v1beta1/pods/b", "V1beta1 Patch default/pods/b"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "V1 Bind a/pods/b"),

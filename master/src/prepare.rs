@@ -13,7 +13,7 @@ pub use owned::with_writer;
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
-use coracle_api::strategy::{self, Deleting, Deletion, Making, Rules};
+use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules};
 use coracle_api::types;
 use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, Types, check, decode, default, tidy};
@@ -153,7 +153,15 @@ pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, n
 /// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
 /// revision, one without (or with 0) for any.
 pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
-    update_owned(kind, old, part, new, rules, making, Ownership::Untold)
+    update_owned(kind, old, part, new, rules, making, Ownership::Untold).map(|updated| updated.write)
+}
+
+/// What an update comes to.
+#[derive(Debug)]
+pub struct Updated {
+    pub write: Write,
+    /// How the object goes, where the update took the last thing that held one whose time is over.
+    pub last: Option<Value>,
 }
 
 pub fn update_owned(
@@ -164,7 +172,7 @@ pub fn update_owned(
     rules: Rules,
     making: &mut Making<'_>,
     ownership: Ownership<'_>,
-) -> Result<Write, Unfit> {
+) -> Result<Updated, Unfit> {
     place(kind, &old.key.namespace, &mut new);
     let meta = &new["metadata"];
     let given = meta["resourceVersion"].as_str().unwrap_or_default();
@@ -198,16 +206,50 @@ pub fn update_owned(
         }
     }
     fit(check(&TYPES, &kind.type_name, &new), (kind.strategy.validate_update)(&new, old.object, rules))?;
-    // The last finalizer has gone from an object whose time is over.
-    if strategy::meta::is_released(&new) && !strategy::meta::is_released(old.object) {
-        return Ok(Write::Delete { key: old.key.clone(), seen: old.revision });
-    }
     owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
-    Ok(replace(kind, old, new))
+    // The last finalizer has gone from an object whose time is over.
+    if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {
+        return Ok(Updated { write: Write::Delete { key: old.key.clone(), seen: old.revision }, last: Some(new) });
+    }
+    Ok(Updated { write: replace(kind, old, new), last: None })
 }
 
-/// What a deletion does to what stands.
-pub fn delete(kind: &Kind, old: Standing<'_>, preconditions: &Preconditions, deleting: Deleting) -> Result<Write, Unfit> {
+/// What a deletion comes to.
+#[derive(Debug)]
+pub enum Departure {
+    /// It goes as it stands.
+    Now(Write),
+    /// It is written like this, and then it goes.
+    Last(Write),
+    /// It stays, written like this.
+    Marked(Write),
+    /// It was asked for before, and nothing changes.
+    Pending,
+}
+
+/// What a deletion does to what stands, in one write. None: it was asked for before, and nothing changes.
+pub fn delete(
+    kind: &Kind,
+    old: Standing<'_>,
+    preconditions: &Preconditions,
+    deleting: Deleting,
+    fate: Option<Fate>,
+) -> Result<Option<Write>, Unfit> {
+    Ok(match depart(kind, old, preconditions, deleting, fate)? {
+        Departure::Now(write) | Departure::Marked(write) => Some(write),
+        Departure::Last(_) => Some(Write::Delete { key: old.key.clone(), seen: old.revision }),
+        Departure::Pending => None,
+    })
+}
+
+/// `fate`: what becomes of what it owns, where the deletion says that.
+pub fn depart(
+    kind: &Kind,
+    old: Standing<'_>,
+    preconditions: &Preconditions,
+    deleting: Deleting,
+    fate: Option<Fate>,
+) -> Result<Departure, Unfit> {
     let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
     if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
         return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
@@ -215,10 +257,22 @@ pub fn delete(kind: &Kind, old: Standing<'_>, preconditions: &Preconditions, del
     if let Some(given) = preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string()) {
         return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
     }
-    Ok(match (kind.strategy.delete)(old.object, deleting) {
-        Deletion::Remove => Write::Delete { key: old.key.clone(), seen: old.revision },
-        Deletion::Mark(marked) => replace(kind, old, marked),
+    let parting = kind.fate.map(|default| strategy::meta::parting(old.object, fate, default));
+    Ok(match (kind.strategy.delete)(parting.as_ref().unwrap_or(old.object), deleting) {
+        Deletion::Remove => Departure::Now(Write::Delete { key: old.key.clone(), seen: old.revision }),
+        Deletion::Last(marked) => Departure::Last(replace(kind, old, marked)),
+        Deletion::Mark(marked) => Departure::Marked(replace(kind, old, marked)),
+        Deletion::Pending => Departure::Pending,
     })
+}
+
+/// A change of metadata that the server makes by itself: a finalizer or an owner goes. Where it was the last thing that held an object
+/// whose time is over, the object goes.
+pub fn relieve(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
+    match (kind.strategy.released)(&object) {
+        true => Write::Delete { key: old.key.clone(), seen: old.revision },
+        false => replace(kind, old, object),
+    }
 }
 
 /// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from, of which
@@ -375,16 +429,16 @@ mod tests {
         let mut object = made("endpoints", json!({"metadata": {"name": "e"}}));
         let ask = |object: &Value, preconditions: Preconditions| {
             let old = Standing { key: &key, revision: Revision(7), object };
-            delete(&kind("endpoints"), old, &preconditions, Deleting { grace_s: None, now })
+            delete(&kind("endpoints"), old, &preconditions, Deleting { grace_s: None, now }, None)
         };
-        assert!(matches!(ask(&object, Preconditions::default()), Ok(Write::Delete { seen: Revision(7), .. })));
+        assert!(matches!(ask(&object, Preconditions::default()), Ok(Some(Write::Delete { seen: Revision(7), .. }))));
         let other = Preconditions { uid: Some("u2".into()), resource_version: None };
         assert!(matches!(ask(&object, other), Err(Unfit::OtherUid { .. })));
         let other = Preconditions { uid: Some("u1".into()), resource_version: Some("6".into()) };
         assert!(matches!(ask(&object, other), Err(Unfit::OtherRevision { .. })));
         // A finalizer holds it; the update that takes the last one deletes it.
         object["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        let Ok(Write::Update { object: marked, .. }) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
+        let Ok(Some(Write::Update { object: marked, .. })) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
         let mut released = marked.clone();
         released["metadata"]["finalizers"] = json!([]);
         let old = Standing { key: &key, revision: Revision(8), object: &marked };

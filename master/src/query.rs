@@ -21,6 +21,8 @@ pub struct Options {
     pub field_validation_wrong: Option<String>,
     pub grace_s: Option<i64>,
     pub propagation: Option<String>,
+    /// The same in the word of before 2017.
+    pub orphan: Option<bool>,
     /// At most so many objects in one answer.
     pub limit: Option<NonZeroUsize>,
     /// The token of the page before; empty: the first page.
@@ -66,7 +68,8 @@ pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Opti
                 Some(wanted) => options.field_validation = wanted,
                 None => options.field_validation_wrong = Some(value.to_owned()),
             },
-            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(number(name, value)?),
+            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(whole(value)?),
+            (_, "orphanDependents") if !value.is_empty() => options.orphan = Some(truth(value)),
             (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
             // Clients of 2014 and 2015 know no pages, and would take the first for all.
             (Version::V1, "continue") => options.continues = value.to_owned(),
@@ -82,10 +85,6 @@ pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Opti
         }
     }
     Ok(options)
-}
-
-fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<T, Misdirected> {
-    value.parse().map_err(|_| Misdirected::Malformed(format!("{name}={value} is no number that fits")))
 }
 
 /// A count, or what Kubernetes says of it.

@@ -18,7 +18,7 @@ Verbs are letters: **c**reate, **g**et, **l**ist, **w**atch, **u**pdate, **p**at
 kind that is stored is decoded, defaulted, checked, patched, watched and printed by the rules of Kubernetes; the last column says
 what comes of it.
 
-Not built yet, and answered with 405 though the table (and discovery) names them: deleting a collection, and the parts scale,
+Not built yet, and answered with 405 though the table (and discovery) names them: the parts scale,
 finalize, token and approval.
 
 | kind | in | short | verbs | parts | before v1 | what comes of it |

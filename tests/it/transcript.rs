@@ -2,6 +2,7 @@
 //!
 //!     # a comment
 //!     > POST /api/v1/namespaces/default/pods {"metadata": {"name": "a"}}
+//!     ? GET /api/v1/namespaces/default/pods/a  the same, asked until the code is the one that the script has
 //!     + Content-Type: application/json         a header of the request
 //!     < 201 {"kind": "Pod"}                    the code, and a part of the answer: null is a field that is not there
 //!     < Location: /api/v1/...                  a header of the answer
@@ -20,7 +21,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Nothing that a test asks for takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -163,7 +164,7 @@ fn steps(script: &str) -> Vec<Step> {
         match mark {
             '#' => {}
             ' ' => steps.last_mut().expect("something to go on with").text.push_str(line.trim_start()),
-            '>' | '+' | '<' | '=' | '~' => steps.push(Step { line: at + 1, mark, text: line[1..].trim().to_owned() }),
+            '>' | '?' | '+' | '<' | '=' | '~' => steps.push(Step { line: at + 1, mark, text: line[1..].trim().to_owned() }),
             _ => panic!("line {}: {line:?} begins with none of the marks", at + 1),
         }
     }
@@ -182,15 +183,23 @@ fn run(name: &str, script: &str, connect: impl Fn() -> Box<dyn Pipe>) {
         }
         let place = format!("{name}, line {}", step.line);
         match step.mark {
-            '>' => {
+            '>' | '?' => {
                 assert!(events.is_empty(), "{place}: events that the script does not have: {events:?}");
                 let headers = steps[at + 1..].iter().take_while(|step| step.mark == '+');
                 let headers: Vec<_> =
                     headers.filter_map(|step| step.text.split_once(": ")).map(|(n, v)| (n.to_owned(), v.to_owned())).collect();
                 let mut parts = text.splitn(3, ' ');
                 let (method, path) = (parts.next().expect("a method"), parts.next().expect("a path"));
-                let answer = ask(connect(), method, path, &headers, parts.next().unwrap_or_default());
-                if steps[at + 1..].iter().take_while(|step| step.mark != '>').any(|step| step.mark == '~') {
+                let body = parts.next().unwrap_or_default();
+                let code = steps[at + 1..].iter().find(|step| step.mark == '<').and_then(|step| step.text.get(..3));
+                let asked = Instant::now();
+                let answer = loop {
+                    let answer = ask(connect(), method, path, &headers, body);
+                    if step.mark == '>' || Some(&*answer.code.to_string()) == code || asked.elapsed() > PATIENCE {
+                        break answer;
+                    }
+                };
+                if steps[at + 1..].iter().take_while(|step| !matches!(step.mark, '>' | '?')).any(|step| step.mark == '~') {
                     events = serde_json::Deserializer::from_slice(&answer.body).into_iter().collect::<Result<_, _>>().expect("JSON lines");
                 }
                 reply = Some(answer);

@@ -8,6 +8,10 @@ const BATCH: Group = Group { name: "batch", version: "v1", package: "batch" };
 const SCALING: Group = Group { name: "autoscaling", version: "v2", package: "autoscaling" };
 const POLICY: Group = Group { name: "policy", version: "v1", package: "policy" };
 
+/// As Kubernetes words it.
+const JOB_PARTING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set \
+                           propagationPolicy=Orphan to suppress this warning";
+
 pub fn rows() -> Vec<Kind> {
     vec![
         APPS.row("controllerrevisions", "controllerrevision", "ControllerRevision", &strategy::CONTROLLER_REVISION),
@@ -16,7 +20,6 @@ pub fn rows() -> Vec<Kind> {
             .short(&["ds"])
             .in_all()
             .with_status()
-            .owns()
             .idle(),
         APPS.row("deployments", "deployment", "Deployment", &strategy::DEPLOYMENT)
             .advised(advice::workload)
@@ -24,7 +27,6 @@ pub fn rows() -> Vec<Kind> {
             .in_all()
             .with_scale("spec.selector")
             .with_status()
-            .owns()
             .idle(),
         APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)
             .advised(advice::workload)
@@ -32,7 +34,6 @@ pub fn rows() -> Vec<Kind> {
             .in_all()
             .with_scale("spec.selector")
             .with_status()
-            .owns()
             .idle(),
         APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
             .advised(advice::workload)
@@ -40,7 +41,6 @@ pub fn rows() -> Vec<Kind> {
             .in_all()
             .with_scale("spec.selector")
             .with_status()
-            .owns()
             .idle(),
         autoscalers(),
         autoscalers_v1(),
@@ -50,7 +50,6 @@ pub fn rows() -> Vec<Kind> {
             .short(&["cj"])
             .in_all()
             .with_status()
-            .owns()
             .idle(),
         BATCH
             .row("jobs", "job", "Job", &strategy::JOB)
@@ -69,8 +68,8 @@ pub fn rows() -> Vec<Kind> {
             .in_all()
             .with_status()
             .selectable([SelectableField { path: "status.succeeded".into(), ..field_or("status.successful", "0") }])
-            .owns()
             .orphans()
+            .parting(JOB_PARTING)
             .idle(),
         POLICY
             .row("poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &strategy::DISRUPTION_BUDGET)

@@ -77,7 +77,7 @@ fn events() -> Kind {
         SelectableField { path: Cow::Borrowed("source.component"), ..field("source") },
         field("type"),
     ];
-    row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates()
+    Kind { fate: None, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
 }
 
 /// Of the document as it is stored.
@@ -170,7 +170,6 @@ fn replicationcontrollers() -> Kind {
             .with_scale("spec.selector")
             .selectable([field_or("status.replicas", "0")])
             .advised(advice::workload)
-            .owns()
             .orphans()
     }
 }

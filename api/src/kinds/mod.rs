@@ -10,7 +10,7 @@ mod storage;
 use crate::meta::Resource;
 use crate::old::Version;
 use crate::strategy::advice::Advice;
-use crate::strategy::{Strategy, review};
+use crate::strategy::{Fate, Strategy, review};
 use coracle_schema::Problem;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -123,10 +123,10 @@ pub struct Kind {
     pub put_creates: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
-    /// Other objects name it as their owner; its deletion settles what becomes of them.
-    pub owns: bool,
-    /// A deletion that does not say what becomes of them lets them go.
-    pub orphans: bool,
+    /// What a deletion does to what the object owns where it says nothing of that. None: nothing may name it as its owner.
+    pub fate: Option<Fate>,
+    /// Said to who deletes an object and does not say what becomes of what it owns.
+    pub parting: Option<&'static str>,
     /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
     pub keeps_status: bool,
     /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
@@ -295,8 +295,8 @@ impl Group {
             heartbeats: false,
             put_creates: false,
             delete_shows: false,
-            owns: false,
-            orphans: false,
+            fate: Some(Fate::Background),
+            parting: None,
             keeps_status: false,
             given: &[],
             taken: &[],
@@ -390,13 +390,14 @@ impl Kind {
         self
     }
 
-    fn owns(mut self) -> Kind {
-        self.owns = true;
+    /// What it owns stays, unless a deletion says otherwise.
+    fn orphans(mut self) -> Kind {
+        self.fate = Some(Fate::Orphan);
         self
     }
 
-    fn orphans(mut self) -> Kind {
-        self.orphans = true;
+    fn parting(mut self, words: &'static str) -> Kind {
+        self.parting = Some(words);
         self
     }
 

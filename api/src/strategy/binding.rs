@@ -17,6 +17,7 @@ pub static BINDING: Strategy = Strategy {
     claims: no_claims,
     durable: nothing,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 fn create(binding: &mut Value, making: &mut Making<'_>) {

@@ -16,6 +16,7 @@ pub static ENDPOINTS: Strategy = Strategy {
     claims: no_claims,
     durable: whole,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 fn create(endpoints: &mut Value, making: &mut Making<'_>) {

@@ -20,6 +20,7 @@ pub static EVENT: Strategy = Strategy {
     claims: no_claims,
     durable: nothing,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 fn create(event: &mut Value, making: &mut Making<'_>) {

@@ -19,6 +19,7 @@ pub const fn strategy<const CLUSTER: bool, const GENERATION: bool>() -> Strategy
         claims: no_claims,
         durable: whole,
         delete: meta::delete,
+        released: meta::is_released,
     }
 }
 

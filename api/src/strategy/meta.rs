@@ -1,7 +1,7 @@
 //! The rules of metadata that all kinds share.
 
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, shown, text, texts, yes};
-use super::{CREATION_TOKEN, Deleting, Deletion, Making, Rules, creation_token_problem, full, names};
+use super::{CREATION_TOKEN, Deleting, Deletion, Fate, Making, Rules, creation_token_problem, full, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -90,6 +90,11 @@ pub fn generated_base(owner: &str) -> String {
     format!("{}-", plain.trim_start_matches(['-', '.']))
 }
 
+/// Holds an object that is being deleted until what it owns is gone.
+pub const FOREGROUND: &str = "foregroundDeletion";
+/// Holds an object that is being deleted until what it owned is let go.
+pub const ORPHAN: &str = "orphan";
+
 /// What a DELETE does to an object without a life of its own: finalizers hold it.
 pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
     if list(&object["metadata"], "finalizers").is_empty() {
@@ -99,6 +104,41 @@ pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
         return Deletion::Mark(object.clone());
     }
     Deletion::Mark(marked(object, deleting.now, 0))
+}
+
+/// The object with the finalizers that a deletion gives it. `fate`: what the deletion says becomes of what it owns; `default`: what
+/// does where neither that nor a finalizer says it.
+pub fn parting(object: &Value, fate: Option<Fate>, default: Fate) -> Value {
+    let all = list(&object["metadata"], "finalizers");
+    let held = |finalizer: &str| all.iter().any(|one| one == finalizer);
+    let stands = [Fate::Orphan, Fate::Foreground].into_iter().find(|fate| fate.finalizer().is_some_and(held));
+    let fate = fate.or(stands).unwrap_or(default);
+    let mut kept: Vec<Value> = all.iter().filter(|one| *one != ORPHAN && *one != FOREGROUND).cloned().collect();
+    kept.extend(fate.finalizer().map(Value::from));
+    let mut object = object.clone();
+    object["metadata"]["finalizers"] = kept.into();
+    tidy(&mut object);
+    object
+}
+
+/// The object without one of its finalizers.
+pub fn without_finalizer(object: &Value, finalizer: &str) -> Value {
+    let mut object = object.clone();
+    if let Some(all) = object["metadata"].get_mut("finalizers").and_then(Value::as_array_mut) {
+        all.retain(|one| one != finalizer);
+    }
+    tidy(&mut object);
+    object
+}
+
+/// The object without these of its owners.
+pub fn without_owners(object: &Value, uids: &[String]) -> Value {
+    let mut object = object.clone();
+    if let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
+        owners.retain(|owner| !uids.iter().any(|uid| owner["uid"] == **uid));
+    }
+    tidy(&mut object);
+    object
 }
 
 /// The object with its deletion's time (now and the grace) written down, a generation later.
@@ -189,7 +229,9 @@ pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
         if !added.is_empty() {
             let shown: Vec<String> = added.iter().map(|one| format!("{one:?}")).collect();
             let words = "no new finalizers can be added if the object is being deleted, found new finalizers";
-            problems.push(Problem::forbidden(&path.field("finalizers"), format!("{words} []string{{{}}}", shown.join(", "))));
+            let problem = Problem::forbidden(&path.field("finalizers"), format!("{words} []string{{{}}}", shown.join(", ")));
+            // Kubernetes looks at the metadata of an update twice, and tells of this twice.
+            problems.extend([problem.clone(), problem]);
         }
     }
     problems
@@ -413,6 +455,13 @@ mod tests {
             json!({"finalizers": ["a.b/c"], "generation": 2, "deletionTimestamp": "2020-09-13T12:26:40Z", "deletionGracePeriodSeconds": 0});
         assert_eq!(held["metadata"], expected);
         assert_eq!(delete(&held, deleting), Deletion::Mark(held.clone()));
+        let parted = |object: &Value, fate| parting(object, fate, Fate::Background)["metadata"]["finalizers"].clone();
+        let waits = parting(&held, Some(Fate::Foreground), Fate::Background);
+        assert_eq!(waits["metadata"]["finalizers"], json!(["a.b/c", "foregroundDeletion"]));
+        assert_eq!(parted(&waits, None), json!(["a.b/c", "foregroundDeletion"]), "what was said once holds");
+        assert_eq!(parted(&waits, Some(Fate::Background)), json!(["a.b/c"]));
+        assert_eq!(parted(&waits, Some(Fate::Orphan)), json!(["a.b/c", "orphan"]));
+        assert_eq!(parting(&json!({"metadata": {}}), None, Fate::Orphan)["metadata"]["finalizers"], json!(["orphan"]));
         assert!(!is_released(&held));
         let mut free = held;
         remove(&mut free["metadata"], "finalizers");

@@ -97,6 +97,8 @@ pub struct Strategy {
     pub durable: fn(&Value) -> Durable,
     /// What a DELETE of the object does.
     pub delete: fn(&Value, Deleting) -> Deletion,
+    /// Whether nothing holds any more an object that is being deleted.
+    pub released: fn(&Value) -> bool,
 }
 
 impl Strategy {
@@ -143,14 +145,47 @@ pub struct Deleting {
     pub now: Time,
 }
 
+/// What becomes of what a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is let go, and stays.
+    Orphan,
+    /// It goes after its owner.
+    Background,
+    /// It goes before its owner.
+    Foreground,
+}
+
+impl Fate {
+    /// `propagationPolicy` on the wire.
+    pub const WIRE: [(&'static str, Fate); 3] =
+        [("Foreground", Fate::Foreground), ("Background", Fate::Background), ("Orphan", Fate::Orphan)];
+
+    pub fn parse(text: &str) -> Option<Fate> {
+        Fate::WIRE.iter().find(|(name, _)| *name == text).map(|(_, fate)| *fate)
+    }
+
+    /// What holds the object until this has been done to what it owns.
+    pub fn finalizer(self) -> Option<&'static str> {
+        match self {
+            Fate::Orphan => Some(meta::ORPHAN),
+            Fate::Background => None,
+            Fate::Foreground => Some(meta::FOREGROUND),
+        }
+    }
+}
+
 /// What a DELETE does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Deletion {
-    /// The object goes at once.
+    /// The object goes at once, as it stands.
     Remove,
-    /// The object stays, written like this: with its deletion's time and grace. Equal to what stands there when the
-    /// deletion was asked for before and nothing is shortened: then the write changes nothing.
+    /// It goes at once, and who watches is shown it like this: with its deletion's time and no grace.
+    Last(Value),
+    /// The object stays, written like this: with its deletion's time and grace.
     Mark(Value),
+    /// It was asked for before, and nothing is shortened.
+    Pending,
 }
 
 /// Where a create says its token in v1.

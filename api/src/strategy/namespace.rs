@@ -20,6 +20,7 @@ pub static NAMESPACE: Strategy = Strategy {
     claims: no_claims,
     durable: whole,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 /// No finalizer `kubernetes`, which would promise that a deletion empties the namespace: see `refuse_delete`.

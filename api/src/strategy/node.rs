@@ -9,8 +9,17 @@ use serde_json::Value;
 /// Annotations that an agent says of itself along with its status.
 const OURS: &str = "coracle.dev/";
 
-pub static NODE: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable: without_status, delete: meta::delete };
+pub static NODE: Strategy = Strategy {
+    create,
+    update,
+    status_update,
+    validate,
+    validate_update,
+    claims: no_claims,
+    durable: without_status,
+    delete: meta::delete,
+    released: meta::is_released,
+};
 
 /// A node is made by the agent on it, which says its status with it.
 fn create(node: &mut Value, making: &mut Making<'_>) {

@@ -11,7 +11,8 @@ use std::collections::HashSet;
 /// Grace of a pod that does not say one.
 pub const GRACE_S_DEFAULT: i64 = 30;
 
-pub static POD: Strategy = Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable, delete };
+pub static POD: Strategy =
+    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable, delete, released: meta::is_released };
 
 fn create(pod: &mut Value, making: &mut Making<'_>) {
     meta::create(pod, making, true);
@@ -167,7 +168,7 @@ fn delete(pod: &Value, deleting: Deleting) -> Deletion {
         let running = number(meta, "deletionGracePeriodSeconds").unwrap_or(0);
         return match asked {
             Some(grace) if grace < running => ended(shortened(pod, running, grace), grace),
-            _ => Deletion::Mark(pod.clone()),
+            _ => Deletion::Pending,
         };
     }
     let own = || number(&pod["spec"], "terminationGracePeriodSeconds").unwrap_or(GRACE_S_DEFAULT).max(0);
@@ -178,7 +179,7 @@ fn delete(pod: &Value, deleting: Deleting) -> Deletion {
 
 fn ended(marked: Value, grace_s: i64) -> Deletion {
     let free = list(&marked["metadata"], "finalizers").is_empty();
-    if grace_s == 0 && free { Deletion::Remove } else { Deletion::Mark(marked) }
+    if grace_s == 0 && free { Deletion::Last(marked) } else { Deletion::Mark(marked) }
 }
 
 /// The deletion was asked for when it was; its end comes earlier.
@@ -283,9 +284,14 @@ mod tests {
         // Finalizers, the node, what the pod's spec says, and what runs already; what is asked; what stands after (grace, generation, end).
         fn check(pod: Value, grace_s: Option<i64>, expected: Option<(i64, i64, &str)>) {
             let deletion = delete(&pod, Deleting { grace_s, now: now() });
-            let found = match &deletion {
-                Deletion::Remove => None,
-                Deletion::Mark(pod) => {
+            let stands = match &deletion {
+                Deletion::Remove | Deletion::Last(_) => None,
+                Deletion::Pending => Some(&pod),
+                Deletion::Mark(pod) => Some(pod),
+            };
+            let found = match stands {
+                None => None,
+                Some(pod) => {
                     let meta = &pod["metadata"];
                     Some((
                         meta["deletionGracePeriodSeconds"].as_i64().unwrap(),

@@ -15,6 +15,7 @@ pub static REPLICATION_CONTROLLER: Strategy = Strategy {
     claims: no_claims,
     durable: without_status,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";

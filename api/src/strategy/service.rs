@@ -31,6 +31,7 @@ pub static SERVICE: Strategy = Strategy {
     claims,
     durable: whole,
     delete: meta::delete,
+    released: meta::is_released,
 };
 
 fn create(service: &mut Value, making: &mut Making<'_>) {

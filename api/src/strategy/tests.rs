@@ -128,10 +128,11 @@ impl Server {
                 let said = query.strip_prefix("gracePeriodSeconds=").and_then(|grace| grace.parse().ok());
                 let grace_s = said.or(body["gracePeriodSeconds"].as_i64());
                 match (kind.delete)(old, Deleting { grace_s, now: Time::from_seconds(1_600_000_000).unwrap() }) {
-                    Deletion::Remove => {
+                    Deletion::Remove | Deletion::Last(_) => {
                         self.objects.remove(&key(name));
                         None
                     }
+                    Deletion::Pending => Some(Answer::Object(old.clone())),
                     Deletion::Mark(new) => {
                         self.objects.insert(key(name), new.clone());
                         Some(Answer::Object(new))

@@ -7,7 +7,8 @@ use crate::prepare::{self, Part, Preconditions, Standing};
 use crate::store::{Damage, Refused, Store, Stored, Write};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Key, Resource, Revision};
-use coracle_api::strategy::{Deleting, Rules, bind};
+use coracle_api::strategy::meta::{FOREGROUND, ORPHAN, without_finalizer, without_owners};
+use coracle_api::strategy::{Deleting, Fate, Rules, bind};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +34,10 @@ pub struct Gate {
 }
 
 impl Gate {
+    pub fn kinds(&self) -> &Arc<Kinds> {
+        &self.kinds
+    }
+
     pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
         Gate { kinds, maker, told: AtomicU64::new(0), workloads: true }
     }
@@ -101,7 +106,20 @@ impl Gate {
                 let Some((stored, object)) = standing(store, &key, seen) else { return Ok(None) };
                 let old = Standing { key: &key, revision: stored.revision, object: &object };
                 let deleting = Deleting { grace_s: at_once.then_some(0), now: now.wall };
-                prepare::delete(kind, old, &Preconditions::default(), deleting).map(Some).map_err(|unfit| unfit.to_string())
+                prepare::delete(kind, old, &Preconditions::default(), deleting, None).map_err(|unfit| unfit.to_string())
+            }
+            Intent::Collect { key, seen, foreground } => {
+                let kind = self.kind(&key.resource)?;
+                let Some((stored, object)) = standing(store, &key, seen) else { return Ok(None) };
+                let old = Standing { key: &key, revision: stored.revision, object: &object };
+                let deleting = Deleting { grace_s: None, now: now.wall };
+                // What it says itself, by a finalizer, comes first.
+                let fate = if foreground { Some(Fate::Foreground) } else { parting(&object) };
+                prepare::delete(kind, old, &Preconditions::default(), deleting, fate).map_err(|unfit| unfit.to_string())
+            }
+            Intent::Disown { key, seen, owners } => self.relieve(store, &key, seen, |object| without_owners(object, &owners)),
+            Intent::Release { key, seen, finalizer } => {
+                self.relieve(store, &key, seen, |object| without_finalizer(object, finalizer.unwrap_or_default()))
             }
         }
     }
@@ -140,6 +158,13 @@ impl Gate {
         write.map(Some).map_err(|unfit| unfit.to_string())
     }
 
+    fn relieve(&self, store: &dyn Store, key: &Key, seen: Revision, change: impl FnOnce(&Value) -> Value) -> Result<Option<Write>, String> {
+        let kind = self.kind(&key.resource)?;
+        let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
+        let old = Standing { key, revision: stored.revision, object: &object };
+        Ok(Some(prepare::relieve(kind, old, change(&object))))
+    }
+
     fn bind(&self, store: &dyn Store, key: &Key, seen: Revision, node: &str, now: Now) -> Result<Option<Write>, String> {
         let kind = self.kind(&key.resource)?;
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
@@ -157,6 +182,13 @@ fn standing(store: &dyn Store, key: &Key, seen: Revision) -> Option<(Stored, Val
     let stored = store.get(key).ok().flatten().filter(|stored| stored.revision == seen)?;
     let object = serde_json::from_slice(&stored.json).ok()?;
     Some((stored, object))
+}
+
+/// What becomes of what a collected object owns: that goes too, unless its finalizers say otherwise.
+fn parting(object: &Value) -> Option<Fate> {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let says = finalizers.is_some_and(|all| all.iter().any(|one| one == ORPHAN || one == FOREGROUND));
+    (!says).then_some(Fate::Background)
 }
 
 fn namespace_of(tale: &Tale) -> String {

@@ -1,12 +1,21 @@
 //! The cluster as the controllers see it: narrow views of the objects, indexed, fed by events. PURE.
 
 use super::Owner;
+use super::garbage::Garbage;
 use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, ServiceView};
 use crate::store::{Event, Stored};
+use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// What is looked at whole. Of everything else only what becomes of it when its owner goes.
+const FOLLOWED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "events"];
+
+pub fn is_followed(resource: &Resource) -> bool {
+    resource.group.is_empty() && FOLLOWED.contains(&&*resource.plural)
+}
 
 #[derive(Default)]
 pub struct Cluster {
@@ -22,8 +31,7 @@ pub struct Cluster {
     pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them, and when that was, by uptime.
     pub removed_nodes: BTreeMap<String, Duration>,
-    /// When the last deletions of replicationControllers were seen, by uptime.
-    gone_controllers: BTreeMap<Key, Duration>,
+    pub garbage: Garbage,
     /// When each node last gave a sign of life, by uptime.
     heard: BTreeMap<String, Duration>,
     /// What was last complained about, so that it is said once.
@@ -61,27 +69,26 @@ impl Events {
     }
 }
 
-/// Whoever deletes a controller settles at once what becomes of its pods, deletes them perhaps. What is left after this was forgotten.
-pub const LEFT_BEHIND_AFTER: Duration = Duration::from_secs(30);
 /// Complaints that are remembered; more keys than this fail only when everything does.
 const COMPLAINTS_MAX: usize = 1000;
 
 impl Cluster {
+    pub fn of(kinds: &Kinds) -> Cluster {
+        Cluster { garbage: Garbage::of(kinds), ..Cluster::default() }
+    }
+
     /// One change of one object.
     pub fn apply(&mut self, event: &Event, uptime: Duration) {
         let key: &Key = &event.key;
         let new = event.new.as_ref();
         let was_damaged = self.damaged.remove(key);
-        let document: Value = new.and_then(|stored| serde_json::from_slice(&stored.json).ok()).unwrap_or_default();
-        let read = match &*key.resource.plural {
+        self.garbage.apply(event);
+        let plural = if is_followed(&key.resource) { &*key.resource.plural } else { "" };
+        let document = new.filter(|_| !plural.is_empty()).and_then(|stored| serde_json::from_slice(&stored.json).ok());
+        let document: Value = document.unwrap_or_default();
+        let read = match plural {
             "pods" => self.apply_pod(key, new, &document, uptime),
-            "replicationcontrollers" => {
-                if new.is_none() {
-                    self.gone_controllers.retain(|_, at| uptime < *at + LEFT_BEHIND_AFTER);
-                    self.gone_controllers.insert(key.clone(), uptime);
-                }
-                put(&mut self.controllers, key, new, |stored| view::controller(stored, &document))
-            }
+            "replicationcontrollers" => put(&mut self.controllers, key, new, |stored| view::controller(stored, &document)),
             "services" => put(&mut self.services, key, new, |_| view::service(&document)),
             "endpoints" => put(&mut self.endpoints, key, new, |stored| view::endpoints(stored, &document)),
             "nodes" => self.apply_node(key, new, &document, uptime, was_damaged),
@@ -162,11 +169,6 @@ impl Cluster {
         view.silent()
     }
 
-    /// From when on pods that a controller of this name left behind are free.
-    pub fn released_at(&self, controller: &Key) -> Duration {
-        self.gone_controllers.get(controller).map_or(Duration::ZERO, |at| *at + LEFT_BEHIND_AFTER)
-    }
-
     pub fn heard(&self, node: &str) -> Option<Duration> {
         self.heard.get(node).copied()
     }
@@ -216,7 +218,6 @@ impl Cluster {
                 self.events.put(&key, Some((revision, came)));
             }
         }
-        self.gone_controllers = old.gone_controllers;
         self.complaints = old.complaints;
     }
 

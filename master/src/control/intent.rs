@@ -36,6 +36,24 @@ pub enum Intent {
         seen: Revision,
         at_once: bool,
     },
+    /// With what it owns: after it, or before it (`foreground`).
+    Collect {
+        key: Key,
+        seen: Revision,
+        foreground: bool,
+    },
+    /// These of its owners, by their uids, are taken off it.
+    Disown {
+        key: Key,
+        seen: Revision,
+        owners: Vec<String>,
+    },
+    /// One of its finalizers is taken off it. None: nothing holds it any more, and it goes.
+    Release {
+        key: Key,
+        seen: Revision,
+        finalizer: Option<&'static str>,
+    },
     /// Something to tell whoever looks at the object, about the intent before it: told only if that was done.
     Tell(Tale),
 }

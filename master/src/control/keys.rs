@@ -21,13 +21,15 @@ pub enum Owner {
     Node(String),
     /// All events: they expire.
     Events,
+    /// One object that owns, is owned, or is being deleted.
+    Garbage(Key),
 }
 
 impl Owner {
     /// Whether this is about the object itself.
     pub fn is(&self, key: &Key) -> bool {
         match self {
-            Owner::Controller(own) | Owner::Service(own) => own == key,
+            Owner::Controller(own) | Owner::Service(own) | Owner::Garbage(own) => own == key,
             Owner::Node(name) => &*key.resource.plural == "nodes" && *name == key.name,
             Owner::Unbound | Owner::Events => false,
         }
@@ -37,7 +39,7 @@ impl Owner {
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Owner::Controller(key) | Owner::Service(key) => key.fmt(f),
+            Owner::Controller(key) | Owner::Service(key) | Owner::Garbage(key) => key.fmt(f),
             Owner::Unbound => f.write_str("pods on no node"),
             Owner::Node(name) => write!(f, "nodes/{name}"),
             Owner::Events => f.write_str("events"),
@@ -54,6 +56,7 @@ pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet
     let (room_before, silent_before) = (room(cluster), silent(cluster));
     cluster.apply(event, uptime);
     owners.extend(of(cluster, key));
+    owners.extend(cluster.garbage.dirty().into_iter().map(Owner::Garbage));
     // A pod that is where it was leaves as much room to others as before.
     if room_before != room(cluster) {
         owners.insert(Owner::Unbound);
@@ -90,7 +93,7 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
 fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
     let mut owners = BTreeSet::new();
     owners.insert(if pod.node.is_empty() { Owner::Unbound } else { Owner::Node(pod.node.clone()) });
-    owners.extend(owner_of(key, pod));
+    owners.extend(owner_of(cluster, key, pod));
     for (controller, view) in cluster.controllers_in(&key.namespace) {
         if selects(&view.selector, pod.labels()) {
             owners.insert(Owner::Controller(controller.clone()));
@@ -104,10 +107,11 @@ fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
     owners
 }
 
-/// The replicationController that a pod names as its own, there or not.
-fn owner_of(key: &Key, pod: &PodView) -> Option<Owner> {
+/// The replicationController that a pod names as its own.
+fn owner_of(cluster: &Cluster, key: &Key, pod: &PodView) -> Option<Owner> {
     let name = pod.owner.as_ref()?.controller.clone()?;
-    Some(Owner::Controller(Key { resource: Resource::core("replicationcontrollers"), namespace: key.namespace.clone(), name }))
+    let key = Key { resource: Resource::core("replicationcontrollers"), namespace: key.namespace.clone(), name };
+    cluster.controllers.contains_key(&key).then_some(Owner::Controller(key))
 }
 
 fn service_of(endpoints: &Key) -> Key {
@@ -118,10 +122,10 @@ fn service_of(endpoints: &Key) -> Key {
 pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     let mut owners = BTreeSet::from([Owner::Unbound, Owner::Events]);
     owners.extend(cluster.controllers.keys().cloned().map(Owner::Controller));
-    owners.extend(cluster.pods.iter().filter_map(|(key, pod)| owner_of(key, pod)));
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));
     owners.extend(cluster.nodes.keys().cloned().map(Owner::Node));
     owners.extend(cluster.removed_nodes.keys().cloned().map(Owner::Node));
+    owners.extend(cluster.garbage.keys().cloned().map(Owner::Garbage));
     owners
 }

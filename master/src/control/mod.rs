@@ -8,6 +8,7 @@
 mod act;
 mod cluster;
 mod endpoints;
+mod garbage;
 mod intent;
 mod keys;
 mod nodes;
@@ -93,6 +94,7 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
         Owner::Controller(key) => replicate::decide(cluster, key, now),
         Owner::Service(key) => endpoints::decide(cluster, key),
         Owner::Node(name) => nodes::decide(cluster, name, now),
+        Owner::Garbage(key) => garbage::decide(&cluster.garbage, key),
         Owner::Events => nodes::expire_events(cluster, now),
     }
 }

@@ -1,8 +1,7 @@
 //! Replication: as many pods of a template as were asked for. PURE.
 //!
 //! Pods that match and have no controller are adopted, owned ones that match no more are released. Too few: make them from the
-//! template. Too many: delete those first that lose least. What a controller leaves behind is released, or deleted with it where
-//! its deletion asked for that.
+//! template. Too many: delete those first that lose least. What a controller leaves behind is told in `garbage`.
 
 use super::Now;
 use super::cluster::Cluster;
@@ -26,17 +25,11 @@ const SUFFIX_BYTES: usize = 5;
 const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
 /// Failed pods are kept for people to look at: so many for each replica, the youngest.
 const FAILED_KEPT_EACH: usize = 5;
-/// Holds a controller that is being deleted until its pods are.
-const WITH_PODS: &str = "foregroundDeletion";
-/// Holds a controller that is being deleted until its pods are released.
-const WITHOUT_PODS: &str = "orphan";
 
 pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
-    let Some(controller) = cluster.controllers.get(key) else { return left_behind(cluster, key, "", now) };
-    if controller.deleting {
-        return Decision::of(retire(cluster, key, controller));
-    }
-    let Decision { mut intents, wake_at: left_at } = left_behind(cluster, key, &controller.uid, now);
+    // What becomes of the pods of one that is gone, or is being deleted, is not its own matter any more.
+    let Some(controller) = cluster.controllers.get(key).filter(|controller| !controller.deleting) else { return Decision::default() };
+    let mut intents = Vec::new();
     let mut owned: Vec<(&Key, &PodView)> = Vec::new();
     for (pod_key, pod) in cluster.pods_in(&key.namespace) {
         let matches = selects(&controller.selector, pod.labels());
@@ -54,7 +47,7 @@ pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
     let wanted = usize::try_from(controller.replicas).unwrap_or_default();
     let (status, available_at) = status(key, controller, &active, now);
     intents.extend(status);
-    let mut wake_at = [left_at, available_at].into_iter().flatten().min();
+    let mut wake_at = available_at;
     let there = active.len() + damaged(cluster, key);
     if there < wanted {
         match patience(&over, wanted).filter(|until| now.uptime < *until) {
@@ -66,45 +59,6 @@ pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
     }
     intents.extend(failed_long_ago(over, wanted));
     Decision { intents, wake_at }
-}
-
-/// Pods that name a controller which is not there any more as theirs: they are free, for another to adopt.
-fn left_behind(cluster: &Cluster, key: &Key, uid: &str, now: Now) -> Decision {
-    if cluster.damaged.contains(key) {
-        return Decision::default();
-    }
-    let theirs = |pod: &PodView| pod.owner.as_ref().is_some_and(|o| o.controller.as_ref() == Some(&key.name) && o.uid != uid);
-    let pods = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.deleting && theirs(pod));
-    let intents: Vec<Intent> = pods.map(|(pod_key, pod)| release(pod_key, pod)).collect();
-    let due = cluster.released_at(key);
-    match intents.is_empty() || due <= now.uptime {
-        true => Decision::of(intents),
-        false => Decision { intents: Vec::new(), wake_at: Some(due) },
-    }
-}
-
-/// The controller is being deleted: what its deletion asked for is done, then it is let go.
-fn retire(cluster: &Cluster, key: &Key, controller: &ControllerView) -> Vec<Intent> {
-    let holds = |finalizer: &str| controller.finalizers.iter().any(|one| one == finalizer);
-    let (with, without) = (holds(WITH_PODS), holds(WITHOUT_PODS));
-    if !with && !without {
-        return Vec::new();
-    }
-    let own = |pod: &PodView| pod.owner.as_ref().is_some_and(|owner| owner.uid == controller.uid);
-    let pods = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.deleting && own(pod));
-    let go = |(pod_key, pod): (&Key, &PodView)| match with {
-        true => Intent::Delete { key: pod_key.clone(), seen: pod.revision, at_once: false },
-        false => release(pod_key, pod),
-    };
-    let intents: Vec<Intent> = pods.map(go).take(BURST_MAX).collect();
-    if !intents.is_empty() {
-        return intents;
-    }
-    let mut object: Value = serde_json::from_slice(&controller.document.json).unwrap_or_default();
-    if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
-        finalizers.retain(|one| one != WITH_PODS && one != WITHOUT_PODS);
-    }
-    vec![Intent::Update { key: key.clone(), seen: controller.revision, object }]
 }
 
 /// Pods of this controller, by their names, whose files cannot be read. They may run, so nothing is made in their place.

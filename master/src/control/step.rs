@@ -2,9 +2,9 @@
 //! test drives it with a time of its own.
 
 use super::act::{self, Gate};
-use super::cluster::Cluster;
+use super::cluster::{Cluster, is_followed};
 use super::quota::Quota;
-use super::{Intent, Now, Owner, decide, keys, replicate};
+use super::{Intent, Now, Owner, decide, garbage, keys, replicate};
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// What the controllers look at.
-const FOLLOWED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "events"];
 /// Keys looked at in one step: then the clocks are read again.
 const LOOKS_MAX: usize = 64;
 /// Wakes in the queue, of some hundred bytes each. A cluster that writes faster than its controllers take it in is read anew from the store.
@@ -131,7 +129,7 @@ impl Timers {
 impl Step {
     /// Begins with all that is in the store.
     pub fn new(store: Arc<dyn Store>, gate: Gate, wakes: Wakes, inbox: Inbox, now: Now) -> Step {
-        let (cluster, dirty) = (Cluster::default(), BTreeSet::new());
+        let (cluster, dirty) = (Cluster::of(gate.kinds()), BTreeSet::new());
         let (timers, quota) = (Timers::default(), Quota::default());
         let mut step = Step { store, gate, cluster, dirty, timers, quota, wakes, inbox, waited: None, watches: Vec::new() };
         step.follow(now);
@@ -177,11 +175,16 @@ impl Step {
     /// Reads everything from the store, and what is written from then on.
     fn follow(&mut self, now: Now) {
         self.watches.clear();
-        for plural in FOLLOWED {
-            let resource = Resource::core(plural);
-            self.cluster.damaged.extend(self.store.list(&resource, None).damaged);
+        let resources: Vec<Resource> = self.gate.kinds().stored().map(|kind| kind.resource.clone()).collect();
+        for resource in resources {
+            let whole = is_followed(&resource);
+            if whole {
+                self.cluster.damaged.extend(self.store.list(&resource, None).damaged);
+            }
             let wakes = self.wakes.clone();
-            let sink = Box::new(move |event: &Event| wakes.send(|| Wake::Event(Box::new(event.clone()))));
+            // Of most kinds only owners and what they own matter.
+            let sink =
+                Box::new(move |event: &Event| !(whole || garbage::concerns(event)) || wakes.send(|| Wake::Event(Box::new(event.clone()))));
             let scope = Scope { resource, namespace: None, name: None };
             let Ok(watch) = self.store.watch(scope, None, sink) else { continue };
             for event in &watch.replay {
@@ -189,7 +192,18 @@ impl Step {
             }
             self.watches.push(watch.handle);
         }
+        self.look_for_owners();
         self.dirty = keys::all(&self.cluster);
+    }
+
+    /// Owners that objects name, as they stand in the store.
+    fn look_for_owners(&mut self) {
+        for key in self.cluster.garbage.unlooked() {
+            let before = self.store.revision();
+            let found = self.store.get(&key);
+            self.cluster.garbage.saw(&key, before, &found);
+        }
+        self.dirty.extend(self.cluster.garbage.dirty().into_iter().map(Owner::Garbage));
     }
 
     /// Everything that is in the queue; false: stop.
@@ -211,6 +225,7 @@ impl Step {
         if self.inbox.fill.over.swap(false, Ordering::Relaxed) {
             self.begin_anew(now);
         }
+        self.look_for_owners();
         true
     }
 
@@ -218,7 +233,7 @@ impl Step {
     fn begin_anew(&mut self, now: Now) {
         log::warn!("more than {QUEUE_MAX} changes at once: the controllers read the cluster anew");
         self.watches.clear();
-        let old = std::mem::take(&mut self.cluster);
+        let old = std::mem::replace(&mut self.cluster, Cluster::of(self.gate.kinds()));
         // What is still in the queue is older than what is read now.
         while let Ok(wake) = self.inbox.queue.try_recv() {
             match wake {

@@ -1,15 +1,15 @@
-//! Delete: at once, or marked to go when its grace is over or its finalizers are gone.
+//! Delete: at once, or marked to go when its grace is over or its finalizers are gone. One object, or all that a selector names.
 
-use super::dependents::{self, Fate};
-use super::{RACES_MAX, Serve, body, document, namespace, options, write};
-use crate::call::Call;
+use super::{RACES_MAX, Serve, body, document, finish, namespace, options, read, selector, warn, write};
+use crate::call::{Call, Version};
 use crate::fault::Fault;
-use crate::prepare::{self, Preconditions, Standing};
+use crate::making::wall_clock;
+use crate::prepare::{self, Departure, Preconditions, Standing, Unfit};
 use crate::render;
-use crate::store::{Refused, Write};
-use coracle_api::meta::Revision;
+use crate::store::{Refused, Stored, Write};
+use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::status::Status;
-use coracle_api::strategy::Deleting;
+use coracle_api::strategy::{Deleting, Fate};
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -17,44 +17,139 @@ use std::sync::PoisonError;
 
 /// Of any group and version.
 const OPTIONS: body::Wanted<'static> = body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions" };
+/// Where Kubernetes knows the kinds of options, as its refusals say it.
+const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
 /// What a client says of a deletion, in a body or in the query.
-struct Wishes {
-    grace_s: Option<i64>,
-    preconditions: Preconditions,
-    fate: Fate,
-    rehearsal: bool,
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wishes {
+    pub grace_s: Option<i64>,
+    pub preconditions: Preconditions,
+    /// None: nothing was said of what it owns.
+    pub fate: Option<Fate>,
+    pub rehearsal: bool,
+    /// It was said in the word of before 2017, which asks for a 202 where the object stays for a while.
+    accepted: bool,
+}
+
+/// What came of a deletion.
+pub enum Gone {
+    /// As it was at last.
+    Now(Stored),
+    /// It stays for a while, like this.
+    Marked(Stored),
 }
 
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let options = wishes(call, request)?;
+    let wishes = wishes(call, request)?;
     let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
-    if serve.store.get(&super::key(call)).is_err() && options.preconditions == Preconditions::default() {
-        return give_up(serve, call, options.rehearsal);
+    if serve.store.get(&super::key(call)).is_err() && wishes.preconditions == Preconditions::default() {
+        return give_up(serve, call, wishes.rehearsal);
     }
+    let gone = match one(serve, call, &call.name, &wishes)? {
+        Gone::Marked(stored) if call.version != Version::V1 && !wishes.rehearsal && finish::settled(serve, &stored) => Gone::Now(stored),
+        gone => gone,
+    };
+    let mut answer = match &gone {
+        Gone::Now(stored) | Gone::Marked(stored) if call.version.is_flat() => answer(call, &write::parsed(stored)?),
+        Gone::Now(stored) if !call.kind.delete_shows => answer(call, &write::parsed(stored)?),
+        Gone::Marked(stored) if wishes.accepted => document(call, StatusCode::ACCEPTED, stored),
+        Gone::Now(stored) | Gone::Marked(stored) => document(call, StatusCode::OK, stored),
+    };
+    warn_of_dependents(&mut answer, call, &wishes);
+    Ok(answer)
+}
+
+/// All that is selected, one by one: what is gone already when its turn comes is nobody's fault. The answer is the list as it was.
+pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    let wishes = wishes(call, request)?;
+    let selector = selector::of(call)?;
+    let page = read::page(serve, call, &selector)?;
+    for stored in &page.items {
+        match one(serve, call, &stored.key.name, &wishes) {
+            Err(fault) if fault.status.code != 404 => return Err(fault),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, &page.items, wall_clock()));
+    warn_of_dependents(&mut answer, call, &wishes);
+    Ok(answer)
+}
+
+fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
+    if let Some(words) = call.kind.parting.filter(|_| wishes.fate.is_none() && call.version == Version::V1) {
+        warn(answer, &[words.to_owned()]);
+    }
+}
+
+/// The object of this name in the call's namespace.
+pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Gone, Fault> {
+    let key = super::key_of(call.kind, &call.namespace, name);
     for _ in 0..RACES_MAX {
-        let old = serve.standing(call)?;
+        let old = standing(serve, call, &key)?;
         let object = write::parsed(&old)?;
-        let standing = Standing { key: &old.key, revision: old.revision, object: &object };
-        let deleting = Deleting { grace_s: options.grace_s, now: crate::making::wall_clock() };
         if namespace::is_one(call.kind) {
             namespace::may_go(serve, &object)?;
         }
-        let write = prepare::delete(call.kind, standing, &options.preconditions, deleting);
-        let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
-        let gone = matches!(write, Write::Delete { .. });
-        let written = serve.commit(write, options.rehearsal);
-        if gone && written.is_ok() && !options.rehearsal && call.kind.owns {
-            dependents::settle(serve, &old.key, object["metadata"]["uid"].as_str().unwrap_or_default(), options.fate);
-        }
-        match written {
-            Ok(_) if call.version.is_flat() || (gone && !call.kind.delete_shows) => return Ok(answer(call, &object)),
-            Ok(stored) => return Ok(document(call, StatusCode::OK, &stored)),
-            Err(Refused::Stale { .. }) => {}
-            Err(refused) => return Err(Fault::refused(call, &old.key, None, refused)),
+        match at(serve, call, &old, &object, wishes) {
+            Ok(gone) => return Ok(gone),
+            Err(Lost::Race) => {}
+            Err(Lost::Fault(fault)) => return Err(fault),
         }
     }
-    Err(Fault::stale(call))
+    Err(Status::stale(&call.shown.resource, name).into())
+}
+
+/// Why this revision of it could not be deleted.
+enum Lost {
+    Race,
+    Fault(Fault),
+}
+
+fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<Gone, Lost> {
+    let standing = Standing { key: &old.key, revision: old.revision, object };
+    let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
+    let departure = prepare::depart(call.kind, standing, &wishes.preconditions, deleting, wishes.fate);
+    let departure = departure.map_err(|unfit| Lost::Fault(unfit_to_go(call, &old.key.name, unfit)))?;
+    let commit = |write| {
+        serve.commit(write, wishes.rehearsal).map_err(|refused| match refused {
+            Refused::Stale { .. } => Lost::Race,
+            refused => Lost::Fault(Fault::refused(call, &old.key, None, refused)),
+        })
+    };
+    match departure {
+        Departure::Now(write) => commit(write).map(Gone::Now),
+        Departure::Marked(write) => commit(write).map(Gone::Marked),
+        Departure::Pending => Ok(Gone::Marked(old.clone())),
+        Departure::Last(write) => {
+            let last = commit(write)?;
+            let removal = Write::Delete { key: Key::clone(&last.key), seen: last.revision };
+            match if wishes.rehearsal { Ok(last.clone()) } else { serve.store.write(removal) } {
+                // Whoever was quicker has only taken away what was over.
+                Ok(_) | Err(Refused::Missing) => Ok(Gone::Now(last)),
+                Err(Refused::Stale { .. }) => Err(Lost::Race),
+                Err(refused) => Err(Lost::Fault(Fault::refused(call, &old.key, None, refused))),
+            }
+        }
+    }
+}
+
+fn standing(serve: &Serve, call: &Call, key: &Key) -> Result<Stored, Fault> {
+    match serve.store.get(key) {
+        Ok(Some(stored)) => Ok(stored),
+        Ok(None) => Err(Status::not_found(&call.shown.resource, &key.name).into()),
+        Err(damaged) => Err(Fault::damaged(key, &damaged.why)),
+    }
+}
+
+/// Preconditions that do not hold: Kubernetes tells of them by the kind.
+fn unfit_to_go(call: &Call, name: &str, unfit: Unfit) -> Fault {
+    let kind = Resource { plural: call.shown.kind.clone(), group: call.shown.resource.group.clone() };
+    match unfit {
+        Unfit::OtherUid { given, stands } => Status::other_uid(&kind, name, &given, &stands).into(),
+        Unfit::OtherRevision { given, stands } => Status::other_revision(&kind, name, &given, stands).into(),
+        unfit => Fault::unfit(call, name, unfit),
+    }
 }
 
 /// A damaged object, of which nobody can say more than its name: a plain DELETE settles it, as `/healthz?verbose` advises. One with
@@ -80,54 +175,87 @@ fn answer(call: &Call, object: &Value) -> Answer {
     super::shown(call, StatusCode::OK, render::deleted(call.form, &status))
 }
 
-/// Options in the body win over those in the query.
+/// What is asked of a deletion, in the body or else in the query; `dryRun` is heeded wherever it stands. (Kubernetes hears nothing of the
+/// query where there is a body.)
 fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
-    let mut dry_run = call.options.dry_run.clone();
-    let mut options =
-        Wishes { grace_s: call.options.grace_s, preconditions: Preconditions::default(), fate: Fate::Orphan, rehearsal: false };
-    let mut policy = call.options.propagation.clone();
-    if !request.body.iter().all(u8::is_ascii_whitespace) {
-        let (sent, twice) = body::read(call, request, OPTIONS)?;
-        // A word said twice could be the wrong one, and what is deleted stays so.
-        if let Some(field) = twice.first() {
-            return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
-        }
-        if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
-            return Err(Fault::bad_request(format!("{kind} cannot be handled as DeleteOptions")));
-        }
-        for run in sent["dryRun"].as_array().into_iter().flatten() {
-            let run = run.as_str().ok_or_else(|| Fault::bad_request("DeleteOptions: dryRun must be a list of strings"))?;
-            dry_run.push(run.to_owned());
-        }
-        options.grace_s = number(&sent, "gracePeriodSeconds")?.or(options.grace_s);
-        let preconditions = &sent["preconditions"];
-        options.preconditions.uid = text(preconditions, "uid")?;
-        options.preconditions.resource_version = text(preconditions, "resourceVersion")?;
-        let older = sent["orphanDependents"].as_bool().map(|orphan| if orphan { "Orphan" } else { "Background" }.to_owned());
-        policy = text(&sent, "propagationPolicy")?.or(older).or(policy);
+    let options = &call.options;
+    let empty = request.body.iter().all(u8::is_ascii_whitespace);
+    let mut sent = if empty { json!({}) } else { sent_options(call, request)? };
+    if sent["gracePeriodSeconds"].is_null() {
+        sent["gracePeriodSeconds"] = json!(options.grace_s);
     }
-    options.rehearsal = options::is_rehearsal(&dry_run, "DeleteOptions")?;
-    options.fate = policy.map_or(Ok(Fate::Orphan), |policy| fate(&policy))?;
-    Ok(options)
+    if sent["propagationPolicy"].is_null() && sent["orphanDependents"].is_null() {
+        sent["propagationPolicy"] = json!(options.propagation);
+        sent["orphanDependents"] = json!(options.orphan);
+    }
+    asked(&sent, &options.dry_run)
 }
 
-/// Foreground would keep the owner until all that it owns is gone; that is not served, and not passed over.
-fn fate(policy: &str) -> Result<Fate, Fault> {
-    match policy {
-        "Orphan" => Ok(Fate::Orphan),
-        "Background" => Ok(Fate::Delete),
-        other => {
-            let path = Path::new("propagationPolicy");
-            let problem = Problem::new(&path, Reason::NotSupported, Some(other.into()), "supported values: \"Background\", \"Orphan\"");
-            Err(Status::invalid_of("meta.k8s.io", "DeleteOptions", "", &[problem]).into())
+fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
+    let (sent, twice) = body::read(call, request, OPTIONS).map_err(|mut fault| {
+        // Kubernetes reads options another way than objects, and says less.
+        let plain = fault.status.message.split_once("): ").map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
+        if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized")) {
+            fault.status.message = why;
+        }
+        fault
+    })?;
+    // A word said twice could be the wrong one, and what is deleted stays so.
+    if let Some(field) = twice.first() {
+        return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
+    }
+    if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
+        let version = sent["apiVersion"].as_str().unwrap_or_default();
+        return Err(Fault::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")));
+    }
+    Ok(sent)
+}
+
+/// DeleteOptions, from wherever they come.
+pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
+    let mut dry_run = dry_run.to_vec();
+    for run in sent["dryRun"].as_array().into_iter().flatten() {
+        let run = run.as_str().ok_or_else(|| Fault::bad_request("DeleteOptions: dryRun must be a list of strings"))?;
+        dry_run.push(run.to_owned());
+    }
+    let (policy, orphan) = (text(sent, "propagationPolicy")?, truth(sent, "orphanDependents")?);
+    let fate = policy.as_deref().and_then(Fate::parse);
+    let mut problems = Vec::new();
+    if let Some(policy) = &policy {
+        let path = Path::new("propagationPolicy");
+        if orphan.is_some() {
+            problems.push(Problem::invalid(&path, policy.as_str(), "orphanDependents and deletionPropagation cannot be both set"));
+        }
+        if fate.is_none() {
+            let known: Vec<String> = Fate::WIRE.iter().map(|(name, _)| format!("{name:?}")).collect();
+            let words = format!("supported values: {}, \"nil\"", known.join(", "));
+            problems.push(Problem::new(&path, Reason::NotSupported, Some(policy.as_str().into()), words));
         }
     }
+    if !problems.is_empty() {
+        return Err(options::wrong("DeleteOptions", &problems));
+    }
+    let preconditions = &sent["preconditions"];
+    Ok(Wishes {
+        grace_s: number(sent, "gracePeriodSeconds")?,
+        preconditions: Preconditions { uid: text(preconditions, "uid")?, resource_version: text(preconditions, "resourceVersion")? },
+        fate: fate.or(orphan.map(|orphan| if orphan { Fate::Orphan } else { Fate::Background })),
+        rehearsal: options::is_rehearsal(&dry_run, "DeleteOptions")?,
+        accepted: orphan == Some(false),
+    })
 }
 
 fn number(of: &Value, field: &str) -> Result<Option<i64>, Fault> {
     match &of[field] {
         Value::Null => Ok(None),
         value => value.as_i64().map(Some).ok_or_else(|| Fault::bad_request(format!("DeleteOptions: {field} must be a whole number"))),
+    }
+}
+
+fn truth(of: &Value, field: &str) -> Result<Option<bool>, Fault> {
+    match &of[field] {
+        Value::Null => Ok(None),
+        value => value.as_bool().map(Some).ok_or_else(|| Fault::bad_request(format!("DeleteOptions: {field} must be true or false"))),
     }
 }
 

@@ -10,8 +10,8 @@ mod bind;
 mod body;
 mod bookmarks;
 mod delete;
-mod dependents;
 mod description;
+mod finish;
 mod go_json;
 mod health;
 mod log;
@@ -142,6 +142,7 @@ impl Serve {
             Verb::PatchStatus => patch::patch(self, call, Part::Status, request),
             Verb::Bind => bind::bind(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
+            Verb::DeleteCollection => delete::collection(self, call, request),
             Verb::Log => log::log(self, call),
         }
     }
@@ -248,7 +249,7 @@ fn accept(headers: &HeaderMap) -> String {
 fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
     let subject = match call.verb {
         Verb::Log => return Ok(call.form),
-        Verb::List => Subject::List,
+        Verb::List | Verb::DeleteCollection => Subject::List,
         Verb::Watch => Subject::Watch,
         _ => Subject::One,
     };

@@ -6,7 +6,8 @@ use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::render::{self, ListMeta};
 use crate::store::{Listing, Stored, Unlisted};
-use coracle_api::meta::Revision;
+use coracle_api::meta::{Key, Revision};
+use coracle_api::selector::Selector;
 use coracle_api::status::Status;
 use coracle_http::{Answer, StatusCode};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +22,7 @@ const AGAIN_S: u32 = 1;
 pub struct Lists(AtomicUsize);
 
 /// Given back when it is dropped.
-struct Room<'a> {
+pub struct Room<'a> {
     lists: &'a Lists,
     bytes: usize,
 }
@@ -55,11 +56,28 @@ pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 /// All objects that are selected, or a page of them.
 pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let selector = selector::of(call)?;
+    let page = page(serve, call, &selector)?;
+    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, &page.items, wall_clock()));
+    let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
+    super::warn(&mut answer, &damaged.collect::<Vec<_>>());
+    Ok(answer)
+}
+
+/// What a list shows.
+pub struct Page<'a> {
+    pub meta: ListMeta,
+    pub items: Vec<Stored>,
+    pub damaged: Vec<Key>,
+    _room: Room<'a>,
+}
+
+/// The objects that a call selects, as far as it wants them in one answer.
+pub fn page<'s>(serve: &'s Serve, call: &Call, selector: &Selector) -> Result<Page<'s>, Fault> {
     let wanted = pages::of_list(call)?;
     if let Some(revision) = wanted.not_before {
         not_from_the_future(serve, revision)?;
     }
-    let matches = |stored: &Stored| selector::matches(&selector, stored);
+    let matches = |stored: &Stored| selector::matches(selector, stored);
     let listing = Listing {
         resource: &call.kind.resource,
         namespace: Some(call.namespace.as_str()).filter(|namespace| !namespace.is_empty()),
@@ -77,11 +95,8 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         continues: page.more.as_ref().map(|more| pages::token(Some(page.revision), &more.after)).unwrap_or_default(),
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
-    let _room = serve.lists.room_for(page.items.iter().map(|stored| stored.json.len()).sum())?;
-    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &meta, &page.items, wall_clock()));
-    let damaged = page.damaged.iter().map(|key| format!("{key} is left out: its file is damaged, see /healthz?verbose"));
-    super::warn(&mut answer, &damaged.collect::<Vec<_>>());
-    Ok(answer)
+    let room = serve.lists.room_for(page.items.iter().map(|stored| stored.json.len()).sum())?;
+    Ok(Page { meta, items: page.items, damaged: page.damaged, _room: room })
 }
 
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {

@@ -5,7 +5,7 @@ use super::options::Wish;
 use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
-use crate::prepare::{self, Ownership, Part, Standing};
+use crate::prepare::{self, Ownership, Part, Standing, Updated};
 use crate::store::{Refused, Stored, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
@@ -197,11 +197,16 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     let Place { old, standing, part } = place;
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
-    let write = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
+    let Updated { write, last } = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
     let written = object_of(&write);
-    serve.commit(write, rehearsal).map_err(|refused| match refused {
+    let stored = serve.commit(write, rehearsal).map_err(|refused| match refused {
         Refused::Stale { .. } => Lost::Race,
         refused => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
+    })?;
+    // It went, and the client is shown how.
+    Ok(match last {
+        Some(mut last) => Stored::of(stored.key.clone(), stored.revision, &mut last),
+        None => stored,
     })
 }
 

@@ -303,8 +303,10 @@ impl Bed {
         let kind = self.kinds.by_resource(&key.resource).expect("a kind");
         let old = Standing { key: &key, revision: stored.revision, object: &object };
         let deleting = Deleting { grace_s, now: self.now().wall };
-        let write = prepare::delete(kind, old, &Preconditions::default(), deleting).expect("no preconditions");
-        self.store().write(write).expect("nobody else writes meanwhile");
+        let write = prepare::delete(kind, old, &Preconditions::default(), deleting, None).expect("no preconditions");
+        if let Some(write) = write {
+            self.store().write(write).expect("nobody else writes meanwhile");
+        }
     }
 
     /// A node that is not there stays away, and its pods go.

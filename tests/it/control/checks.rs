@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// `healed`: no agent is silent and no file damaged, so nothing is in doubt.
 pub fn all_is_well(bed: &Bed, healed: bool) {
     nothing_is_left_to_do(bed);
-    replicas(bed);
+    replicas(bed, healed);
     host_ports(bed);
     scheduled(bed);
     endpoints(bed, healed);
@@ -54,13 +54,18 @@ fn matches(selector: &Value, pod: &Value) -> bool {
     selector.as_object().is_some_and(|all| !all.is_empty()) && wanted.into_iter().all(|(k, v)| pod["metadata"]["labels"][k] == *v)
 }
 
-fn replicas(bed: &Bed) {
+fn replicas(bed: &Bed, healed: bool) {
     let pods = bed.objects("pods");
     let damaged = bed.damaged("pods").len() as u64;
     let mut uids = BTreeSet::new();
     for (key, controller) in bed.objects("replicationcontrollers") {
         let uid = &controller["metadata"]["uid"];
         uids.insert(uid.as_str().unwrap_or_default().to_owned());
+        // It waits for pods whose agent is silent.
+        if !controller["metadata"]["deletionTimestamp"].is_null() {
+            assert!(!healed, "{key} is never gone");
+            continue;
+        }
         let own = |pod: &Value| pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.iter().any(|o| o["uid"] == *uid));
         let owned: Vec<&Value> = pods.iter().map(|(_, pod)| pod).filter(|pod| own(pod) && active(pod)).collect();
         assert!(owned.iter().all(|pod| matches(&controller["spec"]["selector"], pod)), "{key} holds what it does not select");
