@@ -33,7 +33,13 @@ pub const STREAM_ITEMS_MAX: usize = 64;
 /// A forwarded answer may pause for so long between two pieces: a file is read, nobody waits for anything.
 pub const FORWARD_IDLE: Duration = Duration::from_secs(30);
 
-/// The same for a log that is followed and may be quiet for hours: what the kubelet allows an idle stream.
+/// From a request that is forwarded to the head of its answer: an agent may have to ask an engine that is busy.
+pub const FORWARD_HEAD: Duration = Duration::from_secs(30);
+
+/// The same of a server that is anybody's own: it may think for a while, as the clients of kube-apiserver let it.
+pub const FORWARD_PROXY_HEAD: Duration = Duration::from_secs(120);
+
+/// The same as `FORWARD_IDLE` for a log that is followed and may be quiet for hours: what the kubelet allows an idle stream.
 pub const FORWARD_FOLLOW_IDLE: Duration = Duration::from_secs(4 * 3600);
 
 /// A complete request: the body is in memory, and no longer than `BODY_BYTES_MAX`.
@@ -81,13 +87,39 @@ pub struct Stream {
     pub lease: Box<dyn Send>,
 }
 
-/// A GET to another HTTP server, in plain text over TCP.
+/// A request to another HTTP server, in plain text over TCP.
 #[derive(Clone, Debug)]
 pub struct Forward {
     pub address: SocketAddr,
+    pub method: Method,
     pub target: PathAndQuery,
+    /// Sent along but for what belongs to one connection alone; Host is the address.
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// From the request to the head of its answer: `FORWARD_HEAD` or `FORWARD_PROXY_HEAD`.
+    pub head: Duration,
     /// The longest pause between two pieces of the body: `FORWARD_IDLE` or `FORWARD_FOLLOW_IDLE`.
     pub idle: Duration,
+    pub passes: Passes,
+}
+
+/// What of the answer's head comes through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passes {
+    ContentType,
+    /// All but what belongs to one connection alone. A Location on that server is put behind `prefix`, under which that server
+    /// is reached here.
+    Everything {
+        prefix: String,
+    },
+}
+
+impl Forward {
+    /// A plain GET, of which nothing but the content counts.
+    pub fn get(address: SocketAddr, target: PathAndQuery, idle: Duration) -> Forward {
+        let (headers, body) = (HeaderMap::new(), Bytes::new());
+        Forward { address, method: Method::GET, target, headers, body, head: FORWARD_HEAD, idle, passes: Passes::ContentType }
+    }
 }
 
 /// May block: it runs on a thread of its carrier's bounded pool. A panic becomes a 500.

@@ -11,6 +11,7 @@ use crate::page::{self, Page};
 pub use crate::query::{FieldValidation, Options};
 use crate::query::{decode, flag, options, parameters};
 use crate::render::Form;
+use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
 
@@ -39,6 +40,7 @@ impl Version {
 #[derive(Debug)]
 pub enum Route<'k> {
     Object(Box<Call<'k>>),
+    Through(Box<Through<'k>>),
     Page(Page),
 }
 
@@ -88,11 +90,19 @@ pub enum Misdirected {
 
 /// The version in which a request is answered, mistakes too.
 pub fn version(path: &str) -> Version {
+    // Of 2014: `/proxy/minion/NAME`.
+    if path.starts_with("/proxy/") {
+        return Version::Old(old::Version::V1beta1);
+    }
     let named = path.strip_prefix("/api/").and_then(|rest| old::Version::named(rest.split('/').next()?));
     named.map_or(Version::V1, Version::Old)
 }
 
 pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
+    // A slash at its end is the other server's business.
+    if let Some(through) = through::parse(kinds, path, query) {
+        return through.map(|through| Route::Through(Box::new(through)));
+    }
     let path = path.trim_end_matches('/');
     if let Some(page) = page::of(kinds, path, query) {
         let reads = method == "GET" || method == "HEAD" || page == Page::Nothing;
@@ -298,6 +308,7 @@ mod tests {
         let kinds = Kinds::builtin();
         match parse(&kinds, method, path, query) {
             Ok(Route::Page(page)) => format!("{page:?}"),
+            Ok(Route::Through(through)) => format!("{through:?}"),
             Ok(Route::Object(call)) => {
                 let version = match call.version {
                     Version::V1 => "V1".to_owned(),
@@ -429,7 +440,7 @@ mod tests {
         let kinds = Kinds::builtin();
         let options = |path: &str, query: &str| match parse(&kinds, "GET", path, query) {
             Ok(Route::Object(call)) => Ok(call.options),
-            Ok(Route::Page(page)) => panic!("{page:?}"),
+            Ok(other) => panic!("{other:?}"),
             Err(misdirected) => Err(misdirected),
         };
         let read = options("/api/v1/pods", "&labelSelector=a%3Db+c&timeoutSeconds=7&&labels=no&unknown=%2C&limit=500").unwrap();

@@ -17,6 +17,7 @@ pub mod query;
 pub mod render;
 pub mod serve;
 pub mod store;
+pub mod through;
 pub mod upkeep;
 pub mod usage;
 

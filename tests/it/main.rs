@@ -9,6 +9,7 @@ mod control;
 mod kubelet_events;
 mod kubelet_status;
 mod openapi;
+mod proxy;
 mod replay;
 mod simulation;
 mod support;

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Longer than `LINES_MAX` before their tests, and why that is still one room.
-const LONG: &[(&str, &str)] =
-    &[("agent/src/runtime/fake.rs", "one engine in memory: its state, its faults and the trait's calls belong together")];
+const LONG: &[(&str, &str)] = &[
+    ("agent/src/runtime/fake.rs", "one engine in memory: its state, its faults and the trait's calls belong together"),
+    ("api/src/kinds/mod.rs", "what a row of the table can say, and the words in which the rows are written"),
+];
 const LINES_MAX: usize = 400;
 const LINES_MAX_WITH_REASON: usize = 600;
 
@@ -45,6 +47,7 @@ const PURE: &[&str] = &[
     "master/src/call.rs",
     "master/src/page.rs",
     "master/src/query.rs",
+    "master/src/through.rs",
     "master/src/prepare.rs",
     "master/src/render/",
     "master/src/serve/pages.rs",

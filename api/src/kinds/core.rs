@@ -1,6 +1,6 @@
 //! The core group, and events in their other form.
 
-use super::{ALL, Alias, Group, Kind, Old, SelectableField, Verb, field, field_or};
+use super::{ALL, Alias, Group, Kind, Old, SelectableField, Verb, Way, field, field_or};
 use crate::strategy::{self, Strategy, advice, forms};
 use std::borrow::Cow;
 
@@ -120,6 +120,7 @@ fn nodes() -> Kind {
         ..row("nodes", "node", "Node", &strategy::NODE)
             .of_cluster()
             .short(&["no"])
+            .reached(Way::Node, "NodeProxyOptions")
             .with_status()
             .selectable([field_or("spec.unschedulable", "false")])
             .given(&["spec.taints"])
@@ -153,7 +154,8 @@ fn pods() -> Kind {
         field("status.podIPs"),
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
-    let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).with_status();
+    let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
+    let row = row.with_status();
     let given =
         &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];
     Kind { keeps_status: false, ..row.selectable(fields).delete_shows().given(given) }
@@ -190,6 +192,7 @@ fn serviceaccounts() -> Kind {
 
 fn services() -> Kind {
     let row = row("services", "service", "Service", &strategy::SERVICE).short(&["svc"]).in_all().advised(advice::service).with_status();
+    let row = row.reached(Way::Service, "ServiceProxyOptions");
     let row = row.selectable([field("spec.clusterIP"), field("spec.type")]).put_creates().delete_shows();
     let row = row.given(&[
         "spec.clusterIP",

@@ -79,6 +79,17 @@ pub struct Alias {
     pub refuse: fn(&Value) -> Vec<Problem>,
 }
 
+/// What the objects of a kind are, to who wants to reach one through the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One address, and the ports of its containers.
+    Pod,
+    /// Any of its ready endpoints.
+    Service,
+    /// An agent, and whatever else listens there.
+    Node,
+}
+
 /// How a kind is called in v1beta1 and v1beta2. v1beta3 calls it as v1 does.
 #[derive(Clone, Debug)]
 pub struct Old {
@@ -137,6 +148,8 @@ pub struct Kind {
     /// Fields that nobody is written down as the owner of.
     pub unowned: &'static [&'static str],
     pub scale: Option<Scale>,
+    /// None: nobody can be asked there.
+    pub way: Option<Way>,
     /// None: its objects are its own.
     pub alias: Option<Alias>,
     /// A question: a create is answered, and nothing is stored.
@@ -253,6 +266,9 @@ const ALL: &[Verb] = &[Verb::Create, Verb::Delete, Verb::DeleteCollection, Verb:
 /// Of a subresource that is a part of the object.
 const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
+/// Of what leads through the server to another one: every method does.
+const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
+
 /// A field that is called as it stands.
 fn field(path: &'static str) -> SelectableField {
     SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), missing: Cow::Borrowed("") }
@@ -302,6 +318,7 @@ impl Group {
             taken: &[],
             unowned: &[],
             scale: None,
+            way: None,
             alias: None,
             answer: None,
             deprecated: None,
@@ -373,6 +390,12 @@ impl Kind {
     fn with_scale(mut self, selector: &'static str) -> Kind {
         self.scale = Some(Scale { wanted: "spec.replicas", seen: "status.replicas", selector });
         self.part("scale", "Scale", Some(("autoscaling", "v1")), PART_VERBS)
+    }
+
+    /// `options`: what the type of the parameters is called.
+    fn reached(mut self, way: Way, options: &'static str) -> Kind {
+        self.way = Some(way);
+        self.part("proxy", options, None, THROUGH)
     }
 
     fn selectable(mut self, fields: impl IntoIterator<Item = SelectableField>) -> Kind {

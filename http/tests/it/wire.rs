@@ -68,7 +68,7 @@ impl Demo {
                 let mut number = || words.next().unwrap().parse::<u64>().unwrap();
                 let address = SocketAddr::from(([127, 0, 0, 1], number() as u16));
                 let idle = Duration::from_millis(number());
-                Answer::forward(Forward { address, idle, target: format!("/{}", words.next().unwrap()).parse().unwrap() })
+                Answer::forward(Forward::get(address, format!("/{}", words.next().unwrap()).parse().unwrap(), idle))
             }
             _ => Answer::refuse(StatusCode::NOT_FOUND, "NotFound", "no such path"),
         });

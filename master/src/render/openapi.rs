@@ -228,6 +228,10 @@ fn places(types: &Types, kind: &Kind) -> Vec<Place> {
     }
     for part in &kind.subresources {
         let own = schema(&part_type(kind, part));
+        // What leads through to another server has that server's documents.
+        if own.is_none() {
+            continue;
+        }
         let (group, version) = part.group_version.map_or((about.0.clone(), about.1.clone()), |(g, v)| (g.to_owned(), v.to_owned()));
         let about = (group, version, part.kind.to_string());
         let operations = part.verbs.iter().filter_map(|verb| operation(*verb, &about, &own, &None)).collect();

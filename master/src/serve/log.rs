@@ -30,7 +30,7 @@ pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let target = format!("/containerLogs/{}/{}/{}?{}", encoded(&call.namespace), encoded(&call.name), encoded(&container), pairs.join("&"));
     let target = PathAndQuery::try_from(target).map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
     let follows = asked("follow").is_some_and(|(_, value)| value != "false" && value != "0");
-    Ok(Answer::forward(Forward { address, target, idle: if follows { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE } }))
+    Ok(Answer::forward(Forward::get(address, target, if follows { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE })))
 }
 
 fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
@@ -49,7 +49,7 @@ fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
 }
 
 /// Only this host's own: nothing that a client may write sends requests elsewhere.
-fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
+pub fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
     let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     let unknown = |why: &str| Fault::from(Status::internal_error(format!("the agent of node {node:?} cannot be asked: {why}")));
@@ -59,7 +59,7 @@ fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
     if address.ip().is_loopback() { Ok(address) } else { Err(unknown(&format!("{address} is not on this host"))) }
 }
 
-fn view<T: DeserializeOwned>(stored: &Stored) -> Result<T, Fault> {
+pub fn view<T: DeserializeOwned>(stored: &Stored) -> Result<T, Fault> {
     serde_json::from_slice(&stored.json).map_err(|error| Fault::damaged(&stored.key, &error.to_string()))
 }
 

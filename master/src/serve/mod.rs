@@ -20,6 +20,7 @@ mod namespace;
 mod options;
 mod pages;
 mod patch;
+mod proxy;
 mod read;
 mod review;
 mod selector;
@@ -43,6 +44,7 @@ use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, RwLock};
 
 /// A write that lost a race, and whose client named no revision, is decided anew so often.
@@ -62,6 +64,8 @@ pub struct Serve {
     lists: read::Lists,
     metrics: metrics::Metrics,
     described: description::Described,
+    /// Whose turn it is to be asked among the endpoints of a service.
+    turn: AtomicUsize,
     /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
     places: RwLock<()>,
 }
@@ -77,6 +81,7 @@ impl Serve {
             lists: read::Lists::default(),
             metrics: metrics::Metrics::default(),
             described: description::Described::default(),
+            turn: AtomicUsize::new(0),
             places: RwLock::new(()),
         }
     }
@@ -109,6 +114,7 @@ impl Serve {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
             Route::Page(page) => about::answer(self, &page, request),
+            Route::Through(through) => proxy::answer(self, &through, request),
             Route::Object(mut call) => {
                 *asked = Some(metrics::Asked::of(&call));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
@@ -230,6 +236,13 @@ fn compress(asked: &HeaderMap, answer: &mut Answer) {
         answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
         answer.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     }
+}
+
+/// Whether a client wants to speak something else than HTTP on this connection.
+fn upgrades(headers: &HeaderMap) -> bool {
+    let connection = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    headers.contains_key(header::UPGRADE)
+        && connection.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"))
 }
 
 fn is_person(headers: &HeaderMap) -> bool {

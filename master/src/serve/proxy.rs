@@ -1,0 +1,157 @@
+//! The way through the master to a pod, a service or a node: the carrier asks there and passes everything on.
+//!
+//! Only GETs of what agents answer reach an agent, and only at the address that its node says; whatever else is asked for is
+//! never asked of this host's own loopback.
+
+use super::{Serve, key_of, log, upgrades};
+use crate::fault::Fault;
+use crate::store::Stored;
+use crate::through::{self, Means, Named, Nowhere, Through};
+use coracle_api::kinds::Way;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::status::Status;
+use coracle_http::{
+    Answer, Body, Caller, FORWARD_FOLLOW_IDLE, FORWARD_PROXY_HEAD, Forward, HeaderMap, HeaderName, HeaderValue, Method, Passes,
+    PathAndQuery, Request, StatusCode, header,
+};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+/// The port that agents of 2014 listened on, and that clients name when they mean the agent.
+const AGENT_PORT: &str = "10250";
+/// What agents answer.
+const AGENT_PATHS: [&str; 3] = ["/healthz", "/pods", "/containerLogs/"];
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Answer, Fault> {
+    if upgrades(&request.headers) {
+        return Err(refused(StatusCode::NOT_IMPLEMENTED, "a connection cannot be upgraded on the way through this server"));
+    }
+    let Named { name, secure, .. } = &through.named;
+    let key = key_of(through.kind, &through.namespace, name);
+    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    let stored = stored.ok_or_else(|| Fault::from(Status::not_found(&key.resource, name)))?;
+    let to_agent = through.way == Way::Node && ["", AGENT_PORT].contains(&through.named.port.as_str());
+    if to_agent && let Means::Proxy { rest, .. } = &through.means {
+        return ask_agent(serve, name, rest, request);
+    }
+    if to_agent {
+        return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "agents listen to their own host alone: ask for it with proxy"));
+    }
+    let address = address(serve, through, &stored).map_err(|nowhere| lost(through, &key.resource, nowhere))?;
+    if *secure {
+        return Err(refused(StatusCode::NOT_IMPLEMENTED, "nothing is asked over TLS yet: name the object without https:"));
+    }
+    match &through.means {
+        Means::Redirect => redirect(&format!("http://{address}"), StatusCode::TEMPORARY_REDIRECT),
+        // A page's own links would lead beside it.
+        Means::Proxy { rest, .. } if rest.is_empty() && [Method::GET, Method::HEAD].contains(&request.method) => {
+            let query = request.target.query().map(|query| format!("?{query}")).unwrap_or_default();
+            redirect(&format!("{}/{query}", request.target.path()), StatusCode::MOVED_PERMANENTLY)
+        }
+        Means::Proxy { prefix, rest } => Ok(Answer::forward(forward(address, prefix, rest, request)?)),
+    }
+}
+
+/// Where the object is to be reached.
+fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAddr, Nowhere> {
+    let unread = |_| Nowhere::Unplaced("its document cannot be read");
+    match through.way {
+        Way::Pod => through::of_pod(&log::view(stored).map_err(unread)?, &through.named),
+        Way::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
+        Way::Service => {
+            let key = Key { resource: Resource::core("endpoints"), ..(*stored.key).clone() };
+            let endpoints = serve.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
+            let endpoints = endpoints.map(|endpoints| log::view(&endpoints)).transpose().map_err(unread)?;
+            let turn = serve.turn.fetch_add(1, Ordering::Relaxed);
+            through::of_service(&log::view(stored).map_err(unread)?, endpoints.as_ref(), &through.named, turn)
+        }
+    }
+}
+
+fn lost(through: &Through, resource: &Resource, nowhere: Nowhere) -> Fault {
+    let (name, what) = (&through.named.name, &through.kind.singular);
+    match nowhere {
+        Nowhere::Forbidden(why) => Fault::bad_request(why),
+        Nowhere::NoPort(port) => Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into(),
+        // Kubernetes says it so in v1.
+        Nowhere::NoEndpoints if through.version == crate::call::Version::V1 => Status::not_found(resource, name).into(),
+        Nowhere::NoEndpoints | Nowhere::NoneReady => Status::unavailable(format!("no endpoints available for {what} {name:?}")).into(),
+        Nowhere::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
+    }
+}
+
+/// Nothing of the client's head goes there but what it takes: its Host and Origin are this server's, not the agent's.
+fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result<Answer, Fault> {
+    if ![Method::GET, Method::HEAD].contains(&request.method) {
+        return Err(Status::method_not_allowed().into());
+    }
+    let known = |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
+    if !AGENT_PATHS.iter().any(|path| known(&path)) {
+        return Err(Status::unknown_path().into());
+    }
+    let address = log::agent_address(serve, node)?;
+    let headers = request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();
+    let forward = Forward::get(address, target(rest, request)?, FORWARD_FOLLOW_IDLE);
+    Ok(Answer::forward(Forward { method: request.method.clone(), headers, ..forward }))
+}
+
+fn forward(address: SocketAddr, prefix: &str, rest: &str, request: &Request) -> Result<Forward, Fault> {
+    Ok(Forward {
+        address,
+        method: request.method.clone(),
+        target: target(rest, request)?,
+        headers: headers(request),
+        body: request.body.clone(),
+        head: FORWARD_PROXY_HEAD,
+        idle: FORWARD_FOLLOW_IDLE,
+        passes: Passes::Everything { prefix: prefix.to_owned() },
+    })
+}
+
+fn target(rest: &str, request: &Request) -> Result<PathAndQuery, Fault> {
+    let rest = if rest.is_empty() { "/" } else { rest };
+    let text = match request.target.query() {
+        Some(query) => format!("{rest}?{query}"),
+        None => rest.to_owned(),
+    };
+    PathAndQuery::try_from(text).map_err(|error| Fault::bad_request(format!("what to ask for is no path: {error}")))
+}
+
+/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it.
+fn headers(request: &Request) -> HeaderMap {
+    let stays = |name: &HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
+    let mut headers: HeaderMap =
+        request.headers.iter().filter(|(name, _)| !stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut say = |name: HeaderName, value: &str| {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(name, value);
+        }
+    };
+    let text = |name: &HeaderName| request.headers.get(name).and_then(|value| value.to_str().ok());
+    say(HeaderName::from_static("x-forwarded-uri"), request.target.path());
+    say(HeaderName::from_static("x-forwarded-proto"), "http");
+    if let Some(host) = text(&header::HOST) {
+        say(HeaderName::from_static("x-forwarded-host"), host);
+    }
+    if let Caller::Network { address } = &request.caller {
+        let before = text(&FORWARDED_FOR).map(|before| format!("{before}, ")).unwrap_or_default();
+        say(FORWARDED_FOR, &format!("{before}{}", address.ip()));
+    }
+    headers
+}
+
+fn redirect(to: &str, status: StatusCode) -> Result<Answer, Fault> {
+    let location = HeaderValue::from_str(to).map_err(|error| Fault::bad_request(format!("{to:?} is no address to send to: {error}")))?;
+    let headers = HeaderMap::from_iter([(header::LOCATION, location)]);
+    Ok(Answer { status, headers, body: Body::Whole(Default::default()) })
+}
+
+fn refused(code: StatusCode, message: &str) -> Fault {
+    let mut status = Status::unavailable(message);
+    status.code = code.as_u16();
+    if code == StatusCode::NOT_IMPLEMENTED {
+        status.reason = None;
+    }
+    status.into()
+}

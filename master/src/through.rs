@@ -1,0 +1,432 @@
+//! Requests that lead through the master to a pod, a service or a node: which of them, and to which address. PURE.
+//!
+//!     /api/v1/namespaces/NS/{pods,services}/[SCHEME:]NAME[:PORT]/proxy/REST     /api/v1/nodes/NAME[:PORT]/proxy/REST
+//!     /api/v1/{proxy,redirect}/namespaces/NS/...                                as before the subresources
+//!     /api/v1beta1/{proxy,redirect}[/ns/NS]/{pods,services,minions}/NAME/REST?namespace=NS
+//!     /proxy/minion/NAME/REST                                                   of 2014
+//!
+//! REST and the query go on as they came. The kind table says which kinds have a way.
+
+use crate::call::{Misdirected, Version};
+use crate::query::{decode, parameters};
+use coracle_api::kinds::{Kind, Kinds, Way};
+use coracle_api::node::Node;
+use coracle_api::old;
+use coracle_api::pod::Pod;
+use coracle_api::service::{Endpoints, Service};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where plain HTTP is spoken if nothing else is said.
+const HTTP_PORT: u16 = 80;
+
+/// A request that leads through.
+#[derive(Debug)]
+pub struct Through<'k> {
+    pub version: Version,
+    pub kind: &'k Kind,
+    pub way: Way,
+    /// Empty: a kind that has none.
+    pub namespace: String,
+    pub named: Named,
+    pub means: Means,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Means {
+    Proxy {
+        /// The path that means the other server's root.
+        prefix: String,
+        /// What follows it, as it came.
+        rest: String,
+    },
+    Redirect,
+}
+
+/// `https:web:8443`: what a path says of an object that is to be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    pub secure: bool,
+    pub name: String,
+    /// A number, a name, or nothing.
+    pub port: String,
+    /// As it stood there.
+    pub text: String,
+}
+
+/// Why there is no address to go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Nowhere {
+    /// The address is one that nobody is sent to.
+    Forbidden(String),
+    /// The service has no such port: what was asked for.
+    NoPort(String),
+    /// The service has no endpoints, ready or not.
+    NoEndpoints,
+    /// It has some, and none is ready to answer there.
+    NoneReady,
+    /// The object does not say where it is.
+    Unplaced(&'static str),
+}
+
+/// None: a path that does not lead through.
+pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Through<'k>, Misdirected>> {
+    let mut cut = Cut { path, at: 0 };
+    let (version, first) = match (cut.next()?, cut.next()?) {
+        ("proxy", "minion" | "minions") => {
+            return Some(old_top(kinds, path, cut));
+        }
+        ("api", "v1") => (Version::V1, cut.next()?),
+        ("api", version) => (Version::Old(old::Version::named(version)?), cut.next()?),
+        _ => return None,
+    };
+    let leading = ["proxy", "redirect"].contains(&first);
+    let mut plural = if leading { cut.next().unwrap_or_default() } else { first };
+    let mut namespace = None;
+    let of_namespace = if version.is_flat() { "ns" } else { "namespaces" };
+    if plural == of_namespace {
+        namespace = Some(cut.next().unwrap_or_default());
+        plural = cut.next().unwrap_or_default();
+    }
+    let kind = match version {
+        Version::V1 => kinds.by_path("", "v1", plural),
+        Version::Old(version) => kinds.by_old_path(version, plural),
+    };
+    let kind = kind.and_then(|kind| Some((kind, kind.way?)));
+    let name = cut.next().unwrap_or_default();
+    if !leading && (kind.is_none() || cut.next() != Some("proxy")) {
+        return None;
+    }
+    let Some((kind, way)) = kind else { return Some(Err(Misdirected::Nowhere)) };
+    let (prefix, rest) = path.split_at(cut.at);
+    let means = match first {
+        "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(Misdirected::Nowhere)),
+        "redirect" => Means::Redirect,
+        _ => Means::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() },
+    };
+    Some(through(version, (kind, way), namespace, name, means, query))
+}
+
+/// `/proxy/minion/NAME/REST`.
+fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<Through<'k>, Misdirected> {
+    let version = old::Version::V1beta1;
+    let kind = kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(Misdirected::Nowhere)?;
+    let name = cut.next().unwrap_or_default();
+    let (prefix, rest) = path.split_at(cut.at);
+    let means = Means::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() };
+    through(Version::Old(version), kind, None, name, means, "")
+}
+
+fn through<'k>(
+    version: Version,
+    (kind, way): (&'k Kind, Way),
+    namespace: Option<&str>,
+    name: &str,
+    means: Means,
+    query: &str,
+) -> Result<Through<'k>, Misdirected> {
+    let mut namespace = namespace.map(|text| decode(text, false)).transpose()?;
+    if version.is_flat() && kind.namespaced && namespace.is_none() {
+        let said = parameters(query)?.into_iter().find(|(name, value)| name == "namespace" && !value.is_empty());
+        namespace = Some(said.map_or("default".to_owned(), |(_, value)| value));
+    }
+    if kind.namespaced != namespace.as_ref().is_some_and(|namespace| !namespace.is_empty()) || name.is_empty() {
+        return Err(Misdirected::Nowhere);
+    }
+    let named = Named::of(&decode(name, false)?, &kind.singular)?;
+    Ok(Through { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
+}
+
+/// A path, taken apart from its front.
+struct Cut<'p> {
+    path: &'p str,
+    at: usize,
+}
+
+impl<'p> Cut<'p> {
+    /// None: the path ends here, or has nothing between two slashes.
+    fn next(&mut self) -> Option<&'p str> {
+        let rest = self.path[self.at..].strip_prefix('/')?;
+        let segment = &rest[..rest.find('/').unwrap_or(rest.len())];
+        if segment.is_empty() {
+            return None;
+        }
+        self.at += 1 + segment.len();
+        Some(segment)
+    }
+}
+
+impl Named {
+    fn of(text: &str, singular: &str) -> Result<Named, Misdirected> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match parts[..] {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => ("?", "", ""),
+        };
+        if name.is_empty() || name.contains('/') || !["", "http", "https"].contains(&scheme) {
+            return Err(Misdirected::Malformed(format!("invalid {singular} request {text:?}")));
+        }
+        Ok(Named { secure: scheme == "https", name: name.to_owned(), port: port.to_owned(), text: text.to_owned() })
+    }
+}
+
+/// Nobody is sent to an address that means this host to itself, a neighbour on the wire (where clouds keep their keys), or a
+/// crowd. Addresses of hosts, this one's too, are where pods of the host's network answer, as for every pod.
+pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
+    let address = address.to_canonical();
+    let why = match address {
+        _ if address.is_unspecified() => "no address",
+        _ if address.is_loopback() => "a loopback address",
+        _ if address.is_multicast() => "a multicast address",
+        IpAddr::V4(v4) if v4.is_link_local() => "a link-local address",
+        IpAddr::V4(v4) if v4.is_broadcast() || v4.octets()[0] == 0 => "no host's address",
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
+        // An IPv4 address in its old IPv6 clothes.
+        IpAddr::V6(v6) if v6.segments()[..6] == [0; 6] => "no host's address",
+        _ => return Ok(address),
+    };
+    Err(Nowhere::Forbidden(format!("address not allowed: {address} is {why}")))
+}
+
+fn of_text(text: &str) -> Result<IpAddr, Nowhere> {
+    let address = text.parse().map_err(|_| Nowhere::Forbidden(format!("address not allowed: {text:?} is no IP address")))?;
+    allowed(address)
+}
+
+/// The port that a path names, or that the pod has first.
+pub fn of_pod(pod: &Pod, named: &Named) -> Result<SocketAddr, Nowhere> {
+    if pod.status.pod_ip.is_empty() {
+        return Err(Nowhere::Unplaced("it has no address yet"));
+    }
+    let ports = || pod.spec.containers.iter().flat_map(|container| &container.ports);
+    let number = |port: i32| u16::try_from(port).ok();
+    let port = match named.port.as_str() {
+        "" => ports().next().map_or(Some(HTTP_PORT), |port| number(port.container_port)),
+        text => text.parse().ok().or_else(|| ports().find(|port| port.name == text).and_then(|port| number(port.container_port))),
+    };
+    let port = port.filter(|port| *port != 0).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
+    Ok(SocketAddr::new(of_text(&pod.status.pod_ip)?, port))
+}
+
+/// One of the ready endpoints; `turn` says which, so that all get their share.
+pub fn of_service(service: &Service, endpoints: Option<&Endpoints>, named: &Named, turn: usize) -> Result<SocketAddr, Nowhere> {
+    let ports = &service.spec.ports;
+    let name = match named.port.parse::<i32>() {
+        Ok(number) => {
+            let port = ports.iter().find(|port| port.port == number).ok_or_else(|| Nowhere::NoPort(named.port.clone()))?;
+            port.name.as_str()
+        }
+        // A service with one port means that one.
+        Err(_) if named.port.is_empty() => ports.first().map_or("", |port| port.name.as_str()),
+        Err(_) => named.port.as_str(),
+    };
+    let subsets = endpoints.map_or(&[][..], |endpoints| &endpoints.subsets);
+    if subsets.iter().all(|subset| subset.addresses.is_empty() && subset.not_ready_addresses.is_empty()) {
+        return Err(Nowhere::NoEndpoints);
+    }
+    let is_it = |protocol: &str, port: &str| (protocol.is_empty() || protocol == "TCP") && port == name;
+    let ready = subsets.iter().flat_map(|subset| {
+        let ports = subset.ports.iter().filter(|port| is_it(&port.protocol, &port.name));
+        ports.flat_map(|port| subset.addresses.iter().map(|address| (address.ip.as_str(), port.port)))
+    });
+    let ready: Vec<(&str, i32)> = ready.collect();
+    if ready.is_empty() {
+        return Err(Nowhere::NoneReady);
+    }
+    let (address, port) = ready[turn % ready.len()];
+    let port = u16::try_from(port).ok().filter(|port| *port != 0).ok_or_else(|| Nowhere::NoPort(port.to_string()))?;
+    Ok(SocketAddr::new(of_text(address)?, port))
+}
+
+/// A port of the node itself.
+pub fn of_node(node: &Node, port: &str) -> Result<SocketAddr, Nowhere> {
+    let number = port.parse().ok().filter(|port| *port != 0u16).ok_or_else(|| Nowhere::NoPort(port.to_owned()))?;
+    let of_kind = |kind: &str| node.status.addresses.iter().find(|address| address.kind == kind).map(|address| address.address.as_str());
+    let address = of_kind("InternalIP").or_else(|| of_kind("LegacyHostIP")).or_else(|| of_kind("ExternalIP"));
+    Ok(SocketAddr::new(of_text(address.ok_or(Nowhere::Unplaced("it has no address"))?)?, number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+    use serde_json::{Value, json};
+
+    fn shown(target: &str) -> String {
+        let kinds = Kinds::builtin();
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        match parse(&kinds, path, query) {
+            None => "-".to_owned(),
+            Some(Err(misdirected)) => format!("{misdirected:?}"),
+            Some(Ok(Through { version, kind, namespace, named, means, .. })) => {
+                let Named { secure, name, port, .. } = named;
+                let means = match means {
+                    Means::Redirect => "redirect".to_owned(),
+                    Means::Proxy { prefix, rest } => format!("{prefix} | {rest}"),
+                };
+                let scheme = if secure { "https " } else { "" };
+                format!("{} {} {namespace}/{name} {scheme}{port}: {means}", version.name(), kind.singular)
+            }
+        }
+    }
+
+    #[test]
+    fn paths() {
+        let here = "/api/v1/namespaces/a/pods/b/proxy";
+        for (target, expected) in [
+            (here.to_owned(), format!("v1 pod a/b : {here} | ")),
+            (format!("{here}/"), format!("v1 pod a/b : {here} | /")),
+            (format!("{here}/x//y%2Fz/?q=%20"), format!("v1 pod a/b : {here} | /x//y%2Fz/")),
+            (
+                "/api/v1/namespaces/a/services/https:s:web/proxy/x".to_owned(),
+                "v1 service a/s https web: /api/v1/namespaces/a/services/https:s:web/proxy | /x".to_owned(),
+            ),
+            (
+                "/api/v1/namespaces/a/pods/http%3Ab%3A8080/proxy/x".to_owned(),
+                "v1 pod a/b 8080: /api/v1/namespaces/a/pods/http%3Ab%3A8080/proxy | /x".to_owned(),
+            ),
+            ("/api/v1/nodes/n:10250/proxy/pods".to_owned(), "v1 node /n 10250: /api/v1/nodes/n:10250/proxy | /pods".to_owned()),
+            ("/api/v1/proxy/namespaces/a/pods/b/x".to_owned(), "v1 pod a/b : /api/v1/proxy/namespaces/a/pods/b | /x".to_owned()),
+            ("/api/v1/proxy/nodes/n".to_owned(), "v1 node /n : /api/v1/proxy/nodes/n | ".to_owned()),
+            ("/api/v1/redirect/namespaces/a/services/s".to_owned(), "v1 service a/s : redirect".to_owned()),
+            ("/api/v1/redirect/namespaces/a/services/s/".to_owned(), "v1 service a/s : redirect".to_owned()),
+            ("/api/v1/redirect/namespaces/a/services/s/x".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/proxy/namespaces/a/configmaps/b".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/proxy/pods/b".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/proxy/namespaces//pods/b".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/proxy/namespaces/a/nodes/n".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/proxy".to_owned(), "Nowhere".to_owned()),
+            ("/api/v1/namespaces/a/pods/ftp:b:1/proxy/".to_owned(), r#"Malformed("invalid pod request \"ftp:b:1\"")"#.to_owned()),
+            ("/api/v1/namespaces/a/services/a:b:c:d/proxy/".to_owned(), r#"Malformed("invalid service request \"a:b:c:d\"")"#.to_owned()),
+            ("/api/v1/namespaces/a/pods/b%2Fc/proxy/".to_owned(), r#"Malformed("invalid pod request \"b/c\"")"#.to_owned()),
+            ("/api/v1/namespaces/a/configmaps/b/proxy".to_owned(), "-".to_owned()),
+            ("/api/v1/namespaces/a/pods/b/log".to_owned(), "-".to_owned()),
+            ("/api/v1/namespaces/a/pods/proxy".to_owned(), "-".to_owned()),
+            ("/apis/apps/v1/namespaces/a/pods/b/proxy".to_owned(), "-".to_owned()),
+            (
+                "/api/v1beta3/proxy/namespaces/a/pods/b/x".to_owned(),
+                "v1beta3 pod a/b : /api/v1beta3/proxy/namespaces/a/pods/b | /x".to_owned(),
+            ),
+            (
+                "/api/v1beta1/proxy/minions/n/containerLogs/x?follow=1".to_owned(),
+                "v1beta1 node /n : /api/v1beta1/proxy/minions/n | /containerLogs/x".to_owned(),
+            ),
+            ("/api/v1beta1/proxy/nodes/n/".to_owned(), "v1beta1 node /n : /api/v1beta1/proxy/nodes/n | /".to_owned()),
+            (
+                "/api/v1beta2/proxy/services/s/x?namespace=a".to_owned(),
+                "v1beta2 service a/s : /api/v1beta2/proxy/services/s | /x".to_owned(),
+            ),
+            ("/api/v1beta1/proxy/pods/b".to_owned(), "v1beta1 pod default/b : /api/v1beta1/proxy/pods/b | ".to_owned()),
+            ("/api/v1beta1/proxy/ns/a/pods/b/".to_owned(), "v1beta1 pod a/b : /api/v1beta1/proxy/ns/a/pods/b | /".to_owned()),
+            ("/api/v1beta1/redirect/services/s".to_owned(), "v1beta1 service default/s : redirect".to_owned()),
+            ("/api/v1beta1/redirect/endpoints/s".to_owned(), "Nowhere".to_owned()),
+            ("/proxy/minion/n/healthz".to_owned(), "v1beta1 node /n : /proxy/minion/n | /healthz".to_owned()),
+            ("/proxy/minions/n".to_owned(), "v1beta1 node /n : /proxy/minions/n | ".to_owned()),
+            ("/proxy/minion".to_owned(), "Nowhere".to_owned()),
+            ("/proxy/pods/x".to_owned(), "-".to_owned()),
+        ] {
+            assert_eq!(shown(&target), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn addresses_that_nobody_is_sent_to() {
+        for (address, good) in [
+            ("10.0.0.1", true),
+            ("192.168.1.4", true),
+            ("8.8.8.8", true),
+            ("fd00::1", true),
+            ("2001:db8::1", true),
+            ("127.0.0.1", false),
+            ("127.8.8.8", false),
+            ("0.0.0.0", false),
+            ("0.1.2.3", false),
+            ("169.254.169.254", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("::1", false),
+            ("::", false),
+            ("fe80::1", false),
+            ("ff02::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:169.254.169.254", false),
+            ("::127.0.0.1", false),
+            ("localhost", false),
+            ("127.1", false),
+            ("2130706433", false),
+            ("", false),
+        ] {
+            assert_eq!(of_text(address).is_ok(), good, "{address}: {:?}", of_text(address));
+        }
+        assert_eq!(of_text("::ffff:10.0.0.1"), Ok("10.0.0.1".parse().expect("an address")));
+    }
+
+    fn named(text: &str) -> Named {
+        Named::of(text, "thing").expect("a name")
+    }
+
+    fn of<T: for<'d> Deserialize<'d>>(document: Value) -> T {
+        T::deserialize(document).expect("a document")
+    }
+
+    #[test]
+    fn ports_of_pods() {
+        let pod = |ip: &str| -> Pod {
+            of(json!({"status": {"podIP": ip}, "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [
+                {"containerPort": 8080}, {"containerPort": 9090, "name": "admin"}]}]}}))
+        };
+        let no_port = |port: &str| Err(Nowhere::NoPort(port.to_owned()));
+        for (text, expected) in [
+            ("p", Ok("10.1.0.1:8080")),
+            ("p:9000", Ok("10.1.0.1:9000")),
+            ("p:admin", Ok("10.1.0.1:9090")),
+            ("p:none", no_port("none")),
+            ("p:0", no_port("0")),
+            ("p:70000", no_port("70000")),
+        ] {
+            let found = of_pod(&pod("10.1.0.1"), &named(text)).map(|address| address.to_string());
+            assert_eq!(found, expected.map(str::to_owned), "{text}");
+        }
+        assert_eq!(of_pod(&pod(""), &named("p")), Err(Nowhere::Unplaced("it has no address yet")));
+        assert!(matches!(of_pod(&pod("127.0.0.1"), &named("p")), Err(Nowhere::Forbidden(_))));
+        let bare: Pod = of(json!({"status": {"podIP": "fd00::1"}}));
+        assert_eq!(of_pod(&bare, &named("p")).map(|address| address.to_string()), Ok("[fd00::1]:80".to_owned()));
+    }
+
+    #[test]
+    fn endpoints_of_services() {
+        let service: Service =
+            of(json!({"spec": {"ports": [{"name": "web", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]}}));
+        let endpoints: Endpoints = of(json!({"subsets": [
+            {"addresses": [{"ip": "10.1.0.1"}, {"ip": "10.1.0.2"}], "ports": [{"name": "web", "port": 8080}, {"name": "dns", "port": 53, "protocol": "UDP"}]},
+            {"notReadyAddresses": [{"ip": "10.1.0.9"}], "addresses": [{"ip": "10.1.0.3"}], "ports": [{"name": "web", "port": 8081}]}]}));
+        let found = |text: &str, turn| of_service(&service, Some(&endpoints), &named(text), turn).map(|address| address.to_string());
+        let turns: Vec<_> = (0..4).map(|turn| found("s", turn)).collect();
+        assert_eq!(turns, ["10.1.0.1:8080", "10.1.0.2:8080", "10.1.0.3:8081", "10.1.0.1:8080"].map(|address| Ok(address.to_owned())));
+        assert_eq!(found("s:80", 1), Ok("10.1.0.2:8080".to_owned()));
+        assert_eq!(found("s:web", 2), Ok("10.1.0.3:8081".to_owned()));
+        assert_eq!(found("s:99", 0), Err(Nowhere::NoPort("99".to_owned())));
+        assert_eq!(found("s:dns", 0), Err(Nowhere::NoneReady));
+        assert_eq!(found("s:other", 0), Err(Nowhere::NoneReady));
+        let one = |subsets: Value| of_service(&service, Some(&of(json!({ "subsets": subsets }))), &named("s"), 7);
+        assert_eq!(of_service(&service, None, &named("s"), 0), Err(Nowhere::NoEndpoints));
+        assert_eq!(one(json!([])), Err(Nowhere::NoEndpoints));
+        assert_eq!(
+            one(json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"name": "web", "port": 1}]}])),
+            Err(Nowhere::NoneReady)
+        );
+        let metadata = json!([{"addresses": [{"ip": "169.254.169.254"}], "ports": [{"name": "web", "port": 80}]}]);
+        assert!(matches!(one(metadata), Err(Nowhere::Forbidden(_))));
+    }
+
+    #[test]
+    fn ports_of_nodes() {
+        let node = |addresses: Value| -> Node { of(json!({"status": {"addresses": addresses}})) };
+        let both = node(json!([{"type": "ExternalIP", "address": "8.8.8.8"}, {"type": "InternalIP", "address": "10.0.0.5"}]));
+        assert_eq!(of_node(&both, "9100").map(|address| address.to_string()), Ok("10.0.0.5:9100".to_owned()));
+        assert_eq!(of_node(&both, "web"), Err(Nowhere::NoPort("web".to_owned())));
+        assert!(matches!(of_node(&node(json!([{"type": "InternalIP", "address": "127.0.0.1"}])), "80"), Err(Nowhere::Forbidden(_))));
+        assert_eq!(of_node(&node(json!([{"type": "Hostname", "address": "n"}])), "80"), Err(Nowhere::Unplaced("it has no address")));
+    }
+}

@@ -1,0 +1,269 @@
+//! The way through the master to other servers: what goes there, what comes back, and where it never leads.
+
+use crate::transcript::{Bed, Reply, ask, check};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn refusals() {
+    check("v1-proxy");
+}
+
+/// Another server: says what it was asked, and answers what it is told by the path.
+struct Far {
+    address: SocketAddr,
+    asked: Receiver<Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    line: String,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Asked {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Far {
+    fn at(address: IpAddr) -> Far {
+        let listener = TcpListener::bind((address, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let (tell, asked) = channel();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                let Some(request) = read(&stream) else { continue };
+                answer(stream, &request);
+                if tell.send(request).is_err() {
+                    return;
+                }
+            }
+        });
+        Far { address, asked }
+    }
+
+    fn asked(&self) -> Asked {
+        self.asked.recv_timeout(PATIENCE).expect("it is asked")
+    }
+
+    fn is_left_alone(&self) -> bool {
+        self.asked.try_recv().is_err()
+    }
+}
+
+fn read(stream: &TcpStream) -> Option<Asked> {
+    let mut reader = BufReader::new(stream);
+    let mut line = String::new();
+    reader.read_line(&mut line).ok()?;
+    let mut headers: Vec<(String, String)> = Vec::new();
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header).ok()?;
+        let Some((name, value)) = header.trim_end().split_once(": ") else { break };
+        headers.push((name.to_lowercase(), value.to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length").and_then(|(_, value)| value.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Asked { line: line.trim_end().to_owned(), headers, body: String::from_utf8_lossy(&body).into_owned() })
+}
+
+fn answer(mut stream: TcpStream, request: &Asked) {
+    let head = match request.line.split(' ').nth(1).unwrap_or_default() {
+        "/moved" => "HTTP/1.1 302 Found\r\nLocation: /login?x=1\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "/teapot" => "HTTP/1.1 418 I'm a teapot\r\nX-Far: yes\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nKeep-Alive: 5\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\r\n<a href=\"/x\">tea</a>\r\n".to_owned(),
+        "/stream" => {
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: text/event-stream\r\n\r\n";
+            let events: String = (0..3).map(|n| format!("8\r\nevent {n}\n\r\n")).collect();
+            format!("{head}{events}0\r\n\r\n")
+        }
+        _ => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nfar".to_owned(),
+    };
+    let _ = stream.write_all(head.as_bytes());
+}
+
+/// This host's address towards others. None: it has no other than itself.
+fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("198.51.100.1:9").ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    Some(address).filter(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
+fn send(bed: &Bed, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Reply {
+    let headers: Vec<(String, String)> = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    ask(bed.network(), method, path, &headers, body)
+}
+
+fn must(bed: &Bed, method: &str, path: &str, body: &Value) -> Value {
+    let reply = send(bed, method, path, &[("Content-Type", "application/json")], &body.to_string());
+    let text = String::from_utf8_lossy(&reply.body).into_owned();
+    assert!(reply.code < 300, "{method} {path}: {text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// A pod that says that it is at this address.
+fn pod_at(bed: &Bed, name: &str, address: &str, port: u16) {
+    let container = json!({"name": "c", "image": "i", "ports": [{"containerPort": port, "name": "web"}]});
+    let pod = json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"nodeName": "n", "containers": [container]}});
+    must(bed, "POST", "/api/v1/namespaces/default/pods", &pod);
+    let status =
+        json!({"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": [{"type": "Ready", "status": "True"}]});
+    let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+    must(bed, "PUT", &path, &json!({"metadata": {"name": name}, "status": status}));
+}
+
+#[test]
+fn a_pod_is_asked_and_its_answer_comes_back() {
+    let Some(address) = own_address() else { return eprintln!("this host has no address but loopback: nothing to ask through") };
+    let (bed, far) = (Bed::new(), Far::at(address));
+    pod_at(&bed, "p", &address.to_string(), far.address.port());
+    let base = "/api/v1/namespaces/default/pods/p/proxy";
+    let given =
+        [("Authorization", "Bearer x"), ("X-Mine", "1"), ("Connection", "close, X-Hop"), ("X-Hop", "2"), ("Content-Type", "text/x")];
+    let reply = send(&bed, "PATCH", &format!("{base}/a//b%2Fc/?q=%20&q"), &given, "body");
+    assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]));
+    let asked = far.asked();
+    assert_eq!((asked.line.as_str(), asked.body.as_str()), ("PATCH /a//b%2Fc/?q=%20&q HTTP/1.1", "body"));
+    assert_eq!(asked.header("host"), Some(far.address.to_string().as_str()));
+    for (name, expected) in [
+        ("authorization", None),
+        ("x-hop", None),
+        ("x-mine", Some("1")),
+        ("content-type", Some("text/x")),
+        ("x-forwarded-host", Some("localhost")),
+        ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-forwarded-uri", Some(format!("{base}/a//b%2Fc/").as_str())),
+    ] {
+        assert_eq!(asked.header(name), expected, "{name}");
+    }
+
+    // Codes, headers and pages come as they are; a Location there leads through here.
+    let reply = send(&bed, "GET", &format!("{base}/teapot"), &[], "");
+    let found = |name: &str| reply.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
+    assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).as_ref()), (418, "<a href=\"/x\">tea</a>\r\n"));
+    assert_eq!((found("set-cookie"), found("x-far"), found("keep-alive")), (vec!["a=b", "c=d"], vec!["yes"], vec![]));
+    let reply = send(&bed, "GET", &format!("{base}/moved"), &[], "");
+    assert_eq!(
+        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/login?x=1")))),
+        (302, true)
+    );
+    let reply = send(&bed, "GET", &format!("{base}/stream"), &[], "");
+    assert_eq!(reply.body, b"event 0\nevent 1\nevent 2\n");
+    assert_eq!(send(&bed, "HEAD", &format!("{base}/teapot"), &[], "").code, 418);
+
+    // A page's own links need the slash.
+    let reply = send(&bed, "GET", &format!("{base}?a=b"), &[], "");
+    assert_eq!((reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/?a=b")))), (301, true));
+    (0..4).for_each(|_| drop(far.asked()));
+
+    // The same in every form of the path.
+    let port = far.address.port();
+    for path in [
+        format!("/api/v1/namespaces/default/pods/http:p:{port}/proxy/x"),
+        "/api/v1/namespaces/default/pods/p:web/proxy/x".to_owned(),
+        "/api/v1/proxy/namespaces/default/pods/p/x".to_owned(),
+        "/api/v1beta1/proxy/pods/p/x".to_owned(),
+        "/api/v1beta2/proxy/ns/default/pods/p/x".to_owned(),
+        "/api/v1beta3/proxy/namespaces/default/pods/p/x".to_owned(),
+        "/api/v1beta3/namespaces/default/pods/p/proxy/x".to_owned(),
+    ] {
+        assert_eq!(send(&bed, "GET", &path, &[], "").code, 200, "{path}");
+        assert_eq!(far.asked().line, "GET /x HTTP/1.1", "{path}");
+    }
+    let reply = send(&bed, "GET", "/api/v1beta1/redirect/pods/p", &[], "");
+    assert_eq!(
+        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))),
+        (307, true)
+    );
+
+    let upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
+    assert_eq!(send(&bed, "GET", &format!("{base}/x"), &upgrade, "").code, 501);
+    assert_eq!(send(&bed, "GET", "/api/v1/namespaces/default/pods/https:p:80/proxy/x", &[], "").code, 501);
+    assert!(far.is_left_alone());
+
+    // Over the local socket too.
+    let reply = ask(bed.local(), "POST", &format!("{base}/teapot"), &[], "b");
+    assert_eq!((reply.code, far.asked().body.as_str()), (418, "b"));
+}
+
+#[test]
+fn a_service_is_asked_through_its_ready_endpoints() {
+    let Some(address) = own_address() else { return eprintln!("this host has no address but loopback: nothing to ask through") };
+    let (bed, far) = (Bed::new(), Far::at(address));
+    pod_at(&bed, "web", &address.to_string(), far.address.port());
+    let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web"}]}});
+    must(&bed, "POST", "/api/v1/namespaces/default/services", &service);
+    // The endpoints follow in a moment.
+    let begun = Instant::now();
+    let path = "/api/v1/namespaces/default/services/s:80/proxy/x?a=b";
+    while send(&bed, "GET", path, &[], "").code != 200 {
+        assert!(begun.elapsed() < PATIENCE, "the service has endpoints");
+        thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(far.asked().line, "GET /x?a=b HTTP/1.1");
+    assert_eq!(send(&bed, "GET", "/api/v1beta1/proxy/services/s/x?namespace=default", &[], "").code, 200);
+    assert_eq!(far.asked().line, "GET /x?namespace=default HTTP/1.1");
+    let reply = send(&bed, "GET", "/api/v1/redirect/namespaces/default/services/s", &[], "");
+    assert_eq!(
+        (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("http://{}", far.address)))),
+        (307, true)
+    );
+}
+
+/// As `kubectl log` of 2015 asks.
+#[test]
+fn an_agent_is_asked_at_the_address_that_its_node_says() {
+    let (bed, far) = (Bed::new(), Far::at([127, 0, 0, 1].into()));
+    let node = json!({"metadata": {"name": "n", "annotations": {"coracle.dev/agent-address": far.address.to_string()}}});
+    must(&bed, "POST", "/api/v1/nodes", &node);
+    for path in [
+        "/api/v1beta1/proxy/minions/n/containerLogs/default/p/c?follow=false",
+        "/api/v1/nodes/n/proxy/containerLogs/default/p/c?follow=false",
+        "/api/v1/nodes/n:10250/proxy/containerLogs/default/p/c?follow=false",
+        "/proxy/minion/n/containerLogs/default/p/c?follow=false",
+    ] {
+        let reply = send(&bed, "GET", path, &[("Origin", "http://localhost"), ("Cookie", "a")], "");
+        assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]), "{path}");
+        let asked = far.asked();
+        assert_eq!(asked.line, "GET /containerLogs/default/p/c?follow=false HTTP/1.1", "{path}");
+        assert_eq!((asked.header("origin"), asked.header("cookie")), (None, None));
+    }
+    for (method, path, code) in [
+        ("POST", "/api/v1/nodes/n/proxy/containerLogs/default/p/c", 405),
+        ("GET", "/api/v1/nodes/n/proxy/exec/default/p/c", 404),
+        ("GET", "/api/v1/nodes/n/proxy/", 404),
+        ("GET", "/api/v1/nodes/n:80/proxy/", 503),
+        ("GET", "/api/v1beta1/redirect/minions/n", 503),
+    ] {
+        assert_eq!(send(&bed, method, path, &[], "").code, code, "{method} {path}");
+    }
+    assert!(far.is_left_alone());
+}
+
+/// Whatever an object says of its address, nobody is sent to this host's own loopback or to the wire's neighbours.
+#[test]
+fn loopback_is_never_asked() {
+    let (bed, far) = (Bed::new(), Far::at([127, 0, 0, 1].into()));
+    let port = far.address.port();
+    for (name, address) in [("a", "127.0.0.1"), ("b", "::ffff:127.0.0.1"), ("c", "0.0.0.0"), ("d", "169.254.169.254"), ("e", "::1")] {
+        pod_at(&bed, name, address, port);
+        for path in [format!("/api/v1/namespaces/default/pods/{name}/proxy/"), format!("/api/v1beta1/redirect/pods/{name}")] {
+            let reply = send(&bed, "GET", &path, &[], "");
+            let text = String::from_utf8_lossy(&reply.body).into_owned();
+            assert!(reply.code == 400 && text.contains("address not allowed"), "{path}: {} {text}", reply.code);
+        }
+    }
+    assert!(far.is_left_alone());
+}
