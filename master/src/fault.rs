@@ -1,12 +1,12 @@
 //! Why a request was not done, as a Status: from each kind of refusal that the rooms know. PURE.
 
-use crate::call::{Call, Misdirected, Version};
+use crate::call::{Call, Misdirected, Verb, Version};
 use crate::prepare::Unfit;
 use crate::store::Refused;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::old;
-use coracle_api::status::Status;
+use coracle_api::status::{Cause, Status};
 use coracle_api::strategy;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
@@ -73,7 +73,13 @@ impl Fault {
     pub fn unfit(call: &Call, name: &str, unfit: Unfit) -> Fault {
         let resource = &call.kind.resource;
         match unfit {
-            Unfit::Invalid(problems) => return Fault::invalid(call, call.kind, name, problems),
+            Unfit::Invalid(problems) => {
+                let mut fault = Fault::invalid(call, call.kind, name, problems);
+                if matches!(call.verb, Verb::Update | Verb::Patch) {
+                    repeat(&mut fault.status);
+                }
+                return fault;
+            }
             Unfit::Stale => Status::stale(resource, name),
             Unfit::NoRevision { given } => {
                 let why = format!("resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
@@ -129,6 +135,16 @@ impl Fault {
             Refused::Disk { why, space: false } => Status::unavailable(format!("nothing was written of {key}: the disk failed: {why}")),
         }
         .into()
+    }
+}
+
+/// An update's labels and annotations are looked at in four places of Kubernetes, each of which tells what it finds.
+fn repeat(status: &mut Status) {
+    let Some(details) = status.details.as_mut() else { return };
+    let of_meta = |cause: &Cause| matches!(cause.field.as_str(), "metadata.labels" | "metadata.annotations");
+    let told: Vec<Cause> = details.causes.iter().filter(|cause| of_meta(cause)).cloned().collect();
+    if let Some(last) = details.causes.iter().rposition(of_meta) {
+        details.causes.splice(last + 1..last + 1, [told.clone(), told.clone(), told].concat());
     }
 }
 

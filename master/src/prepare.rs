@@ -138,7 +138,14 @@ pub fn create_owned(
 }
 
 /// A question: a document that is answered and never stored. It has no name.
-pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, now: Time) -> Result<Value, Unfit> {
+pub fn question(
+    kind: &Kind,
+    namespace: &str,
+    mut object: Value,
+    rules: Rules,
+    now: Time,
+    ownership: Ownership<'_>,
+) -> Result<Value, Unfit> {
     place(kind, namespace, &mut object);
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
@@ -146,7 +153,8 @@ pub fn question(kind: &Kind, namespace: &str, mut object: Value, rules: Rules, n
     default(&TYPES, &kind.type_name, &mut object);
     tidy(&TYPES, &kind.type_name, &mut object);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
-    object["metadata"]["creationTimestamp"] = now.to_string().into();
+    let said = owned::said(&mut object, &ownership);
+    owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
     Ok(object)
 }
 

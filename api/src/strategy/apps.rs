@@ -42,7 +42,7 @@ pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 const NO_SELECTOR: &str = "invalid label selector";
 /// Written into every daemon set since its first version.
-const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 /// What of a stateful set may change.
 const CHANGEABLE: [&str; 7] = [
     "replicas",

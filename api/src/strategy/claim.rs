@@ -4,7 +4,7 @@ use super::apps::immutable;
 use super::doc::{copy, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, full, general, names};
+use super::{Making, Rules, Strategy, full, general, inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
@@ -206,7 +206,8 @@ fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     if allowed != *was {
-        found.push(Problem::forbidden(&path, CLAIM_IS_FINAL));
+        let change = inner::change("PersistentVolumeClaimSpec", was, &allowed).unwrap_or_default();
+        found.push(Problem::forbidden(&path, format!("{CLAIM_IS_FINAL}\n{change}")));
     }
     let (size, had) = (&now["resources"]["requests"]["storage"], &was["resources"]["requests"]["storage"]);
     if bound && !size.is_null() && quantity(size) < quantity(had) {
@@ -221,7 +222,8 @@ fn volume_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, volume);
     let (now, was) = (&new["spec"], &old["spec"]);
     if SOURCES.iter().any(|source| now[source] != was[source]) {
-        let words = "spec.persistentvolumesource is immutable after creation";
+        let change = inner::change("PersistentVolumeSpec", was, now).unwrap_or_default();
+        let words = format!("spec.persistentvolumesource is immutable after creation\n{change}");
         found.push(Problem::forbidden(&Path::new("spec.persistentvolumesource"), words));
     }
     found.extend(immutable(now, was, "volumeMode", &Path::root()));

@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, qos};
+use super::{Deleting, Deletion, Making, Rules, Strategy, inner, names, no_claims, pod_defaults, pod_spec, qos};
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -145,8 +145,11 @@ fn fixed(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
     let words = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
         `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` \
         (allow it to be set to 1 if it was previously negative)";
-    let changed: Vec<String> = differing.iter().map(|field| format!("spec.{field}")).collect();
-    Some(Problem::forbidden(path, format!("{words}\nchanged: {}", changed.join(", "))))
+    let change = inner::change_of_pod(was, &same).unwrap_or_else(|| {
+        let changed: Vec<String> = differing.iter().map(|field| format!("spec.{field}")).collect();
+        format!("changed: {}", changed.join(", "))
+    });
+    Some(Problem::forbidden(path, format!("{words}\n{change}")))
 }
 
 /// Statuses of living pods can be seen again; how one ended cannot.
@@ -238,7 +241,8 @@ mod tests {
             };
             update(&mut new, &old, &mut making);
             let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
-            let short: Vec<&str> = found.iter().map(|problem| problem.rsplit('\n').next().unwrap()).collect();
+            let short: Vec<&str> =
+                found.iter().map(|problem| problem.lines().find(|line| line.starts_with('+')).unwrap_or(problem).trim()).collect();
             assert_eq!(short, expected, "{new}");
             assert_eq!(new["metadata"]["generation"], generation);
             assert_eq!((&new["metadata"]["creationTimestamp"], &new["status"]), (&old["metadata"]["creationTimestamp"], &old["status"]));
@@ -250,8 +254,8 @@ mod tests {
         check(|pod| pod["spec"]["activeDeadlineSeconds"] = 5.into(), 2, &[]);
         let more = json!([{"key": "k", "operator": "Exists"}, {"key": "l", "operator": "Exists"}]);
         check(|pod| pod["spec"]["tolerations"] = more.clone(), 2, &[]);
-        check(|pod| pod["spec"]["nodeName"] = "m".into(), 2, &["changed: spec.nodeName"]);
-        check(|pod| pod["spec"]["containers"][0]["tty"] = true.into(), 2, &["changed: spec.containers[0].tty"]);
+        check(|pod| pod["spec"]["nodeName"] = "m".into(), 2, &["+ \"NodeName\": \"m\","]);
+        check(|pod| pod["spec"]["containers"][0]["tty"] = true.into(), 2, &["+   \"TTY\": true"]);
         let words = "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds";
         check(|pod| pod["spec"]["tolerations"] = json!([]), 2, &[words]);
         let words = "spec.containers: Forbidden: pod updates may not add or remove containers";

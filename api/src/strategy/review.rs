@@ -3,6 +3,7 @@
 //! There are no rules of access yet: whoever reaches the server may do all of it, so that is what the answers say.
 
 use super::{Rules, Strategy, general};
+use crate::meta::Time;
 use crate::strategy::doc::{has, is_empty, map_at};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -16,7 +17,7 @@ pub struct Asker {
 }
 
 /// Writes the status of a question.
-pub type Answer = fn(&mut Value, &Asker);
+pub type Answer = fn(&mut Value, &Asker, Time);
 
 /// Of questions: they have no name.
 pub static REVIEW: Strategy = Strategy { validate, ..general::strategy::<true, false>() };
@@ -48,7 +49,8 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
     found
 }
 
-pub fn who_am_i(review: &mut Value, asker: &Asker) {
+pub fn who_am_i(review: &mut Value, asker: &Asker, now: Time) {
+    review["metadata"]["creationTimestamp"] = now.to_string().into();
     let mut user = json!({"username": asker.name, "groups": asker.groups});
     if !asker.uid.is_empty() {
         user["uid"] = asker.uid.clone().into();
@@ -57,19 +59,19 @@ pub fn who_am_i(review: &mut Value, asker: &Asker) {
 }
 
 /// No tokens are given out yet, so none is anybody's.
-pub fn whose_token(review: &mut Value, _asker: &Asker) {
+pub fn whose_token(review: &mut Value, _asker: &Asker, _: Time) {
     review["status"] = json!({"user": {}, "error": "no tokens are known"});
 }
 
-pub fn may_i(review: &mut Value, _asker: &Asker) {
+pub fn may_i(review: &mut Value, _asker: &Asker, _: Time) {
     review["status"] = json!({"allowed": true});
 }
 
-pub fn may_they(review: &mut Value, _asker: &Asker) {
+pub fn may_they(review: &mut Value, _asker: &Asker, _: Time) {
     review["status"] = json!({"allowed": true});
 }
 
-pub fn what_may_i(review: &mut Value, _asker: &Asker) {
+pub fn what_may_i(review: &mut Value, _asker: &Asker, _: Time) {
     map_at(review, "status");
     review["status"] = json!({
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
@@ -105,7 +107,7 @@ mod tests {
         let asker = Asker { name: "admin".into(), uid: String::new(), groups: vec!["system:masters".into()] };
         let answered = |answer: Answer| {
             let mut review = json!({"spec": {}});
-            answer(&mut review, &asker);
+            answer(&mut review, &asker, Time::from_seconds(0).unwrap());
             review["status"].take()
         };
         assert_eq!(answered(who_am_i), json!({"userInfo": {"username": "admin", "groups": ["system:masters"]}}));

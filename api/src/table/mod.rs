@@ -37,6 +37,11 @@ pub fn row(document: &Value, now: Time) -> Vec<Value> {
     cells_of(text("apiVersion"), text("kind")).unwrap_or(plain)(document, now)
 }
 
+/// The annotation that rows do not carry with the object's metadata: Kubernetes keeps it in a field of its own.
+pub fn unshown(object: &Value) -> Option<&'static str> {
+    (object["kind"] == "DaemonSet").then_some(crate::strategy::TEMPLATE_GENERATION)
+}
+
 /// What a row says of an object that will not change any more.
 pub fn conditions(document: &Value) -> Option<Value> {
     if document["kind"] == "Pod" { pod::conditions(document) } else { None }

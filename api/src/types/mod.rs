@@ -1,6 +1,7 @@
 //! The types of the built-in kinds. Their text stands beside this file; the build script makes static tables of it.
 
 use coracle_schema::Types;
+use coracle_schema::order::Moved;
 use coracle_schema::types::{Container, Element, Field, Merge, Rule, Rules, Type};
 use std::borrow::Cow;
 
@@ -10,6 +11,21 @@ include!(concat!(env!("OUT_DIR"), "/types.rs"));
 pub const fn builtin() -> Types {
     Types::of_static(&ROWS)
 }
+
+/// Fields that stand in Go's types elsewhere than by their numbers, as far as messages show them.
+pub const MOVED: [Moved; 11] = [
+    ("PodSpec", "initContainers", "volumes"),
+    ("PodSpec", "ephemeralContainers", "containers"),
+    ("PodSpec", "automountServiceAccountToken", "serviceAccount"),
+    ("PodSpec", "shareProcessNamespace", "hostIPC"),
+    ("Container", "envFrom", "ports"),
+    ("Container", "resizePolicy", "resources"),
+    ("Container", "restartPolicy", "resources"),
+    ("Container", "restartPolicyRules", "resources"),
+    ("Container", "volumeDevices", "volumeMounts"),
+    ("Container", "startupProbe", "readinessProbe"),
+    ("Container", "terminationMessagePolicy", "terminationMessagePath"),
+];
 
 #[cfg(test)]
 mod tests;

@@ -45,7 +45,7 @@ pub fn of(version: Meta, include: Include, meta: &ListMeta, columns: Value, entr
 /// One row.
 pub fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
     let object = match include {
-        Include::Metadata => super::metadata(version, &entry.stored),
+        Include::Metadata => without_unshown(&entry.stored, super::metadata(version, &entry.stored)),
         Include::Object => entry.shown().clone(),
         Include::Nothing => Value::Null,
     };
@@ -54,6 +54,20 @@ pub fn row(version: Meta, include: Include, entry: &Entry, now: Time) -> Value {
         row["conditions"] = conditions;
     }
     row
+}
+
+fn without_unshown(stored: &Value, mut object: Value) -> Value {
+    if let Some(unshown) = table::unshown(stored)
+        && let Some(annotations) = object["metadata"]["annotations"].as_object_mut()
+    {
+        annotations.remove(unshown);
+        if annotations.is_empty()
+            && let Some(meta) = object["metadata"].as_object_mut()
+        {
+            meta.remove("annotations");
+        }
+    }
+    object
 }
 
 /// A table of what has no revision says none.

@@ -104,12 +104,20 @@ fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<Str
 /// JSON is YAML, but for its speed.
 fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
     let text = String::from_utf8_lossy(bytes);
+    let mut of_yaml = None;
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let (value, twice) = match json {
         Some(read) => read,
-        None => yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?,
+        None => {
+            let read = yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?;
+            of_yaml = if read.1.len() == 1 { yaml::twice(&text) } else { None };
+            read
+        }
     };
-    let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect();
+    let twice = match of_yaml {
+        Some(words) => vec![words],
+        None => twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect(),
+    };
     match value {
         Value::Object(_) => Ok((value, twice)),
         Value::Null => Ok((Value::Object(Default::default()), twice)),

@@ -57,7 +57,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     for _ in 0..=RACES_LOST_MAX {
         let standing = write::parsed(&old)?;
         let (new, warnings) = match call.version {
-            Version::V1 => patched(call, &patch, standing.clone(), &twice)?,
+            Version::V1 => patched(call, &patch, &standing, &twice)?,
             Version::Old(version) => patched_old(call, version, part, &patch, &standing)?,
         };
         match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
@@ -133,26 +133,9 @@ fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault>
 }
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
-fn patched(call: &Call, patch: &Patch, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
-    if let Some(alias) = call.shown.alias {
-        (alias.show)(&mut object);
-    }
-    let object = match patch {
-        Patch::Json(operations) => patch::json::apply(object, operations).map_err(unpatched)?,
-        Patch::Merge(over) => {
-            patch::merge(&mut object, over.clone());
-            object
-        }
-        Patch::Strategic(over) => {
-            patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone()).map_err(unpatched)?
-        }
-    };
-    let sent = match patch {
-        Patch::Json(_) | Patch::Merge(_) => object.to_string(),
-        Patch::Strategic(over) => patch::shown(&Value::Object(over.clone())),
-    };
-    let (mut object, warnings) = body::typed(call, call.shown, object, twice)
-        .map_err(|why| misshapen(&sent, if matches!(patch, Patch::Strategic(_)) { &why.restored } else { &why.message }))?;
+fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+    let made = made(call, patch, standing.clone())?;
+    let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
@@ -181,6 +164,40 @@ fn patched_old(call: &Call, version: old::Version, part: Part, patch: &Patch, st
     write::right_namespace(call, sent.object())?;
     write::right_name(call, sent.object_mut())?;
     Ok((sent.over(standing, part), sent.warnings))
+}
+
+fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
+    if let Some(alias) = call.shown.alias {
+        (alias.show)(&mut object);
+    }
+    match patch {
+        Patch::Json(operations) => patch::json::apply(object, operations).map_err(unpatched),
+        Patch::Merge(over) => {
+            patch::merge(&mut object, over.clone());
+            Ok(object)
+        }
+        Patch::Strategic(over) => {
+            patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone()).map_err(unpatched)
+        }
+    }
+}
+
+/// What came out is no document of the kind: it is made once more, to be shown.
+fn refused(call: &Call, patch: &Patch, standing: &Value, why: &body::Misfit) -> Fault {
+    let touched = match patch {
+        Patch::Strategic(over) => return misshapen(&patch::shown(&Value::Object(over.clone())), &why.restored),
+        Patch::Json(operations) => patch::touched(operations),
+        Patch::Merge(over) => over.clone(),
+    };
+    match made(call, patch, standing.clone()) {
+        Ok(object) => misshapen(&in_order(call, &object, &touched), &why.message),
+        Err(fault) => fault,
+    }
+}
+
+/// A document as Kubernetes shows one that did not come out right.
+fn in_order(call: &Call, object: &Value, touched: &Value) -> String {
+    coracle_schema::order::in_type_order(&types::builtin(), &call.shown.type_name, object, Some(touched), &types::MOVED)
 }
 
 fn unpatched(why: Unpatched) -> Fault {

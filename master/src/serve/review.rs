@@ -1,6 +1,6 @@
 //! Questions: a create that is answered and stores nothing.
 
-use super::{Serve, body, shown};
+use super::{Serve, body, options, shown};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -12,9 +12,12 @@ use coracle_http::{Answer, Caller, Request, StatusCode};
 pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Result<Answer, Fault> {
     let mut sent = body::object(call, request)?;
     super::write::right_namespace(call, sent.object())?;
-    let mut question = prepare::question(call.kind, &call.namespace, sent.object_mut().take(), serve.rules(call), wall_clock())
+    let wish = options::wish(call, &request.headers, "CreateOptions")?;
+    let now = wall_clock();
+    let question = sent.object_mut().take();
+    let mut question = prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
         .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    reply(&mut question, &asker(&request.caller));
+    reply(&mut question, &asker(&request.caller), now);
     let rendered = render::document(call.form, &call.shown.type_name, &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
     super::warn(&mut answer, &sent.warnings);

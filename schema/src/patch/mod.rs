@@ -37,6 +37,25 @@ impl fmt::Display for Unpatched {
 
 impl std::error::Error for Unpatched {}
 
+/// The levels of a document that a list of operations goes into: an object where it does, with what it found there.
+pub fn touched(operations: &[json::Operation]) -> Value {
+    let mut tree = Value::Object(Default::default());
+    let paths = operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten();
+    for path in paths {
+        let mut place = &mut tree;
+        let steps: Vec<&str> = path.split('/').skip(1).collect();
+        for step in steps.iter().take(steps.len().saturating_sub(1)) {
+            let step = step.replace("~1", "/").replace("~0", "~");
+            let inside = &mut place[&step];
+            if !inside.is_object() {
+                *inside = Value::Object(Default::default());
+            }
+            place = inside;
+        }
+    }
+    tree
+}
+
 /// A value as messages of Kubernetes show it: `map[name:web ports:[80 81]]`.
 pub fn shown(value: &Value) -> String {
     let mut text = String::new();
@@ -107,6 +126,13 @@ pub(crate) mod tests {
         pub fn key(&mut self) -> String {
             ["a", "b", "c/d", "e~f", "", "0"][self.below(6)].to_owned()
         }
+    }
+
+    #[test]
+    fn levels_that_are_gone_into() {
+        let (operations, _) =
+            json::parse(json!([{"op": "add", "path": "/a/b~1c/0", "value": 1}, {"op": "move", "path": "/a/d", "from": "/e/f"}])).unwrap();
+        assert_eq!(touched(&operations), json!({"a": {"b/c": {}}, "e": {}}));
     }
 
     #[test]

@@ -1,0 +1,245 @@
+//! A change that may not be, as Kubernetes shows it: old and new the way its own types hold them, line by line. PURE.
+//!
+//! Its types have the fields of v1 under Go's names, all of them, said or not; a few stand in another order or place.
+
+use super::{diff, doc};
+use crate::types;
+use coracle_schema::types::{Container, Element, Field, Type, Types};
+use serde_json::{Value, json};
+
+static TYPES: Types = types::builtin();
+
+/// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one. A colon: a field that v1 has elsewhere, and
+/// what it is when nothing is said.
+const OWN: [(&str, &str); 5] = [
+    (
+        "PodSpec",
+        "volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds \
+         dnsPolicy nodeSelector serviceAccountName automountServiceAccountToken nodeName securityContext imagePullSecrets hostname \
+         subdomain setHostnameAsFQDN affinity schedulerName tolerations hostAliases priorityClassName priority preemptionPolicy \
+         dnsConfig readinessGates runtimeClassName overhead enableServiceLinks topologySpreadConstraints os schedulingGates \
+         resourceClaims resources hostnameOverride schedulingGroup",
+    ),
+    (
+        "PodSecurityContext",
+        "hostNetwork:false hostPID:false hostIPC:false shareProcessNamespace:null hostUsers:null seLinuxOptions windowsOptions \
+         runAsUser runAsGroup runAsNonRoot supplementalGroups supplementalGroupsPolicy fsGroup fsGroupChangePolicy sysctls \
+         seccompProfile appArmorProfile seLinuxChangePolicy",
+    ),
+    (
+        "Container",
+        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules volumeMounts \
+         volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy \
+         imagePullPolicy securityContext stdin stdinOnce tty",
+    ),
+    (
+        "PersistentVolumeClaimSpec",
+        "accessModes selector resources volumeName storageClassName volumeMode dataSource dataSourceRef volumeAttributesClassName",
+    ),
+    (
+        // Its sources alone.
+        "PersistentVolumeSpec",
+        "gcePersistentDisk awsElasticBlockStore hostPath glusterfs nfs rbd quobyte iscsi flexVolume cinder cephfs fc flocker azureFile \
+         vsphereVolume azureDisk photonPersistentDisk portworxVolume scaleIO local storageos csi",
+    ),
+];
+/// Beginnings of names that Go writes in capitals, and what it makes of them.
+const CAPITALS: [(&str, &str); 21] = [
+    ("aws", "AWS"),
+    ("cephfs", "CephFS"),
+    ("chap", "CHAP"),
+    ("csi", "CSI"),
+    ("dns", "DNS"),
+    ("fc", "FC"),
+    ("fs", "FS"),
+    ("gce", "GCE"),
+    ("grpc", "GRPC"),
+    ("http", "HTTP"),
+    ("ip", "IP"),
+    ("iscsi", "ISCSI"),
+    ("nfs", "NFS"),
+    ("os", "OS"),
+    ("rbd", "RBD"),
+    ("se", "SE"),
+    ("storageos", "StorageOS"),
+    ("tcp", "TCP"),
+    ("tty", "TTY"),
+    ("uid", "UID"),
+    ("wwids", "WWIDs"),
+];
+
+/// What changed between two documents of a type. None: too much to be shown.
+pub fn change(type_name: &str, old: &Value, new: &Value) -> Option<String> {
+    diff::unified(&lines(type_name, old), &lines(type_name, new))
+}
+
+/// The same of two specs of pods, whose namespaces Kubernetes keeps with what concerns security.
+pub fn change_of_pod(old: &Value, new: &Value) -> Option<String> {
+    let own = |spec: &Value| {
+        let mut spec = spec.clone();
+        let security = doc::map_at(&mut spec, "securityContext").clone();
+        let mut security = Value::Object(security);
+        for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
+            doc::copy(&mut security, &spec, field);
+        }
+        spec["securityContext"] = security;
+        spec
+    };
+    change("PodSpec", &own(old), &own(new))
+}
+
+fn lines(type_name: &str, value: &Value) -> String {
+    let mut text = String::new();
+    if let Some(row) = TYPES.get(type_name) {
+        object(row, value, 0, &mut text);
+    }
+    text
+}
+
+fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
+    if depth > coracle_schema::DEPTH_MAX {
+        return text.push_str("{}");
+    }
+    let mut parts: Vec<(String, String)> = Vec::new();
+    let mut part = |name: &str, write: &dyn Fn(&mut String)| {
+        let mut text = String::new();
+        write(&mut text);
+        parts.push((go_name(name), text));
+    };
+    match OWN.iter().find(|(name, _)| *name == row.name) {
+        Some((_, names)) => {
+            for name in names.split_whitespace() {
+                match (name.split_once(':'), row.field(name)) {
+                    (Some((name, unsaid)), _) => {
+                        let said = &value[name];
+                        part(name, &|text| text.push_str(&if said.is_null() { unsaid.to_owned() } else { said.to_string() }));
+                    }
+                    (None, Some(field)) => part(name, &|text| of_field(field, &value[name], depth + 1, text)),
+                    (None, None) => {}
+                }
+            }
+        }
+        None => {
+            let mut fields: Vec<&Field> = row.fields.iter().collect();
+            fields.sort_by_key(|field| if field.inside > 0 { (field.inside, field.number) } else { (field.number, 0) });
+            for field in fields {
+                part(&field.name, &|text| of_field(field, &value[&*field.name], depth + 1, text));
+            }
+        }
+    }
+    braced(('{', '}'), parts.into_iter().map(|(name, value)| format!("{}: {value}", json!(name))), depth, text);
+}
+
+fn of_field(field: &Field, value: &Value, depth: usize, text: &mut String) {
+    match (field.container, value) {
+        (_, Value::Null) if field.container != Container::One => text.push_str("null"),
+        (Container::List, Value::Array(entries)) => {
+            let entries = entries.iter().map(|entry| {
+                let mut text = String::new();
+                element(&field.element, entry, depth + 1, &mut text);
+                text
+            });
+            braced(('[', ']'), entries, depth, text);
+        }
+        (Container::Map, Value::Object(map)) => {
+            let entries = map.iter().map(|(key, entry)| {
+                let mut text = format!("{}: ", json!(key));
+                element(&field.element, entry, depth + 1, &mut text);
+                text
+            });
+            braced(('{', '}'), entries, depth, text);
+        }
+        (_, Value::Null) => text.push_str(&unsaid(field, depth)),
+        _ => element(&field.element, value, depth, text),
+    }
+}
+
+/// What Go holds where nothing is said.
+fn unsaid(field: &Field, depth: usize) -> String {
+    if field.rules.pointer {
+        return "null".to_owned();
+    }
+    match &field.element {
+        Element::Text | Element::Bytes => "\"\"".to_owned(),
+        Element::Bool => "false".to_owned(),
+        Element::Int32 | Element::Int64 | Element::Float | Element::IntOrText => "0".to_owned(),
+        Element::Quantity => "\"0\"".to_owned(),
+        Element::Named(name) if field.rules.default.is_some() => {
+            let mut text = String::new();
+            if let Some(row) = TYPES.get(name) {
+                object(row, &Value::Null, depth, &mut text);
+            }
+            text
+        }
+        Element::Named(_) | Element::Time | Element::MicroTime | Element::Any => "null".to_owned(),
+    }
+}
+
+fn element(element: &Element, value: &Value, depth: usize, text: &mut String) {
+    match element {
+        Element::Named(name) => match TYPES.get(name) {
+            Some(row) => object(row, value, depth, text),
+            None => text.push_str(&value.to_string()),
+        },
+        _ => text.push_str(&value.to_string().replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")),
+    }
+}
+
+fn braced((open, close): (char, char), parts: impl Iterator<Item = String>, depth: usize, text: &mut String) {
+    text.push(open);
+    let mut some = false;
+    for part in parts {
+        text.push_str(if some { ",\n" } else { "\n" });
+        text.push_str(&" ".repeat(depth + 1));
+        text.push_str(&part);
+        some = true;
+    }
+    if some {
+        text.push('\n');
+        text.push_str(&" ".repeat(depth));
+    }
+    text.push(close);
+}
+
+/// `dnsPolicy` is `DNSPolicy`.
+fn go_name(name: &str) -> String {
+    let end = |rest: &str| rest.is_empty() || rest.starts_with(|c: char| c.is_ascii_uppercase());
+    let capital = CAPITALS.iter().find_map(|(small, capital)| Some((capital, name.strip_prefix(small).filter(|rest| end(rest))?)));
+    match capital {
+        Some((capital, rest)) => format!("{capital}{rest}"),
+        None => name[..1].to_ascii_uppercase() + &name[1..],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes() {
+        let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"});
+        let mut larger = claim.clone();
+        larger["resources"]["requests"]["storage"] = "2Gi".into();
+        let expected = "@@ -6,7 +6,7 @@\n  \"Resources\": {\n   \"Limits\": null,\n   \"Requests\": {\n-   \"storage\": \"1Gi\"\n+   \
+            \"storage\": \"2Gi\"\n   }\n  },\n  \"VolumeName\": \"\",\n";
+        assert_eq!(change("PersistentVolumeClaimSpec", &claim, &larger).as_deref(), Some(expected));
+        let pod = json!({"containers": [{"name": "a<b"}], "hostNetwork": false});
+        let shared = json!({"containers": [{"name": "a<b"}], "hostNetwork": true, "seLinuxOptions": {}});
+        let change = change_of_pod(&pod, &shared).unwrap();
+        assert!(change.contains("-  \"HostNetwork\": false,\n+  \"HostNetwork\": true,\n   \"HostPID\": false,\n"), "{change}");
+    }
+
+    #[test]
+    fn fields_are_named_once_and_exist() {
+        for (name, fields) in OWN {
+            let row = TYPES.get(name).expect("a type");
+            for field in fields.split_whitespace().filter(|field| !field.contains(':')) {
+                assert!(row.field(field).is_some(), "{name}.{field}");
+                assert_eq!(fields.split_whitespace().filter(|other| *other == field).count(), 1, "{name}.{field}");
+            }
+        }
+        for (json, go) in [("dnsPolicy", "DNSPolicy"), ("seLinuxOptions", "SELinuxOptions"), ("secret", "Secret"), ("hostIP", "HostIP")] {
+            assert_eq!(go_name(json), go);
+        }
+    }
+}
