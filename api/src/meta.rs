@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// A resource of the API by group and plural: `Resource::core("pods")`. Names a folder of the store as well.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// Empty for the core group.
     pub group: Cow<'static, str>,
@@ -17,6 +17,20 @@ pub struct Resource {
 impl Resource {
     pub const fn core(plural: &'static str) -> Resource {
         Resource { group: Cow::Borrowed(""), plural: Cow::Borrowed(plural) }
+    }
+}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Resource) -> Ordering {
+        // Mostly both are the kind table's own words, and every step down a map of objects asks.
+        let names = |one: &str, other: &str| if std::ptr::eq(one, other) { Ordering::Equal } else { one.cmp(other) };
+        names(&self.group, &other.group).then_with(|| names(&self.plural, &other.plural))
+    }
+}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Resource) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

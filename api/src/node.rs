@@ -13,12 +13,6 @@ pub struct Node {
     pub status: NodeStatus,
 }
 
-impl Node {
-    pub fn read(document: &Value) -> Result<Node, serde_json::Error> {
-        Node::deserialize(document)
-    }
-}
-
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSpec {

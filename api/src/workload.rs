@@ -3,7 +3,6 @@
 use crate::meta::{ObjectMeta, Time};
 use crate::pod::PodTemplateSpec;
 use serde::Deserialize;
-use serde_json::Value;
 use std::collections::BTreeMap;
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -12,12 +11,6 @@ pub struct ReplicationController {
     pub metadata: ObjectMeta,
     pub spec: ReplicationControllerSpec,
     pub status: ReplicationControllerStatus,
-}
-
-impl ReplicationController {
-    pub fn read(document: &Value) -> Result<ReplicationController, serde_json::Error> {
-        ReplicationController::deserialize(document)
-    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

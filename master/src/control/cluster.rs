@@ -6,7 +6,6 @@ use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, Servic
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
-use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -84,14 +83,12 @@ impl Cluster {
         let was_damaged = self.damaged.remove(key);
         self.garbage.apply(event);
         let plural = if is_followed(&key.resource) { &*key.resource.plural } else { "" };
-        let document = new.filter(|_| !plural.is_empty()).and_then(|stored| serde_json::from_slice(&stored.json).ok());
-        let document: Value = document.unwrap_or_default();
         let read = match plural {
-            "pods" => self.apply_pod(key, new, &document, uptime),
-            "replicationcontrollers" => put(&mut self.controllers, key, new, |stored| view::controller(stored, &document)),
-            "services" => put(&mut self.services, key, new, |_| view::service(&document)),
-            "endpoints" => put(&mut self.endpoints, key, new, |stored| view::endpoints(stored, &document)),
-            "nodes" => self.apply_node(key, new, &document, uptime, was_damaged),
+            "pods" => self.apply_pod(key, new, uptime),
+            "replicationcontrollers" => put(&mut self.controllers, key, new, view::controller),
+            "services" => put(&mut self.services, key, new, view::service),
+            "endpoints" => put(&mut self.endpoints, key, new, view::endpoints),
+            "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
                 true
@@ -107,9 +104,9 @@ impl Cluster {
         }
     }
 
-    fn apply_pod(&mut self, key: &Key, new: Option<&Stored>, document: &Value, uptime: Duration) -> bool {
+    fn apply_pod(&mut self, key: &Key, new: Option<&Stored>, uptime: Duration) -> bool {
         let was = self.pods.remove(key);
-        let now = new.map(|stored| view::pod(stored, document, was.as_ref(), uptime));
+        let now = new.map(|stored| view::pod(stored, was.as_ref(), uptime));
         let read = !matches!(now, Some(None));
         let now = now.flatten();
         let node = |pod: &Option<PodView>| pod.as_ref().map(|pod| pod.node.clone());
@@ -140,10 +137,10 @@ impl Cluster {
         }
     }
 
-    fn apply_node(&mut self, key: &Key, new: Option<&Stored>, document: &Value, uptime: Duration, was_damaged: bool) -> bool {
+    fn apply_node(&mut self, key: &Key, new: Option<&Stored>, uptime: Duration, was_damaged: bool) -> bool {
         let name = &key.name;
         let was = self.nodes.get(name).map(|node| node.uid.clone());
-        let read = put(&mut self.nodes, name, new, |stored| view::node(stored, document));
+        let read = put(&mut self.nodes, name, new, view::node);
         match new {
             None => {
                 self.heard.remove(name);

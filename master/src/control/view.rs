@@ -8,7 +8,7 @@ use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
 use coracle_api::workload::{ReplicationController, ReplicationControllerStatus};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -171,9 +171,14 @@ pub fn protocol(written: &str) -> String {
     if written.is_empty() { "TCP".to_owned() } else { written.to_owned() }
 }
 
+/// Straight from the text: a start reads thousands, and a tree of each would cost more than all that is made of it. None: it makes no sense.
+fn read<T: DeserializeOwned>(stored: &Stored) -> Option<T> {
+    serde_json::from_slice(&stored.json).ok()
+}
+
 /// `was`: the pod as it was seen before, if it is the same one.
-pub fn pod(stored: &Stored, document: &Value, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
-    let pod = Pod::read(document).ok()?;
+pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
+    let pod: Pod = read(stored)?;
     let was = was.filter(|was| was.uid == pod.metadata.uid);
     let ready = pod.status.condition("Ready");
     let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
@@ -221,8 +226,8 @@ fn requested(containers: &[Container], name: &str, amount: impl Fn(Quantity) -> 
     asked.fold(0, |sum: i64, one| sum.saturating_add(one.max(0)))
 }
 
-pub fn node(stored: &Stored, document: &Value) -> Option<NodeView> {
-    let node = Node::read(document).ok()?;
+pub fn node(stored: &Stored) -> Option<NodeView> {
+    let node: Node = read(stored)?;
     let allocatable = if node.status.allocatable.is_empty() { &node.status.capacity } else { &node.status.allocatable };
     Some(NodeView {
         revision: stored.revision,
@@ -238,8 +243,8 @@ pub fn node(stored: &Stored, document: &Value) -> Option<NodeView> {
     })
 }
 
-pub fn controller(stored: &Stored, document: &Value) -> Option<ControllerView> {
-    let controller = ReplicationController::read(document).ok()?;
+pub fn controller(stored: &Stored) -> Option<ControllerView> {
+    let controller: ReplicationController = read(stored)?;
     Some(ControllerView {
         revision: stored.revision,
         uid: controller.metadata.uid,
@@ -255,8 +260,8 @@ pub fn controller(stored: &Stored, document: &Value) -> Option<ControllerView> {
     })
 }
 
-pub fn service(document: &Value) -> Option<ServiceView> {
-    let service = Service::read(document).ok()?;
+pub fn service(stored: &Stored) -> Option<ServiceView> {
+    let service: Service = read(stored)?;
     Some(ServiceView {
         external: service.spec.kind == "ExternalName",
         headless: service.spec.headless(),
@@ -267,7 +272,7 @@ pub fn service(document: &Value) -> Option<ServiceView> {
     })
 }
 
-pub fn endpoints(stored: &Stored, document: &Value) -> Option<EndpointsView> {
-    let Endpoints { metadata, subsets } = Endpoints::read(document).ok()?;
+pub fn endpoints(stored: &Stored) -> Option<EndpointsView> {
+    let Endpoints { metadata, subsets } = read(stored)?;
     Some(EndpointsView { revision: stored.revision, labels: metadata.labels, subsets, document: stored.clone() })
 }

@@ -15,7 +15,7 @@ use super::names;
 use super::protocol::Protocol;
 use bytes::Bytes;
 use coracle_api::meta::Key;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub type Wanted = Option<Bytes>;
 /// The keys whose files are behind. It holds at most what the journal holds.
 #[derive(Default)]
 pub struct Dirty {
-    keys: BTreeMap<Arc<Key>, Wanted>,
+    keys: HashMap<Arc<Key>, Wanted>,
     /// When the first came, in uptime.
     since: Option<Duration>,
 }
@@ -61,20 +61,25 @@ pub struct Checkpoint {
     wanted: Vec<(Arc<Key>, Wanted)>,
     since: Option<Duration>,
     done: usize,
+    sorted: bool,
     files: Files,
 }
 
 impl Checkpoint {
     pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
         let Dirty { keys, since } = std::mem::take(dirty);
-        let mut wanted: Vec<_> = keys.into_iter().collect();
-        // On a full disk the files that go make room for the others.
-        wanted.sort_by_key(|(_, wanted)| wanted.is_some());
-        Checkpoint { disk, protocol, head, wanted, since, done: 0, files: Files::default() }
+        let wanted = keys.into_iter().collect();
+        Checkpoint { disk, protocol, head, wanted, since, done: 0, sorted: false, files: Files::default() }
     }
 
     /// Brings one file. False: all are brought.
     pub fn step(&mut self) -> Result<bool, DiskError> {
+        // Not in `begin`, over which writers wait.
+        if !std::mem::replace(&mut self.sorted, true) {
+            // On a full disk the files that go make room for the others.
+            self.wanted
+                .sort_unstable_by(|(key, wanted), (other, others)| wanted.is_some().cmp(&others.is_some()).then_with(|| key.cmp(other)));
+        }
         let Some((key, wanted)) = self.wanted.get(self.done) else { return Ok(false) };
         self.files.bring(&*self.disk, key, wanted.as_deref())?;
         self.done += 1;

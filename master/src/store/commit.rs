@@ -152,8 +152,7 @@ impl FlatStore {
                 }
                 Ok(Verdict::Change(change)) if backlog && !shrinks(&change) => ticket.reply.give(Err(writer.behind())),
                 Ok(Verdict::Change(change)) => {
-                    let former = state.get(&change.key).map(|entry| &entry.claims);
-                    let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(former.into_iter().flatten());
+                    let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(&change.former);
                     batch.claims.extend(claims.map(|claimed| claimed.claim.clone()));
                     batch.add(*change, ticket.reply);
                 }

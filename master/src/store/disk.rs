@@ -164,8 +164,9 @@ impl Disk for RealDisk {
         if length > bytes_max {
             return Err(io::Error::from(io::ErrorKind::FileTooLarge));
         }
-        let mut bytes = Vec::with_capacity(length + 1);
-        file.take(bytes_max as u64).read_to_end(&mut bytes)?;
+        // No further than that, which saves a call that would only say that this is the end: nobody writes to it now.
+        let mut bytes = Vec::with_capacity(length);
+        file.take(length as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 

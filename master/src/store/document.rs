@@ -73,30 +73,31 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
 pub fn stripped(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        let end = match byte {
-            b' ' | b'\n' | b'\t' | b'\r' => {
-                at += 1;
-                continue;
+    while at < text.len() {
+        let from = at;
+        while let Some(&byte) = text.get(at) {
+            match byte {
+                b' ' | b'\n' | b'\t' | b'\r' => break,
+                b'"' => at = string_end(text, at),
+                _ => at += 1,
             }
-            b'"' => string_end(text, at),
-            _ => at + 1,
-        };
-        out.extend_from_slice(&text[at..end]);
-        at = end;
+        }
+        out.extend_from_slice(&text[from..at]);
+        while matches!(text.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
+            at += 1;
+        }
     }
 }
 
 /// Behind the quote that ends the string that begins at `at`.
 fn string_end(text: &[u8], at: usize) -> usize {
     let mut end = at + 1;
-    while let Some(&byte) = text.get(end) {
-        end += 1;
-        match byte {
-            b'"' => return end,
-            b'\\' => end += 1,
-            _ => {}
+    while let Some(found) = text.get(end..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        end += found;
+        if text[end] == b'"' {
+            return end + 1;
         }
+        end += 2;
     }
     text.len()
 }
@@ -171,75 +172,24 @@ impl Serialize for KindFirst<'_> {
     }
 }
 
-/// CRC-32 (IEEE), eight bytes at a step. It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
+/// CRC-32 (IEEE). It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
 pub fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = Crc::default();
-    crc.add(bytes);
-    crc.sum()
+    crc32fast::hash(bytes)
 }
 
 /// The same, piece by piece.
-pub struct Crc(u32);
-
-impl Default for Crc {
-    fn default() -> Crc {
-        Crc(!0)
-    }
-}
+#[derive(Default)]
+pub struct Crc(crc32fast::Hasher);
 
 impl Crc {
     pub fn add(&mut self, bytes: &[u8]) {
-        self.0 = crc_behind(self.0, bytes);
+        self.0.update(bytes);
     }
 
     pub fn sum(&self) -> u32 {
-        !self.0
+        self.0.clone().finalize()
     }
 }
-
-fn crc_behind(mut crc: u32, bytes: &[u8]) -> u32 {
-    let mut eights = bytes.chunks_exact(8);
-    for eight in &mut eights {
-        let low = crc ^ u32::from_le_bytes([eight[0], eight[1], eight[2], eight[3]]);
-        let [a, b, c, d] = low.to_le_bytes();
-        crc = CRC[7][usize::from(a)]
-            ^ CRC[6][usize::from(b)]
-            ^ CRC[5][usize::from(c)]
-            ^ CRC[4][usize::from(d)]
-            ^ CRC[3][usize::from(eight[4])]
-            ^ CRC[2][usize::from(eight[5])]
-            ^ CRC[1][usize::from(eight[6])]
-            ^ CRC[0][usize::from(eight[7])];
-    }
-    eights.remainder().iter().fold(crc, |crc, byte| (crc >> 8) ^ CRC[0][((crc ^ u32::from(*byte)) & 0xff) as usize])
-}
-
-/// `CRC[k][byte]`: what a byte adds that `k` more bytes follow.
-static CRC: [[u32; 256]; 8] = {
-    let mut table = [[0; 256]; 8];
-    let mut index = 0;
-    while index < 256 {
-        let mut crc = index as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 };
-            bit += 1;
-        }
-        table[0][index] = crc;
-        index += 1;
-    }
-    let mut later = 1;
-    while later < 8 {
-        let mut index = 0;
-        while index < 256 {
-            let former = table[later - 1][index];
-            table[later][index] = (former >> 8) ^ table[0][(former & 0xff) as usize];
-            index += 1;
-        }
-        later += 1;
-    }
-    table
-};
 
 #[cfg(test)]
 mod tests {

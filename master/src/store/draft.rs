@@ -7,6 +7,9 @@ use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::{Map, Value};
 
+/// What most objects take, so that their text is seldom moved while it grows.
+const TEXT_BYTES: usize = 4096;
+
 pub struct Draft {
     pub key: Key,
     pub wish: Wish,
@@ -82,7 +85,7 @@ impl Document {
 impl Text {
     pub fn of(object: &mut Value) -> Text {
         document::stamp(object, Revision(0));
-        let mut text = Text { bytes: Vec::with_capacity(2048), gap: 0 };
+        let mut text = Text { bytes: Vec::with_capacity(TEXT_BYTES), gap: 0 };
         match object.as_object() {
             Some(fields) => text.object(fields),
             None => text.value(object),

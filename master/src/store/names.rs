@@ -16,22 +16,37 @@ const PIECE_BYTES: usize = 200;
 
 /// The file of an object, below `objects/`.
 pub fn path(key: &Key) -> String {
-    let namespace = if key.namespace.is_empty() { CLUSTER.to_owned() } else { escape(&key.namespace) };
-    let name = escape(&key.name);
-    let mut cut = String::with_capacity(name.len() + 8);
-    for (at, byte) in name.char_indices() {
-        if at > 0 && at % PIECE_BYTES == 0 {
-            cut.push_str("~/~");
-        }
-        cut.push(byte);
-    }
-    format!("{}/{namespace}/{cut}{SUFFIX}", folder(&key.resource))
+    let mut path = label(key);
+    path.push_str(SUFFIX);
+    path
 }
 
 /// The key as the journal names it: its path without the suffix.
 pub fn label(key: &Key) -> String {
-    let mut label = path(key);
-    label.truncate(label.len() - SUFFIX.len());
+    let Key { resource, namespace, name } = key;
+    // A start makes one for every file: what most names are takes one allocation.
+    let length = resource.group.len() + resource.plural.len() + namespace.len() + name.len();
+    let mut label = String::with_capacity(length + CLUSTER.len() + CORE.len() + SUFFIX.len() + 3);
+    push_folder(resource, &mut label);
+    label.push('/');
+    if namespace.is_empty() {
+        label.push_str(CLUSTER);
+    } else {
+        push_escaped(namespace, &mut label);
+    }
+    label.push('/');
+    if is_plain(name) && name.len() <= PIECE_BYTES {
+        label.push_str(name);
+    } else {
+        let mut escaped = String::new();
+        push_escaped(name, &mut escaped);
+        for (at, byte) in escaped.char_indices() {
+            if at > 0 && at % PIECE_BYTES == 0 {
+                label.push_str("~/~");
+            }
+            label.push(byte);
+        }
+    }
     label
 }
 
@@ -40,40 +55,56 @@ pub fn of_label(label: &str) -> Option<Key> {
     key(&format!("{label}{SUFFIX}"))
 }
 
-/// The folder of a resource, below `objects/`.
-pub fn folder(resource: &Resource) -> String {
-    let group = match resource.group.as_ref() {
-        "" => CORE.to_owned(),
+/// The folder of a resource.
+fn push_folder(resource: &Resource, out: &mut String) {
+    match resource.group.as_ref() {
+        "" => out.push_str(CORE),
         // A group of that very name must not meet the core group.
-        CORE => "%63ore".to_owned(),
-        group => escape(group),
-    };
-    format!("{group}/{}", escape(&resource.plural))
+        CORE => out.push_str("%63ore"),
+        group => push_escaped(group, out),
+    }
+    out.push('/');
+    push_escaped(&resource.plural, out);
 }
 
 /// The key whose file this is; None where no key's file is called so.
 pub fn key(path: &str) -> Option<Key> {
     let mut parts = path.splitn(4, '/');
     let (group, plural, namespace, name) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let group = if group == CORE { String::new() } else { unescape(group)? };
-    let namespace = if namespace == CLUSTER { String::new() } else { unescape(namespace)? };
-    let name = unescape(&name.strip_suffix(SUFFIX)?.replace("~/~", ""))?;
-    let resource = Resource { group: Cow::Owned(group), plural: Cow::Owned(unescape(plural)?) };
+    let name = name.strip_suffix(SUFFIX)?;
+    let is_plain_path = !group.is_empty() && !namespace.is_empty() && name.len() <= PIECE_BYTES;
+    let group = if group == CORE { "" } else { group };
+    let cluster = namespace == CLUSTER;
+    if is_plain_path && [group, plural, name].into_iter().all(is_plain) && (cluster || is_plain(namespace)) {
+        let resource = Resource { group: Cow::Owned(group.to_owned()), plural: Cow::Owned(plural.to_owned()) };
+        let namespace = if cluster { String::new() } else { namespace.to_owned() };
+        return Some(Key { resource, namespace, name: name.to_owned() });
+    }
+    let namespace = if cluster { String::new() } else { unescape(namespace)? };
+    let name = unescape(&name.replace("~/~", ""))?;
+    let resource = Resource { group: Cow::Owned(unescape(group)?), plural: Cow::Owned(unescape(plural)?) };
     let key = Key { resource, namespace, name };
     // Only the one spelling that `path` gives is a name of ours.
     (self::path(&key) == path).then_some(key)
 }
 
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+fn is_plain_byte(at: usize, byte: u8) -> bool {
+    matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-') || (byte == b'.' && at > 0)
+}
+
+/// Whether it is its own escaped form.
+fn is_plain(text: &str) -> bool {
+    text.bytes().enumerate().all(|(at, byte)| is_plain_byte(at, byte))
+}
+
+fn push_escaped(text: &str, out: &mut String) {
     for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' | b'-' => out.push(char::from(byte)),
-            b'.' if at > 0 => out.push('.'),
-            _ => out.push_str(&format!("%{byte:02X}")),
+        if is_plain_byte(at, byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
         }
     }
-    out
 }
 
 fn unescape(text: &str) -> Option<String> {

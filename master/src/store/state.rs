@@ -39,6 +39,8 @@ pub struct Change {
     pub key: Arc<Key>,
     pub step: Step,
     pub old: Option<Stored>,
+    /// What the object claimed before.
+    pub former: Box<[Claimed]>,
     /// None: deleted.
     pub entry: Option<Entry>,
     /// What the writer is told.
@@ -161,13 +163,22 @@ impl State {
                 if let Some(damage) = self.damaged.get(&key) {
                     let answer = damage.identity(&key, revision);
                     let key = answer.key.clone();
-                    return Ok(change(Change { revision, key, step: Step::Settle, old: None, entry: None, answer }));
+                    return Ok(change(Change {
+                        revision,
+                        key,
+                        step: Step::Settle,
+                        old: None,
+                        former: Box::default(),
+                        entry: None,
+                        answer,
+                    }));
                 }
                 let entry = self.seen(&key, seen)?;
                 let step = if entry.file_crc.is_some() { Step::Remove } else { Step::Keep };
                 let answer = entry.stored.at(revision);
                 let key = entry.stored.key.clone();
-                Ok(change(Change { revision, key, step, old: Some(entry.stored.clone()), entry: None, answer }))
+                let (old, former) = (Some(entry.stored.clone()), entry.claims.clone());
+                Ok(change(Change { revision, key, step, old, former, entry: None, answer }))
             }
         }
     }
@@ -175,21 +186,21 @@ impl State {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
-        let former = self.objects.remove(&*change.key).map(|entry| entry.claims).unwrap_or_default();
         if change.step == Step::Settle {
             self.damaged.remove(&*change.key);
         }
         let new = change.entry.as_ref().map(|entry| entry.stored.clone());
         match change.entry {
             Some(entry) => {
-                for claimed in &former {
+                for claimed in &change.former {
                     self.release(&change.key, &claimed.claim);
                 }
                 self.claim(&change.key, &entry.claims);
                 self.objects.insert(change.key.clone(), entry);
             }
             None => {
-                for claimed in &former {
+                self.objects.remove(&*change.key);
+                for claimed in &change.former {
                     self.bury(&change.key, claimed, uptime);
                 }
             }
@@ -280,9 +291,9 @@ fn put(key: Arc<Key>, document: Document, revision: Revision, former: Option<&En
         }
     };
     let stored = Stored::new(key.clone(), revision, json, document.labels);
-    let old = former.map(|former| former.stored.clone());
+    let (old, former) = former.map(|former| (former.stored.clone(), former.claims.clone())).unzip();
     let entry = Entry { stored: stored.clone(), durable: document.durable, file_crc, claims: document.claims.into() };
-    Ok(change(Change { revision, key, step, old, entry: Some(entry), answer: stored }))
+    Ok(change(Change { revision, key, step, old, former: former.unwrap_or_default(), entry: Some(entry), answer: stored }))
 }
 
 /// Whether the durable part is what the journal or the file says already, but for the revision. The documents differ.

@@ -9,8 +9,6 @@ use super::{DiskError, names};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
-use std::fmt::Write;
 
 const FILE: &str = "volatile.jsonl";
 const FILE_TMP: &str = "volatile.tmp";
@@ -25,12 +23,9 @@ struct First {
     crc: u32,
 }
 
-#[derive(Deserialize)]
-struct Line<'a> {
-    path: String,
-    #[serde(borrow)]
-    object: &'a RawValue,
-}
+/// A line is `{"path":"PATH","object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where the object's name begins.
+const PATH: &str = "{\"path\":\"";
+const OBJECT: &str = "\",\"object\":";
 
 pub fn write<'a>(
     disk: &dyn Disk,
@@ -39,31 +34,37 @@ pub fn write<'a>(
     revision: Revision,
     entries: impl Iterator<Item = &'a Entry>,
 ) -> Result<(), DiskError> {
-    let mut lines = String::new();
+    let mut lines = Vec::new();
     for entry in entries {
-        let path = serde_json::to_string(&names::path(&entry.stored.key)).expect("a string");
-        let object = String::from_utf8_lossy(&entry.stored.json);
-        writeln!(lines, "{{\"path\":{path},\"object\":{object}}}").expect("a String takes all");
+        let path = names::path(&entry.stored.key);
+        for part in [PATH.as_bytes(), path.as_bytes(), OBJECT.as_bytes(), &entry.stored.json, b"}\n"] {
+            lines.extend_from_slice(part);
+        }
     }
-    let first = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(lines.as_bytes()) };
-    let first = serde_json::to_string(&first).expect("plain fields");
-    disk.create(FILE_TMP, format!("{first}\n{lines}").as_bytes()).map_err(|error| failed("write", FILE)(error))?;
+    let first = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(&lines) };
+    let mut text = serde_json::to_vec(&first).expect("plain fields");
+    text.push(b'\n');
+    text.append(&mut lines);
+    disk.create(FILE_TMP, &text).map_err(|error| failed("write", FILE)(error))?;
     disk.rename(FILE_TMP, FILE).map_err(|error| failed("rename", FILE)(error))
 }
 
-/// None: there is none that belongs to this store, this run of the host and this very revision.
+/// None: there is none that belongs to this store, this run of the host and this very revision. The objects share the memory of the file.
 pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Bytes)>> {
-    let text = String::from_utf8(disk.read(FILE, FILE_BYTES_MAX).ok()?).ok()?;
-    let (first, lines) = text.split_once('\n')?;
-    let wanted = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(lines.as_bytes()) };
-    if serde_json::from_str::<First>(first).ok()? != wanted {
+    let text = Bytes::from(disk.read(FILE, FILE_BYTES_MAX).ok()?);
+    let end = memchr::memchr(b'\n', &text)?;
+    let (first, lines) = (&text[..end], &text[end + 1..]);
+    let wanted = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(lines) };
+    if serde_json::from_slice::<First>(first).ok()? != wanted {
         return None;
     }
-    let line = |line: &str| {
-        let line: Line = serde_json::from_str(line).ok()?;
-        Some((names::key(&line.path)?, Bytes::copy_from_slice(line.object.get().as_bytes())))
+    let line = |line: &[u8]| {
+        let line = line.strip_prefix(PATH.as_bytes())?.strip_suffix(b"}")?;
+        let path = &line[..memchr::memchr(b'"', line)?];
+        let object = line[path.len()..].strip_prefix(OBJECT.as_bytes())?;
+        Some((names::key(std::str::from_utf8(path).ok()?)?, text.slice_ref(object)))
     };
-    lines.lines().map(line).collect()
+    lines.strip_suffix(b"\n").map_or_else(|| Some(Vec::new()), |lines| lines.split(|byte| *byte == b'\n').map(line).collect())
 }
 
 pub fn remove(disk: &dyn Disk) {

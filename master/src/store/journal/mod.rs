@@ -180,7 +180,7 @@ impl Journal {
 
     fn batch(&self, writing: &Writing, records: &[Record]) -> Vec<u8> {
         let (first, mut n) = (self.n + 1, self.n + 1);
-        let mut text = Vec::new();
+        let mut text = Vec::with_capacity(records.iter().map(record::length_about).sum());
         let mut add = |record: &Record| {
             encode(n, first, record, &mut text);
             n += 1;

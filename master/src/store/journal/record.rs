@@ -69,6 +69,12 @@ pub struct Line {
     pub record: Record,
 }
 
+/// How long a line will be, and mostly some more: room for a batch is made at once.
+pub fn length_about(record: &Record) -> usize {
+    const AROUND: usize = 256;
+    AROUND + if let Record::Put { object, .. } = record { object.len() } else { 0 }
+}
+
 /// Adds the line to a batch, with its end of line.
 pub fn encode(n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
     let begun = out.len();
