@@ -9,6 +9,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod fault;
+pub mod identity;
 pub mod making;
 pub mod notify;
 pub mod page;
@@ -23,6 +24,7 @@ pub mod usage;
 
 use crate::config::Config;
 use crate::control::{Control, Gate};
+use crate::identity::Identity;
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
@@ -79,16 +81,19 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
-    let gate = Gate::new(kinds.clone(), maker.clone()).with_workloads(config.workloads);
-    gate.tell_damage(&*shared, &shared.health().damaged, control::now(Instant::now()));
-    let control = Control::start(shared.clone(), gate).map_err(|error| format!("start the controllers: {error}"))?;
-    let serve = Serve::new(shared, kinds, maker, Box::new(control.hearing()));
+    // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
+    let identity = Identity::open(&*shared, &kinds, &maker).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let gate =
+        Gate::new(kinds.clone(), maker.clone()).with_workloads(config.workloads).trusting(identity.as_deref().map(Identity::authority));
+    let serve = Serve::new(shared.clone(), kinds, maker, identity);
     for name in FIRST_NAMESPACES {
-        // A damaged one or a full disk is no reason to serve nothing: the next start tries again.
         if let Err(why) = serve.ensure_namespace(name) {
             log::error!("{why}");
         }
     }
+    gate.tell_damage(&*shared, &shared.health().damaged, control::now(Instant::now()));
+    let control = Control::start(shared, gate).map_err(|error| format!("start the controllers: {error}"))?;
+    let serve = serve.heard_by(Box::new(control.hearing()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
     let socket = config.admin_socket.display();

@@ -46,6 +46,11 @@ impl Maker {
         self.entropy.uuid()
     }
 
+    /// Numbers that nobody can guess.
+    pub fn random<const N: usize>(&self) -> [u8; N] {
+        self.entropy.bytes()
+    }
+
     /// What a create needs that cannot be computed: handed to `with`, which decides.
     pub fn making<T>(&self, with: impl FnOnce(&mut Making<'_>) -> T) -> T {
         let taken = |space: &'static str| {

@@ -26,6 +26,11 @@ fn server() {
 }
 
 #[test]
+fn namespaces() {
+    check("v1-namespaces");
+}
+
+#[test]
 fn others() {
     check("v1-others");
 }

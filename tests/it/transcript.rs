@@ -2,7 +2,7 @@
 //!
 //!     # a comment
 //!     > POST /api/v1/namespaces/default/pods {"metadata": {"name": "a"}}
-//!     ? GET /api/v1/namespaces/default/pods/a  the same, asked until the code is the one that the script has
+//!     ? GET /api/v1/namespaces/default/pods/a  the same, asked until it is answered as the script has it
 //!     + Content-Type: application/json         a header of the request
 //!     < 201 {"kind": "Pod"}                    the code, and a part of the answer: null is a field that is not there
 //!     < Location: /api/v1/...                  a header of the answer
@@ -25,6 +25,9 @@ use std::time::{Duration, Instant};
 
 /// Nothing that a test asks for takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at what takes a moment.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A master of a test's own, with a folder of its own.
 pub struct Bed {
@@ -191,14 +194,14 @@ fn run(name: &str, script: &str, connect: impl Fn() -> Box<dyn Pipe>) {
                 let mut parts = text.splitn(3, ' ');
                 let (method, path) = (parts.next().expect("a method"), parts.next().expect("a path"));
                 let body = parts.next().unwrap_or_default();
-                let code = steps[at + 1..].iter().find(|step| step.mark == '<').and_then(|step| step.text.get(..3));
-                let asked = Instant::now();
-                let answer = loop {
-                    let answer = ask(connect(), method, path, &headers, body);
-                    if step.mark == '>' || Some(&*answer.code.to_string()) == code || asked.elapsed() > PATIENCE {
-                        break answer;
-                    }
-                };
+                let mut answer = ask(connect(), method, path, &headers, body);
+                let until = Instant::now() + PATIENCE;
+                let awaited = steps[at + 1..].iter().find(|step| step.mark == '<').map(|step| step.text.clone()).unwrap_or_default();
+                let awaited = words.iter().fold(awaited, |text, (word, value)| text.replace(&format!("{{{{{word}}}}}"), value));
+                while step.mark == '?' && !is_answered(&awaited, &answer) && Instant::now() < until {
+                    std::thread::sleep(PAUSE);
+                    answer = ask(connect(), method, path, &headers, body);
+                }
                 if steps[at + 1..].iter().take_while(|step| !matches!(step.mark, '>' | '?')).any(|step| step.mark == '~') {
                     events = serde_json::Deserializer::from_slice(&answer.body).into_iter().collect::<Result<_, _>>().expect("JSON lines");
                 }
@@ -239,6 +242,14 @@ fn answered(place: &str, text: &str, reply: &Reply) {
         Some(plain) => assert_eq!(body, plain.trim_end_matches('"'), "{place}"),
         None => matches(place, expected, &serde_json::from_str(&body).unwrap_or_else(|error| panic!("{place}: {error}: {body}"))),
     }
+}
+
+/// Whether an answer that is waited for has come.
+fn is_answered(text: &str, reply: &Reply) -> bool {
+    let (code, expected) = text.split_once(' ').unwrap_or((text, ""));
+    let expected: Value = serde_json::from_str(expected).unwrap_or_default();
+    let found: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+    reply.code.to_string() == code && (expected.is_null() || part(&expected, &found) == expected)
 }
 
 fn matches(place: &str, expected: &str, found: &Value) {

@@ -109,7 +109,7 @@ fn events_of_their_group() -> Kind {
 fn namespaces() -> Kind {
     let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
     let row = row.part("finalize", "Namespace", None, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
-    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row.given(&["spec"]) }
+    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row.given(&["spec.finalizers"]) }
 }
 
 fn nodes() -> Kind {
@@ -131,7 +131,7 @@ fn claims() -> Kind {
     let row = CORE
         .row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM)
         .known_as("persistentVolumeClaims");
-    let row = row.given(&["metadata.finalizers", "spec.storageClassName"]);
+    let row = row.given(&["metadata.finalizers", "spec.storageClassName", "spec.dataSourceRef"]);
     row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows().idle()
 }
 

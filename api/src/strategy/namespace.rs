@@ -1,13 +1,15 @@
 //! Namespaces.
 
-use super::doc::{copy, map_at, text};
+use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, names, no_claims, whole};
+use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, whole};
 use coracle_schema::Problem;
 use serde_json::{Value, json};
 
 /// The label that every namespace has, so that selectors can name one.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// Holds a namespace until all that is in it has gone.
+pub const FINALIZER: &str = "kubernetes";
 /// These hold the cluster's own objects and its identity.
 pub const PROTECTED: [&str; 2] = ["default", "kube-system"];
 
@@ -19,20 +21,24 @@ pub static NAMESPACE: Strategy = Strategy {
     validate_update,
     claims: no_claims,
     durable: whole,
-    delete: meta::delete,
-    released: meta::is_released,
+    delete,
+    released,
 };
 
-/// No finalizer `kubernetes`, which would promise that a deletion empties the namespace: see `refuse_delete`.
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);
-    namespace["spec"] = json!({});
+    let mut finalizers = list(&namespace["spec"], "finalizers").to_vec();
+    if !finalizers.iter().any(|one| one == FINALIZER) {
+        finalizers.push(FINALIZER.into());
+    }
+    namespace["spec"] = json!({"finalizers": finalizers});
     namespace["status"] = json!({"phase": "Active"});
     label(namespace);
 }
 
+/// Finalizers are taken away through `finalize` alone.
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    new["spec"] = json!({});
+    copy(new, old, "spec");
     copy(new, old, "status");
     label(new);
     meta::update(new, old, false);
@@ -47,6 +53,39 @@ fn label(namespace: &mut Value) {
     meta["labels"][NAME_LABEL] = name;
 }
 
+/// The end begins: nothing can be made in it any more, and the controllers take away what it holds. It goes when no finalizer holds it.
+fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
+    if !is_ending(namespace) {
+        let mut ending = namespace.clone();
+        ending["metadata"]["deletionTimestamp"] = deleting.now.to_string().into();
+        map_at(&mut ending, "status").insert("phase".into(), "Terminating".into());
+        return Deletion::Mark(ending);
+    }
+    if released(namespace) { Deletion::Remove } else { Deletion::Mark(namespace.clone()) }
+}
+
+/// It has no grace: what is in it has. Its spec says who waits for that.
+fn released(namespace: &Value) -> bool {
+    is_ending(namespace) && list(&namespace["spec"], "finalizers").is_empty() && list(&namespace["metadata"], "finalizers").is_empty()
+}
+
+pub fn is_ending(namespace: &Value) -> bool {
+    has(&namespace["metadata"], "deletionTimestamp")
+}
+
+/// The namespace held by these finalizers alone.
+pub fn held_by(namespace: &Value, finalizers: &[Value]) -> Value {
+    let mut held = namespace.clone();
+    held["spec"] = if finalizers.is_empty() { json!({}) } else { json!({"finalizers": finalizers}) };
+    held
+}
+
+/// The namespace whose content has gone.
+pub fn emptied(namespace: &Value) -> Value {
+    let others: Vec<Value> = list(&namespace["spec"], "finalizers").iter().filter(|one| *one != FINALIZER).cloned().collect();
+    held_by(namespace, &others)
+}
+
 /// Names of namespaces were labels in 2014 too.
 fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
     meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules })
@@ -58,45 +97,52 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Why a namespace cannot be deleted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// 403.
-    Protected(String),
-    /// 409.
-    NotEmpty(String),
-}
-
-/// Whether a namespace may go: not the cluster's own, and none that holds anything. Nothing is deleted behind the
-/// back of whoever asked: what remains is named. `remaining`: plural and count, without events, which fade by themselves.
-pub fn refuse_delete(namespace: &Value, remaining: &[(&str, usize)]) -> Option<Held> {
-    let name = text(&namespace["metadata"], "name");
-    if PROTECTED.contains(&name) {
-        return Some(Held::Protected(format!("namespaces {name:?} is forbidden: this namespace may not be deleted")));
-    }
-    let counts: Vec<String> = remaining.iter().filter(|(_, count)| *count > 0).map(|(plural, count)| format!("{count} {plural}")).collect();
-    if counts.is_empty() {
-        return None;
-    }
-    let counts = counts.join(", ");
-    Some(Held::NotEmpty(format!("namespaces {name:?} is not empty: delete what it still holds first ({counts})")))
+/// Why a namespace may never be deleted.
+pub fn refuse_delete(namespace: &Value) -> Option<&'static str> {
+    PROTECTED.contains(&text(&namespace["metadata"], "name")).then_some("this namespace may not be deleted")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::Time;
 
     #[test]
     fn deletions() {
-        fn check(name: &str, remaining: &[(&str, usize)], expected: Option<Held>) {
-            assert_eq!(refuse_delete(&json!({"metadata": {"name": name}}), remaining), expected);
+        fn check(namespace: Value, expected: Option<Value>) {
+            let deleting = Deleting { grace_s: None, now: Time::from_seconds(1_600_000_000).unwrap() };
+            let found = match delete(&namespace, deleting) {
+                Deletion::Remove => None,
+                Deletion::Mark(marked) => Some(marked),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(found, expected, "{namespace}");
         }
-        let protected =
-            |name: &str| Some(Held::Protected(format!("namespaces \"{name}\" is forbidden: this namespace may not be deleted")));
-        check("default", &[], protected("default"));
-        check("kube-system", &[("pods", 1)], protected("kube-system"));
-        check("a", &[("pods", 0)], None);
-        let words = "namespaces \"a\" is not empty: delete what it still holds first (2 pods, 1 services)";
-        check("a", &[("pods", 2), ("endpoints", 0), ("services", 1)], Some(Held::NotEmpty(words.into())));
+        let at = "2020-09-13T12:26:40Z";
+        let active = json!({"metadata": {}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
+        let ending =
+            json!({"metadata": {"deletionTimestamp": at}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}});
+        check(active, Some(ending.clone()));
+        check(ending.clone(), Some(ending.clone()));
+        check(held_by(&ending, &[]), None);
+        let mut held = held_by(&ending, &[]);
+        held["metadata"]["finalizers"] = json!(["a.b/c"]);
+        check(held.clone(), Some(held));
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for (name, expected) in [("default", true), ("kube-system", true), ("a", false)] {
+            assert_eq!(refuse_delete(&json!({"metadata": {"name": name}})).is_some(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_content_has_gone() {
+        let of = |finalizers: Value| json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"finalizers": finalizers}});
+        assert!(released(&emptied(&of(json!(["kubernetes"])))));
+        let held = emptied(&of(json!(["kubernetes", "x.io/hold"])));
+        assert_eq!(held["spec"], json!({"finalizers": ["x.io/hold"]}));
+        assert!(!released(&held));
     }
 }

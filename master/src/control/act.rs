@@ -1,14 +1,16 @@
 //! Carries out what the controllers want: every intent goes through `prepare` and `Store::write`, like a client's request.
 
-use super::intent::{About, Intent, Tale};
+use super::intent::{About, Decision, Intent, Tale};
+use super::namespaces::{self, Content, Item};
 use super::{Now, Owner};
 use crate::making::Maker;
 use crate::prepare::{self, Part, Preconditions, Standing};
 use crate::store::{Damage, Refused, Store, Stored, Write};
-use coracle_api::kinds::{Kind, Kinds};
-use coracle_api::meta::{Key, Resource, Revision};
+use coracle_api::kinds::{Kind, Kinds, Verb};
+use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::strategy::meta::{FOREGROUND, ORPHAN, without_finalizer, without_owners};
-use coracle_api::strategy::{Deleting, Fate, Rules, bind};
+use coracle_api::strategy::{Deleting, Fate, Rules, bind, namespace};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +33,7 @@ pub struct Gate {
     /// Counts what was told, so that two tales of one moment have two names.
     told: AtomicU64,
     workloads: bool,
+    authority: Option<Arc<str>>,
 }
 
 impl Gate {
@@ -39,7 +42,7 @@ impl Gate {
     }
 
     pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
-        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true }
+        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true, authority: None }
     }
 
     /// Whether pods are placed and replicated at all.
@@ -50,6 +53,34 @@ impl Gate {
     /// What nobody looks at here.
     pub fn rests(&self, owner: &Owner) -> bool {
         !self.workloads && matches!(owner, Owner::Unbound | Owner::Controller(_))
+    }
+
+    /// Whom everybody in the cluster trusts: the authority's certificate.
+    pub fn trusting(self, authority: Option<&str>) -> Gate {
+        Gate { authority: authority.map(Arc::from), ..self }
+    }
+
+    pub fn authority(&self) -> Option<Arc<str>> {
+        self.authority.clone()
+    }
+
+    /// Of all that stands in namespaces.
+    pub fn contained(&self) -> impl Iterator<Item = &Resource> {
+        self.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List)).map(|kind| &kind.resource)
+    }
+
+    /// What ends a namespace, one step further.
+    pub fn end(&self, store: &dyn Store, name: &str, now: Now) -> Decision {
+        let key = Key { resource: namespaces::NAMESPACES, namespace: String::new(), name: name.to_owned() };
+        let Ok(Some(stored)) = store.get(&key) else { return Decision::default() };
+        let Ok(namespace) = serde_json::from_slice(&stored.json) else { return Decision::default() };
+        let mut content = Content::default();
+        for resource in self.contained() {
+            let page = store.list(resource, Some(name));
+            content.items.extend(page.items.iter().map(item));
+            content.damaged.extend(page.damaged);
+        }
+        namespaces::end(&key, stored.revision, &namespace, &content, now.wall)
     }
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
@@ -101,6 +132,15 @@ impl Gate {
                 object
             }),
             Intent::Bind { key, seen, node } => self.bind(store, &key, seen, &node, now),
+            Intent::Emptied { key, seen } => {
+                let kind = self.kind(&key.resource)?;
+                let Some((stored, object)) = standing(store, &key, seen) else { return Ok(None) };
+                let emptied = namespace::emptied(&object);
+                if (kind.strategy.released)(&emptied) {
+                    return Ok(Some(Write::Delete { key, seen: stored.revision }));
+                }
+                Ok(Some(prepare::replace(kind, Standing { key: &key, revision: stored.revision, object: &object }, emptied)))
+            }
             Intent::Delete { key, seen, at_once } => {
                 let kind = self.kind(&key.resource)?;
                 let Some((stored, object)) = standing(store, &key, seen) else { return Ok(None) };
@@ -126,6 +166,9 @@ impl Gate {
 
     fn create(&self, store: &dyn Store, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
         let kind = self.kind(resource)?;
+        if kind.namespaced && !lives(store, namespace) {
+            return Err(format!("namespace {namespace} is not there, or it ends: nothing is made in it"));
+        }
         // What controllers make comes of objects that were taken as they are, ids of 2014 among them.
         let rules = Rules { old_names: true, service_cidr: None };
         let generated = object["metadata"]["name"].is_null();
@@ -175,6 +218,28 @@ impl Gate {
     fn kind(&self, resource: &Resource) -> Result<&Kind, String> {
         self.kinds.by_resource(resource).ok_or_else(|| format!("{resource} is no kind of this server"))
     }
+}
+
+/// Whether something can be made in a namespace. What nobody can read is there.
+fn lives(store: &dyn Store, name: &str) -> bool {
+    let key = Key { resource: namespaces::NAMESPACES, namespace: String::new(), name: name.to_owned() };
+    match store.get(&key) {
+        Ok(Some(stored)) => !namespace::is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()),
+        Ok(None) => false,
+        Err(_) => true,
+    }
+}
+
+fn item(stored: &Stored) -> Item {
+    let meta: Meta = serde_json::from_slice(&stored.json).unwrap_or_default();
+    let ObjectMeta { deletion_timestamp, finalizers, .. } = meta.metadata;
+    Item { key: Key::clone(&stored.key), revision: stored.revision, deleting: deletion_timestamp.is_some(), finalizers }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Meta {
+    metadata: ObjectMeta,
 }
 
 /// The object at the revision that the controller saw.

@@ -2,11 +2,15 @@
 
 use super::Owner;
 use super::garbage::Garbage;
+use super::namespaces;
 use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, ServiceView};
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
+use coracle_api::strategy::namespace::is_ending;
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What is looked at whole. Of everything else only what becomes of it when its owner goes.
@@ -26,6 +30,12 @@ pub struct Cluster {
     pub services: BTreeMap<Key, ServiceView>,
     pub endpoints: BTreeMap<Key, EndpointsView>,
     pub events: Events,
+    /// Every namespace, and whether it ends.
+    pub namespaces: BTreeMap<String, bool>,
+    /// What every namespace should hold, and whether it is as it should be.
+    pub furniture: BTreeMap<Key, (Revision, bool)>,
+    /// What `kube-root-ca.crt` should say. None: this master does not know who it is.
+    pub authority: Option<Arc<str>>,
     /// Objects that exist and cannot be read: they are not absent.
     pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them, and when that was, by uptime.
@@ -82,7 +92,7 @@ impl Cluster {
         let new = event.new.as_ref();
         let was_damaged = self.damaged.remove(key);
         self.garbage.apply(event);
-        let plural = if is_followed(&key.resource) { &*key.resource.plural } else { "" };
+        let plural = if is_followed(&key.resource) || namespaces::concerns(key) { &*key.resource.plural } else { "" };
         let read = match plural {
             "pods" => self.apply_pod(key, new, uptime),
             "replicationcontrollers" => put(&mut self.controllers, key, new, view::controller),
@@ -92,6 +102,19 @@ impl Cluster {
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
                 true
+            }
+            "namespaces" => {
+                match new {
+                    Some(stored) => self.namespaces.insert(key.name.clone(), is_ending(&document(stored))),
+                    None => self.namespaces.remove(&key.name),
+                };
+                true
+            }
+            "serviceaccounts" if namespaces::concerns(key) => put(&mut self.furniture, key, new, |stored| Some((stored.revision, true))),
+            "configmaps" if namespaces::concerns(key) => {
+                let authority = self.authority.clone();
+                let right = |map: &Value| authority.as_deref().is_none_or(|authority| namespaces::is_root(map, authority));
+                put(&mut self.furniture, key, new, |stored| Some((stored.revision, right(&document(stored)))))
             }
             _ => true,
         };
@@ -239,6 +262,10 @@ pub fn node_key(name: &str) -> Key {
 fn inside<'a, V>(map: &'a BTreeMap<Key, V>, plural: &'static str, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
     let first = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: String::new() };
     map.range(first..).take_while(move |(key, _)| key.namespace == namespace)
+}
+
+fn document(stored: &Stored) -> Value {
+    serde_json::from_slice(&stored.json).unwrap_or_default()
 }
 
 /// False: the document makes no sense; what was known of the object is forgotten.

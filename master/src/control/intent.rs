@@ -30,6 +30,11 @@ pub enum Intent {
         seen: Revision,
         node: String,
     },
+    /// A namespace that ends holds nothing any more.
+    Emptied {
+        key: Key,
+        seen: Revision,
+    },
     /// With the grace that the object itself asks for, or none at all.
     Delete {
         key: Key,

@@ -1,6 +1,7 @@
 //! Whose world an event changed. PURE. Only a hint: the full pass over all keys finds nothing more.
 
 use super::cluster::Cluster;
+use super::namespaces;
 use super::view::{PodView, selects};
 use crate::store::Event;
 use coracle_api::meta::{Key, Resource};
@@ -19,6 +20,8 @@ pub enum Owner {
     Service(Key),
     /// One node and the pods on it.
     Node(String),
+    /// One namespace and what is in it.
+    Namespace(String),
     /// All events: they expire.
     Events,
     /// One object that owns, is owned, or is being deleted.
@@ -31,6 +34,7 @@ impl Owner {
         match self {
             Owner::Controller(own) | Owner::Service(own) | Owner::Garbage(own) => own == key,
             Owner::Node(name) => &*key.resource.plural == "nodes" && *name == key.name,
+            Owner::Namespace(name) => &*key.resource.plural == "namespaces" && *name == key.name,
             Owner::Unbound | Owner::Events => false,
         }
     }
@@ -42,6 +46,7 @@ impl fmt::Display for Owner {
             Owner::Controller(key) | Owner::Service(key) | Owner::Garbage(key) => key.fmt(f),
             Owner::Unbound => f.write_str("pods on no node"),
             Owner::Node(name) => write!(f, "nodes/{name}"),
+            Owner::Namespace(name) => write!(f, "namespaces/{name}"),
             Owner::Events => f.write_str("events"),
         }
     }
@@ -57,6 +62,10 @@ pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet
     cluster.apply(event, uptime);
     owners.extend(of(cluster, key));
     owners.extend(cluster.garbage.dirty().into_iter().map(Owner::Garbage));
+    // Something has gone from a namespace that waits for it.
+    if event.new.is_none() {
+        owners.extend(ending(cluster, &key.namespace));
+    }
     // A pod that is where it was leaves as much room to others as before.
     if room_before != room(cluster) {
         owners.insert(Owner::Unbound);
@@ -86,8 +95,15 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
         "endpoints" => [Owner::Service(service_of(key))].into(),
         "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound].into(),
         "events" => [Owner::Events].into(),
+        "namespaces" => [Owner::Namespace(key.name.clone())].into(),
+        "serviceaccounts" | "configmaps" if namespaces::concerns(key) => [Owner::Namespace(key.namespace.clone())].into(),
         _ => BTreeSet::new(),
     }
+}
+
+/// A namespace, if it ends.
+pub fn ending(cluster: &Cluster, namespace: &str) -> Option<Owner> {
+    cluster.namespaces.get(namespace).filter(|ends| **ends).map(|_| Owner::Namespace(namespace.to_owned()))
 }
 
 fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
@@ -125,6 +141,7 @@ pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));
     owners.extend(cluster.nodes.keys().cloned().map(Owner::Node));
+    owners.extend(cluster.namespaces.keys().cloned().map(Owner::Namespace));
     owners.extend(cluster.removed_nodes.keys().cloned().map(Owner::Node));
     owners.extend(cluster.garbage.keys().cloned().map(Owner::Garbage));
     owners

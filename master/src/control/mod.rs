@@ -11,6 +11,7 @@ mod endpoints;
 mod garbage;
 mod intent;
 mod keys;
+mod namespaces;
 mod nodes;
 mod quota;
 mod replicate;
@@ -22,6 +23,7 @@ pub use act::Gate;
 pub use cluster::Cluster;
 pub use intent::{Decision, Intent};
 pub use keys::Owner;
+pub use namespaces::furniture;
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;
@@ -95,6 +97,7 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
         Owner::Service(key) => endpoints::decide(cluster, key),
         Owner::Node(name) => nodes::decide(cluster, name, now),
         Owner::Garbage(key) => garbage::decide(&cluster.garbage, key),
+        Owner::Namespace(name) => namespaces::decide(cluster, name),
         Owner::Events => nodes::expire_events(cluster, now),
     }
 }

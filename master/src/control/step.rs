@@ -4,7 +4,7 @@
 use super::act::{self, Gate};
 use super::cluster::{Cluster, is_followed};
 use super::quota::Quota;
-use super::{Intent, Now, Owner, decide, garbage, keys, replicate};
+use super::{Decision, Intent, Now, Owner, decide, garbage, keys, namespaces, replicate};
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,6 +21,8 @@ const QUEUE_MAX: usize = 20_000;
 /// What wakes the controllers. Events of the store come with their content because the cluster is made of them; nothing else does.
 enum Wake {
     Event(Box<Event>),
+    /// Something has gone from a namespace.
+    Left(String),
     Heard(Key),
     Stop,
 }
@@ -37,6 +39,8 @@ struct Fill {
     length: AtomicUsize,
     /// Something was left out.
     over: AtomicBool,
+    /// A namespace ends: whatever goes is a hint.
+    ends: AtomicBool,
 }
 
 /// The way out of it.
@@ -162,7 +166,11 @@ impl Step {
             self.dirty.insert(owner);
         }
         for _ in 0..LOOKS_MAX {
-            let Some(owner) = self.dirty.pop_first() else { return Rest::Until(self.timers.first()) };
+            let Some(owner) = self.dirty.pop_first() else {
+                let ends = self.cluster.namespaces.values().any(|ends| *ends);
+                self.inbox.fill.ends.store(ends, Ordering::Release);
+                return Rest::Until(self.timers.first());
+            };
             self.look(&owner, now);
             // Our own writes are events in the queue by now: the cluster is never older than they are.
             if !self.drain(now) {
@@ -175,16 +183,23 @@ impl Step {
     /// Reads everything from the store, and what is written from then on.
     fn follow(&mut self, now: Now) {
         self.watches.clear();
+        self.cluster.authority = self.gate.authority();
         let resources: Vec<Resource> = self.gate.kinds().stored().map(|kind| kind.resource.clone()).collect();
         for resource in resources {
             let whole = is_followed(&resource);
-            if whole {
-                self.cluster.damaged.extend(self.store.list(&resource, None).damaged);
-            }
+            let looked_at = |key: &Key| whole || namespaces::concerns(key);
+            self.cluster.damaged.extend(self.store.list(&resource, None).damaged.into_iter().filter(looked_at));
             let wakes = self.wakes.clone();
-            // Of most kinds only owners and what they own matter.
-            let sink =
-                Box::new(move |event: &Event| !(whole || garbage::concerns(event)) || wakes.send(|| Wake::Event(Box::new(event.clone()))));
+            // Of most kinds only owners and what they own matter, and what goes while a namespace waits for that.
+            let sink = Box::new(move |event: &Event| match event {
+                event if whole || namespaces::concerns(&event.key) || garbage::concerns(event) => {
+                    wakes.send(|| Wake::Event(Box::new(event.clone())))
+                }
+                event if event.new.is_none() && wakes.fill.ends.load(Ordering::Acquire) => {
+                    wakes.send(|| Wake::Left(event.key.namespace.clone()))
+                }
+                _ => true,
+            });
             let scope = Scope { resource, namespace: None, name: None };
             let Ok(watch) = self.store.watch(scope, None, sink) else { continue };
             for event in &watch.replay {
@@ -214,6 +229,7 @@ impl Step {
             }
             match wake {
                 Wake::Event(event) => self.dirty.extend(keys::apply(&mut self.cluster, &event, now.uptime)),
+                Wake::Left(namespace) => self.dirty.extend(keys::ending(&self.cluster, &namespace)),
                 Wake::Heard(key) => {
                     if self.cluster.hear(&key.name, now.uptime) {
                         self.dirty.insert(Owner::Node(key.name));
@@ -238,7 +254,7 @@ impl Step {
         while let Ok(wake) = self.inbox.queue.try_recv() {
             match wake {
                 Wake::Stop => return self.wakes.stop(),
-                Wake::Event(_) | Wake::Heard(_) => self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed),
+                Wake::Event(_) | Wake::Left(_) | Wake::Heard(_) => self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed),
             };
         }
         self.follow(now);
@@ -263,12 +279,22 @@ impl Step {
         }
     }
 
+    /// One step of the end of a namespace.
+    fn end(&mut self, name: &str, now: Now) -> Decision {
+        // Before the look at what is there: no deletion falls between.
+        self.inbox.fill.ends.store(true, Ordering::Release);
+        self.gate.end(&*self.store, name, now)
+    }
+
     /// The first thing that failed.
     fn act(&mut self, owner: &Owner, now: Now) -> Option<String> {
         if self.gate.rests(owner) {
             return None;
         }
-        let decision = decide(&self.cluster, owner, now);
+        let decision = match owner {
+            Owner::Namespace(name) if self.cluster.namespaces.get(name) == Some(&true) => self.end(name, now),
+            _ => decide(&self.cluster, owner, now),
+        };
         let mut wake_at = decision.wake_at;
         let mut done: Option<Key> = None;
         let (mut wrote, mut failed) = (false, None);
@@ -288,6 +314,10 @@ impl Step {
                 Err(why) => failed = failed.or(Some(why)),
             }
             wrote |= done.is_some();
+        }
+        // What was only marked to go is no event that ends wait for.
+        if wrote && matches!(owner, Owner::Namespace(_)) {
+            self.dirty.insert(owner.clone());
         }
         if wrote && let Some(at) = self.quota.wrote(owner, now.uptime) {
             // Its own writes have made it dirty; it is looked at all the same, a little later.

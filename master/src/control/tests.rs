@@ -189,7 +189,7 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
             Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name))
         }
         Intent::Status { status, .. } => Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default())),
-        Intent::Bind { .. } | Intent::Tell(_) => None,
+        Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Tell(_) => None,
         Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } => panic!("not its own matter"),
     };
     decide(&cluster(objects), &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE))

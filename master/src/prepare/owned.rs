@@ -113,8 +113,9 @@ fn put_back(counted: &mut Value, said: Option<&Value>, before: Option<&Value>, p
         }
         [name] => {
             let unsaid = said.and_then(|said| said.get(name)).is_none_or(Value::is_null);
-            let Some(fields) = counted.as_object_mut().filter(|_| unsaid) else { return };
-            match before.and_then(|before| before.get(name)) {
+            let emptied = said.and_then(|said| said.get(name)).and_then(Value::as_array).is_some_and(Vec::is_empty);
+            let Some(fields) = counted.as_object_mut().filter(|_| unsaid || emptied) else { return };
+            match before.filter(|_| unsaid).and_then(|before| before.get(name)) {
                 Some(value) => drop(fields.insert((*name).to_owned(), value.clone())),
                 None => drop(fields.remove(*name)),
             }

@@ -75,7 +75,7 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
     let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.kind.type_name), config, wish)?;
     let (new, warnings) = typed(call, applied.object, twice)?;
     let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
-    namespace::ready(serve, call)?;
+    namespace::ready(serve, call, &new)?;
     match write::make(serve, call, &new, || Ownership::Applied(applied.managed.clone()), wish.rehearsal) {
         Ok(stored) => Ok(Some((StatusCode::CREATED, stored, warnings))),
         Err(write::Unmade::Refused(key, written, refused)) => match *refused {

@@ -85,7 +85,7 @@ mod tests {
         let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
         let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
         let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
-        (Serve::new(store.clone(), kinds, Arc::new(maker), Box::new(|_| {})), store)
+        (Serve::new(store.clone(), kinds, Arc::new(maker), None), store)
     }
 
     fn create(store: &dyn Store, plural: &'static str, kind: &str) -> u64 {

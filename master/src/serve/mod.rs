@@ -33,6 +33,7 @@ pub use yaml::read as read_yaml;
 
 use crate::call::{self, Call, Route, Verb, Version};
 use crate::fault::Fault;
+use crate::identity::Identity;
 use crate::making::{self, Maker};
 use crate::prepare::Part;
 use crate::render;
@@ -60,6 +61,8 @@ pub struct Serve {
     kinds: Arc<Kinds>,
     heard: Heard,
     maker: Arc<Maker>,
+    /// None: the cluster's own Secrets cannot be used.
+    identity: Option<Arc<Identity>>,
     watches: watch::Watches,
     lists: read::Lists,
     metrics: metrics::Metrics,
@@ -71,12 +74,13 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn new(store: Arc<dyn Store>, kinds: Arc<Kinds>, maker: Arc<Maker>, heard: Heard) -> Serve {
+    pub fn new(store: Arc<dyn Store>, kinds: Arc<Kinds>, maker: Arc<Maker>, identity: Option<Arc<Identity>>) -> Serve {
         Serve {
             store,
             kinds,
-            heard,
+            heard: Box::new(|_| {}),
             maker,
+            identity,
             watches: watch::Watches::default(),
             lists: read::Lists::default(),
             metrics: metrics::Metrics::default(),
@@ -84,6 +88,15 @@ impl Serve {
             turn: AtomicUsize::new(0),
             places: RwLock::new(()),
         }
+    }
+
+    /// Who is told of signs of life.
+    pub fn heard_by(self, heard: Heard) -> Serve {
+        Serve { heard, ..self }
+    }
+
+    fn authority(&self) -> Option<&str> {
+        self.identity.as_deref().map(Identity::authority)
     }
 
     /// Makes a namespace unless it is there.

@@ -3,21 +3,21 @@
 
 use super::Serve;
 use crate::call::Call;
+use crate::control::furniture;
 use crate::fault::Fault;
 use crate::prepare;
-use crate::store::Refused;
-use coracle_api::kinds::{Kind, Verb};
+use crate::store::{Refused, Stored};
+use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
-use coracle_api::status::Status;
+use coracle_api::status::{Cause, Status};
 use coracle_api::strategy::Rules;
-use coracle_api::strategy::namespace::{Held, refuse_delete};
+use coracle_api::strategy::namespace::{is_ending, refuse_delete};
 use serde_json::{Value, json};
 
 const NAMESPACES: Resource = Resource::core("namespaces");
-const EVENTS: Resource = Resource::core("events");
 
 /// Before a create in the call's namespace.
-pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
+pub fn ready(serve: &Serve, call: &Call, object: &Value) -> Result<(), Fault> {
     if !call.kind.namespaced {
         return Ok(());
     }
@@ -26,11 +26,7 @@ pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
     match serve.store.get(&key) {
         Ok(Some(stored)) => {
             let namespace: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
-            if namespace["metadata"]["deletionTimestamp"].is_null() {
-                return Ok(());
-            }
-            let why = format!("unable to create new content in namespace {name} because it is being terminated");
-            Err(Status::forbidden(&call.shown.resource, &call.name, &why).into())
+            if is_ending(&namespace) { Err(ending(call, object).into()) } else { Ok(()) }
         }
         Ok(None) if call.version.is_flat() => ensure(serve, name),
         Ok(None) => Err(Status::not_found(&NAMESPACES, name).into()),
@@ -38,40 +34,59 @@ pub fn ready(serve: &Serve, call: &Call) -> Result<(), Fault> {
     }
 }
 
+fn ending(call: &Call, object: &Value) -> Status {
+    let name = &call.namespace;
+    let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+    let object = said("name").or(said("generateName")).unwrap_or_default();
+    let why = format!("unable to create new content in namespace {name} because it is being terminated");
+    let mut status = Status::forbidden(&call.shown.resource, object, &why);
+    let message = format!("namespace {name} is being terminated");
+    let cause = Cause { reason: "NamespaceTerminating".into(), message, field: "metadata.namespace".into() };
+    status.details.get_or_insert_default().causes.push(cause);
+    status
+}
+
 /// Makes a namespace unless it is there.
 pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
-    let kind: &Kind = serve.kinds.by_resource(&NAMESPACES).ok_or_else(|| Status::internal_error("no namespaces are served"))?;
-    let object = json!({"metadata": {"name": name}});
-    let write = serve.maker.making(|making| prepare::create(kind, "", object, Rules { old_names: true, service_cidr: None }, making));
-    let write = write.map_err(|unfit| Fault::bad_request(format!("namespace {name:?} cannot be made: {unfit}")))?;
+    make(serve, &NAMESPACES, "", json!({"metadata": {"name": name}}))?;
+    furnish(serve, name);
+    Ok(())
+}
+
+/// After a create of a namespace: whoever hears of it can make pods in it at once. The controllers make what is missing later.
+pub fn furnish_new(serve: &Serve, call: &Call, made: &Stored) {
+    if is_one(call.kind) {
+        furnish(serve, &made.key.name);
+    }
+}
+
+/// What every namespace holds. That it cannot be made now is no reason to refuse the namespace.
+pub fn furnish(serve: &Serve, name: &str) {
+    for (resource, object) in furniture(serve.authority()) {
+        if let Err(fault) = make(serve, &resource, name, object) {
+            log::warn!("{}", fault.status.message);
+        }
+    }
+}
+
+fn make(serve: &Serve, resource: &Resource, namespace: &str, object: Value) -> Result<(), Fault> {
+    let kind: &Kind = serve.kinds.by_resource(resource).ok_or_else(|| Status::internal_error(format!("no {resource} are served")))?;
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let rules = Rules { old_names: true, service_cidr: None };
+    let write = serve.maker.making(|making| prepare::create(kind, namespace, object, rules, making));
+    let write = write.map_err(|unfit| Fault::bad_request(format!("{resource} {name:?} cannot be made: {unfit}")))?;
     match serve.store.write(write) {
         Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
-        Err(refused) => Err(Status::internal_error(format!("make namespace {name:?}: {refused}")).into()),
+        Err(refused) => Err(Status::internal_error(format!("make {resource} {name:?}: {refused}")).into()),
     }
 }
 
 /// Before a deletion of a namespace. Nothing may be made in it until that is done: the caller holds `Serve::places`.
-pub fn may_go(serve: &Serve, namespace: &Value) -> Result<(), Fault> {
+pub fn may_go(_serve: &Serve, namespace: &Value) -> Result<(), Fault> {
     let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
-    // Events fade by themselves.
-    let kinds = serve.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List) && kind.resource != EVENTS);
-    let count = |kind: &Kind| {
-        let held = serve.store.list(&kind.resource, Some(name));
-        held.items.len() + held.damaged.len()
-    };
-    let remaining: Vec<(&str, usize)> = kinds.map(|kind| (kind.resource.plural.as_ref(), count(kind))).collect();
-    match refuse_delete(namespace, &remaining) {
+    match refuse_delete(namespace) {
         None => Ok(()),
-        Some(Held::Protected(why)) => {
-            let mut status = Status::forbidden(&NAMESPACES, name, "");
-            status.message = why;
-            Err(status.into())
-        }
-        Some(Held::NotEmpty(why)) => {
-            let mut status = Status::conflict(&NAMESPACES, name, "");
-            status.message = why;
-            Err(status.into())
-        }
+        Some(why) => Err(Status::forbidden(&NAMESPACES, name, why).into()),
     }
 }
 

@@ -26,7 +26,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         fit(serve, call, sent.object(), wish.ownership())?;
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
-    namespace::ready(serve, call)?;
+    namespace::ready(serve, call, sent.object())?;
     let stored = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
     let stored = stored.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
     drop(place);
@@ -45,7 +45,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         Ok(stored) => (StatusCode::OK, stored),
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
-            namespace::ready(serve, call)?;
+            namespace::ready(serve, call, sent.object())?;
             (
                 StatusCode::CREATED,
                 make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?,
@@ -110,7 +110,12 @@ pub fn make<'o>(
             return Err(Unmade::Fault(Fault::token_used(call, &first)));
         }
         match outcome {
-            Ok(stored) => return Ok(stored),
+            Ok(stored) => {
+                if !rehearsal {
+                    namespace::furnish_new(serve, call, &stored);
+                }
+                return Ok(stored);
+            }
             Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
                 last = Some(Status::conflict(&key.resource, &key.name, &format!("no free {} was found", claim.space)));

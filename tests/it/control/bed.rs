@@ -147,6 +147,11 @@ impl Bed {
         let store: Arc<dyn Store> = Arc::new(files.clone());
         let maker = Arc::new(self.make_maker(store.clone()));
         self.started_s = self.clock.load(Ordering::Relaxed);
+        let namespace = kinds.by_resource(&Resource::core("namespaces")).expect("a kind");
+        let made = json!({"metadata": {"name": "default"}});
+        let write = maker.making(|making| prepare::create(namespace, "", made, Rules::default(), making)).expect("a namespace");
+        // From the second start on it is there.
+        let _ = store.write(write);
         let (wakes, inbox) = wakes();
         let gate = Gate::new(self.kinds.clone(), maker.clone());
         let step = Step::new(store.clone(), gate, wakes, inbox, self.now());

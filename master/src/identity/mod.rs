@@ -1,0 +1,152 @@
+//! Who the cluster is: the key that signs the tokens of service accounts, and the authority whose certificate everybody in it trusts.
+//!
+//!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> Identity
+//!
+//! They are objects like any other, so the journal, backups and copies of the data directory hold them. Nothing here is logged but their
+//! names. A Secret that is deleted is made anew at the next start: what the old one signed is worth nothing from then on.
+
+mod der;
+pub mod token;
+
+use crate::making::Maker;
+use crate::prepare;
+use crate::store::{Refused, Store, Stored};
+use coracle_api::kinds::Kinds;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::Rules;
+use coracle_schema::base64;
+use p256::ecdsa::signature::{Signer, Verifier};
+use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+const NAMESPACE: &str = "kube-system";
+const SECRETS: Resource = Resource::core("secrets");
+/// Holds `tls.crt` and `tls.key`, of type kubernetes.io/tls.
+pub const AUTHORITY_SECRET: &str = "coracle-ca";
+/// Holds `key.pem`, of type coracle.dev/signing-key.
+pub const SIGNING_SECRET: &str = "coracle-service-account-key";
+const AUTHORITY_NAME: &str = "coracle";
+const DESCRIPTION: &str = "kubernetes.io/description";
+/// Random numbers that are no key of the curve come up once in 2^32.
+const DRAWS_MAX: usize = 4;
+
+/// The identity of the cluster, read once at the start.
+pub struct Identity {
+    /// The authority's certificate, as PEM.
+    authority: String,
+    signer: SigningKey,
+    /// Names the signing key in what it signs.
+    key_id: String,
+}
+
+impl Identity {
+    /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be written.
+    pub fn open(store: &dyn Store, kinds: &Kinds, maker: &Maker) -> Result<Identity, String> {
+        let authority = secret(store, kinds, maker, AUTHORITY_SECRET, |maker| {
+            let key = draw(maker);
+            let certificate = der::authority(AUTHORITY_NAME, &serial(maker), &public(&key), |bytes| sign(&key, bytes));
+            let data = [("tls.crt", der::pem("CERTIFICATE", &certificate)), ("tls.key", written(&key))];
+            document(AUTHORITY_SECRET, "kubernetes.io/tls", "The authority of this cluster: whoever reads it can be anybody in it.", &data)
+        })?;
+        let authority = text(&authority, "tls.crt").filter(|pem| der::unpem("CERTIFICATE", pem).is_some());
+        let authority = authority.ok_or_else(|| unusable(AUTHORITY_SECRET, "tls.crt is no certificate"))?;
+        let signing = secret(store, kinds, maker, SIGNING_SECRET, |maker| {
+            let words = "Signs the tokens of service accounts: whoever reads it can be any of them.";
+            document(SIGNING_SECRET, "coracle.dev/signing-key", words, &[("key.pem", written(&draw(maker)))])
+        })?;
+        let key = text(&signing, "key.pem").and_then(|pem| der::secret(&der::unpem("PRIVATE KEY", &pem)?));
+        let signer = key.and_then(|key| SigningKey::from_slice(&key).ok());
+        let signer = signer.ok_or_else(|| unusable(SIGNING_SECRET, "key.pem is no P-256 key in PKCS #8"))?;
+        let key_id = url_safe(&Sha256::digest(der::public_key(&public(&signer))));
+        Ok(Identity { authority, signer, key_id })
+    }
+
+    pub fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    fn sign(&self, bytes: &[u8]) -> [u8; 64] {
+        sign(&self.signer, bytes)
+    }
+
+    fn has_signed(&self, bytes: &[u8], signature: &[u8]) -> bool {
+        let Ok(signature) = Signature::from_slice(signature) else { return false };
+        VerifyingKey::from(&self.signer).verify(bytes, &signature).is_ok()
+    }
+}
+
+fn unusable(name: &str, why: &str) -> String {
+    format!("secrets/{NAMESPACE}/{name}: {why}; put it right, or delete it and start again for a new identity")
+}
+
+/// A Secret of the cluster's own, made unless it is there.
+fn secret(store: &dyn Store, kinds: &Kinds, maker: &Maker, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
+    let key = Key { resource: SECRETS, namespace: NAMESPACE.to_owned(), name: name.to_owned() };
+    let read = |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
+    if let Some(stored) = store.get(&key).map_err(|damaged| unusable(name, &damaged.why))? {
+        return read(&stored);
+    }
+    let kind = kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
+    let document = make(maker);
+    let write = maker.making(|making| prepare::create(kind, NAMESPACE, document, Rules::default(), making));
+    let write = write.map_err(|unfit| format!("make {key}: {unfit}"))?;
+    match store.write(write) {
+        Ok(stored) => {
+            log::info!("{key} is made: this cluster has an identity of its own");
+            read(&stored)
+        }
+        Err(Refused::Exists { .. }) => Err(format!("{key}: somebody else made it at this moment, start again")),
+        Err(refused) => Err(format!("make {key}: {refused}")),
+    }
+}
+
+fn document(name: &str, kind: &str, words: &str, texts: &[(&str, String)]) -> Value {
+    let data: serde_json::Map<String, Value> =
+        texts.iter().map(|(key, text)| ((*key).to_owned(), base64::encode(text.as_bytes()).into())).collect();
+    json!({"metadata": {"name": name, "annotations": {DESCRIPTION: words}}, "type": kind, "data": data})
+}
+
+fn text(secret: &Value, key: &str) -> Option<String> {
+    String::from_utf8(base64::decode(secret["data"][key].as_str()?).ok()?).ok()
+}
+
+fn draw(maker: &Maker) -> SigningKey {
+    let keys = (0..DRAWS_MAX).find_map(|_| SigningKey::from_slice(&maker.random::<32>()).ok());
+    keys.expect("nearly every number is a key of the curve")
+}
+
+/// Positive, and never twice.
+fn serial(maker: &Maker) -> [u8; 16] {
+    let mut serial = maker.random::<16>();
+    serial[0] = serial[0] & 0x7f | 0x40;
+    serial
+}
+
+fn public(key: &SigningKey) -> [u8; 65] {
+    let point = key.verifying_key().to_sec1_point(false);
+    point.as_bytes().try_into().expect("an uncompressed point has 65 bytes")
+}
+
+fn written(key: &SigningKey) -> String {
+    let secret: [u8; 32] = key.to_bytes().into();
+    der::pem("PRIVATE KEY", &der::private_key(der::Pair { secret: &secret, public: &public(key) }))
+}
+
+fn sign(key: &SigningKey, bytes: &[u8]) -> [u8; 64] {
+    let signature: Signature = key.sign(bytes);
+    signature.to_bytes().into()
+}
+
+/// Base64 as tokens have it: for paths, without padding.
+fn url_safe(bytes: &[u8]) -> String {
+    base64::encode(bytes).trim_end_matches('=').replace('+', "-").replace('/', "_")
+}
+
+fn from_url_safe(text: &str) -> Option<Vec<u8>> {
+    if text.contains(['+', '/', '=', '\n', '\r']) {
+        return None;
+    }
+    let padding = "=".repeat((4 - text.len() % 4) % 4);
+    base64::decode(&(text.replace('-', "+").replace('_', "/") + &padding)).ok()
+}
