@@ -2,7 +2,7 @@
 # prerequisites.sh WHAT...: makes sure that each named thing is here, from Debian where it is missing; says so in one line each.
 #   engine     docker.io, nftables, iproute2     (to run pods)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
-#   test       kubernetes-client, curl, openssl       (stock kubectl, and what its scripts use)
+#   test       kubernetes-client, python3-kubernetes, curl, openssl (stock kubectl, and what its scripts use)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
@@ -37,6 +37,7 @@ for what in "$@"; do
             need jq jq "reading answers" ;;
         test)
             need kubectl kubernetes-client "stock kubectl for the tests"
+            /usr/bin/python3 -c 'import kubernetes' 2>/dev/null || install python3-kubernetes "the Python client for the tests"
             need curl curl "requests to the API"
             need openssl openssl "certificates for the tests" ;;
         crash)

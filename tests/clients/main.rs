@@ -1,13 +1,17 @@
-//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`. No engine is
-//! needed: nothing runs, and where a status matters the script says what an agent would.
+//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`, Python's
+//! `kubernetes` and the crate `kube`. No engine is needed: nothing runs, and where a status matters the script says what an
+//! agent would.
 //!
 //!     make test-clients
 //!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply       what has the word in its name
 //!     CORACLE_KUBECTL="/path/a /path/b" ...                                             these kubectls, whatever is installed
+//!     CORACLE_PYTHON=/path/to/python3 ...                                               this Python, with its `kubernetes`
 //!     CORACLE_BINARIES=target/debug ...                                                 another folder with coracle-master
 
 mod bed;
+mod crate_kube;
 mod kubectl;
+mod python;
 mod run;
 mod script;
 
@@ -24,13 +28,15 @@ pub struct Verdict {
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
-    let verdicts = match kubectl::run(&wanted) {
+    let mut verdicts = match kubectl::run(&wanted) {
         Ok(verdicts) => verdicts,
         Err(why) => {
             eprintln!("clients: {why}");
             return ExitCode::FAILURE;
         }
     };
+    verdicts.extend(python::run(&wanted));
+    verdicts.extend(crate_kube::run(&wanted));
     let failed = verdicts.iter().filter(|v| !v.wrong.is_empty()).count();
     for verdict in &verdicts {
         for line in verdict.notes.iter().chain(&verdict.wrong) {
