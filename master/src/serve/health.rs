@@ -61,6 +61,9 @@ fn all(health: &store::Health, asked: &page::Health) -> Answer {
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
+    for remark in &health.remarks {
+        let _ = writeln!(text, "[!]mended: {remark}");
+    }
     let unknown: Vec<String> = asked
         .exclude
         .iter()

@@ -188,8 +188,7 @@ fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, 
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
     let staged = format!("{TMP}/restored");
-    let done =
-        free(disk, dir).and_then(|()| put(disk, &staged, opened()?, revision).map_err(|error| format!("{}: {error}", dir.display())));
+    let done = free(disk, dir).and_then(|()| put(disk, &staged, &opened, revision).map_err(|error| format!("{}: {error}", dir.display())));
     disk.remove_tree(&staged).unwrap_or_else(|error| log::warn!("{}/{staged}: it stays: {error}", dir.display()));
     if done.is_err() {
         fresh.remove();
@@ -213,17 +212,21 @@ fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
 }
 
 /// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put(disk: &RealDisk, staged: &str, file: impl BufRead, revision: u64) -> Result<(), String> {
+fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, revision: u64) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
     disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
     make_folder(disk, staged).map_err(|error| error.to_string())?;
     let mut files = Files::below(staged);
-    read(file, |key, object| files.bring(disk, &key, Some(object)).map_err(|error| error.to_string()))?;
+    loop {
+        read(opened()?, |key, object| files.bring(disk, &key, Some(object)).map_err(|error| error.to_string()))?;
+        make_folder(disk, &format!("{staged}/{OBJECTS}")).map_err(|error| error.to_string())?;
+        if files.settle(disk).map_err(|error| error.to_string())? {
+            break;
+        }
+    }
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
     let head = Head { format: FORMAT, store, wal: None, reserved: revision + LOST_REVISIONS, clean: false, files: 0, stamped: false };
     let done = (|| {
-        make_folder(disk, &format!("{staged}/{OBJECTS}"))?;
-        disk.sync_all().map_err(failed("sync", "the files"))?;
         head.write(disk, &Protocol::WHOLE)?;
         // An empty one may stand there.
         disk.remove_tree(OBJECTS).map_err(failed("remove", OBJECTS))?;

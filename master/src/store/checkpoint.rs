@@ -2,20 +2,21 @@
 //!
 //! ```text
 //! begin (with the writer: what changed, where the journal stands) -> step, step, ... (a file each: tmp, rename; or unlink)
-//!   -> one sync of everything -> HEAD.json says so, durable -> with the writer: segments before it are superseded
+//!   -> one sync of everything (where there is none: each file and folder) -> HEAD.json says so, durable -> with the writer: segments before it are superseded
 //! ```
 //!
 //! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
 //! journal stays, and everything is brought anew by the next checkpoint.
 
 use super::disk::{Disk, Stamp};
-use super::files::{DiskError, Files, OBJECTS, failed};
+use super::files::{DiskError, Files, OBJECTS};
 use super::head::Head;
 use super::names;
 use super::protocol::Protocol;
 use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +41,10 @@ impl Dirty {
         self.since
     }
 
+    pub fn holds(&self, key: &Key) -> bool {
+        self.keys.contains_key(key)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -62,14 +67,16 @@ pub struct Checkpoint {
     since: Option<Duration>,
     done: usize,
     sorted: bool,
-    files: Files,
+    pub files: Files,
+    /// This disk has no sync of everything, and need not be asked again.
+    pub each_alone: bool,
 }
 
 impl Checkpoint {
     pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
         let Dirty { keys, since } = std::mem::take(dirty);
         let wanted = keys.into_iter().collect();
-        Checkpoint { disk, protocol, head, wanted, since, done: 0, sorted: false, files: Files::default() }
+        Checkpoint { disk, protocol, head, wanted, since, done: 0, sorted: false, files: Files::guarding(), each_alone: false }
     }
 
     /// Brings one file. False: all are brought.
@@ -94,18 +101,32 @@ impl Checkpoint {
             let stamp = self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key)));
             self.head.stamped &= stamp.is_ok_and(|stamp| matches!(stamp, Stamp::Intact(_)));
         }
-        let sync = || {
-            let wanted = self.protocol.sync_objects && !self.wanted.is_empty();
-            if wanted { self.disk.sync_all().map_err(failed("sync", "the files")) } else { Ok(()) }
-        };
         if self.protocol.objects_before_head {
-            sync()?;
+            self.settle()?;
         }
         self.head.write(&*self.disk, &self.protocol)?;
         if !self.protocol.objects_before_head {
-            sync()?;
+            self.settle()?;
         }
         Ok(())
+    }
+
+    /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself. They are written anew
+    /// for it: after a sync that failed nobody knows what the cache shows.
+    fn settle(&mut self) -> Result<(), DiskError> {
+        if !self.protocol.sync_objects || self.wanted.is_empty() {
+            return Ok(());
+        }
+        if !self.files.each {
+            let Err(error) = self.disk.sync_all() else { return Ok(()) };
+            log::warn!("the files cannot be synced at once ({error}), so each is synced by itself");
+            // A failure may pass; a system that does not allow it will not.
+            self.each_alone = matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied);
+            self.files.each = true;
+            self.done = 0;
+            while self.step()? {}
+        }
+        if self.protocol.sync_each_folder { self.files.sync_folders(&*self.disk) } else { Ok(()) }
     }
 
     /// It failed.

@@ -44,6 +44,10 @@ pub struct Writer {
     pub checkpoint_after: Option<Duration>,
     /// Why it did.
     pub unsettled: Option<String>,
+    /// Every file is as this process or a clean close before it has left it, unless somebody wrote to it.
+    pub known: bool,
+    /// This disk has no sync of everything: each file is made durable by itself.
+    pub each: bool,
     /// There is no room for another segment: what is left of this one is for deletes and what shrinks.
     pub full: bool,
     /// Acknowledged records are missing: nothing is written before a person has looked.

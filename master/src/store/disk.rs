@@ -30,6 +30,10 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// At most `bytes_max` bytes; a longer file is an error of kind FileTooLarge.
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
+    /// The same from the medium and not from what the kernel remembers of it, as far as it lets itself be asked for.
+    fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        self.read(path, bytes_max)
+    }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
 }
 
@@ -168,6 +172,15 @@ impl Disk for RealDisk {
         let mut bytes = Vec::with_capacity(length);
         file.take(length as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
+        // Best effort: what is on its way to the disk stays.
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).ok();
+        drop(file);
+        self.read(path, bytes_max)
     }
 
     /// In the order of inodes: that is how a cold card reads fastest.

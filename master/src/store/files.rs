@@ -1,10 +1,11 @@
 //! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, renamed over `objects/...`. Nothing of it is durable before
 //! the checkpoint's one sync.
 
-use super::disk::Disk;
-use super::{document, names};
+use super::disk::{Disk, Stamp};
+use super::judge::FILE_BYTES_MAX;
+use super::{document, names, quarantine};
 use coracle_api::meta::Key;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::io;
 
@@ -39,6 +40,18 @@ pub struct Files {
     /// Folders that are known to stand.
     folders: HashSet<String>,
     tmp_next: u64,
+    /// Each file is made durable by itself; `sync_folders` does the rest.
+    pub each: bool,
+    /// What lies in them has changed.
+    changed: BTreeSet<String>,
+    /// What people wrote to a file since it was left is set aside, and not written over.
+    guards: bool,
+    /// A file without a stamp was replaced by somebody.
+    pub replaced: bool,
+    /// What was set aside, and why.
+    pub kept: Vec<String>,
+    /// The number of the next incident, as far as there was one.
+    pub next_incident: u32,
 }
 
 impl Files {
@@ -47,9 +60,20 @@ impl Files {
         Files { root: format!("{folder}/"), ..Files::default() }
     }
 
+    /// Of a running master: people may have written to the files behind its back.
+    pub fn guarding() -> Files {
+        Files { guards: true, ..Files::default() }
+    }
+
     /// Brings an object's file to what it should say: a compact document, or None: that there is none.
     pub fn bring(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>) -> Result<(), DiskError> {
         let path = format!("{}{OBJECTS}/{}", self.root, names::path(key));
+        if self.guards {
+            self.keep_edit(disk, key, &path)?;
+        }
+        if self.each {
+            self.changed.extend(path.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
+        }
         let Some(compact) = wanted else {
             return match disk.unlink(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -61,7 +85,8 @@ impl Files {
         self.tmp_next += 1;
         let tmp = format!("{TMP}/{}", self.tmp_next);
         let text = document::indented(compact);
-        let written = disk.put(&tmp, &text, Some(document::crc32(compact))).map_err(failed("write", &tmp));
+        let written = disk.put(&tmp, &text, Some(document::crc32(compact)));
+        let written = written.and_then(|()| if self.each { disk.open(&tmp)?.sync() } else { Ok(()) }).map_err(failed("write", &tmp));
         let done = written.and_then(|()| match disk.rename(&tmp, &path) {
             // Somebody removed the folder under us.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -76,6 +101,60 @@ impl Files {
             disk.unlink(&tmp).ok();
         }
         done
+    }
+
+    /// Whoever wrote to a file while the master ran was not heard; his work is not thrown away either.
+    fn keep_edit(&mut self, disk: &dyn Disk, key: &Key, path: &str) -> Result<(), DiskError> {
+        let written = |crc: Option<u32>| match disk.read(path, FILE_BYTES_MAX) {
+            Ok(bytes) => {
+                let mut compact = Vec::new();
+                document::stripped(&bytes, &mut compact);
+                crc != Some(document::crc32(&compact))
+            }
+            // What nobody can read is moved away just as well.
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        };
+        let edited = match disk.stamp(path) {
+            Ok(Stamp::Touched(crc)) => written(Some(crc)),
+            Ok(Stamp::None) => self.replaced && written(None),
+            Ok(Stamp::Intact(_)) | Err(_) => false,
+        };
+        if !edited {
+            return Ok(());
+        }
+        let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
+        let to = quarantine::keep(disk, path, &names::path(key), number)?;
+        self.next_incident = number + 1;
+        self.kept
+            .push(format!("{path} was edited while the master ran, and then written by it: the edit does not count, and lies in {to}"));
+        Ok(())
+    }
+
+    /// Makes what was brought durable. False: not like that, each has to be brought again by itself.
+    pub fn settle(&mut self, disk: &dyn Disk) -> Result<bool, DiskError> {
+        if self.each {
+            return self.sync_folders(disk).map(|()| true);
+        }
+        let done = disk.sync_all();
+        self.each = done.is_err();
+        Ok(done.is_ok())
+    }
+
+    /// What `each` leaves to do.
+    pub fn sync_folders(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
+        let mut folders = BTreeSet::from([String::new()]);
+        for folder in std::mem::take(&mut self.changed) {
+            folders.extend(levels(&folder).map(str::to_owned));
+        }
+        // The inner ones first: a name is worth something once what it names is there.
+        for folder in folders.iter().rev() {
+            match disk.sync_dir(folder) {
+                // An object was removed that had no folder any more.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done => done.map_err(failed("fsync", if folder.is_empty() { "the data directory" } else { folder }))?,
+            }
+        }
+        Ok(())
     }
 
     fn make_folder(&mut self, disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {

@@ -140,10 +140,14 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     make_folder(&*disk, journal::SPARE)?;
     let mut files = Files::default();
     let recovered = &found.recovered;
-    for (key, wanted) in load::covered(recovered) {
-        files.bring(&*disk, &key, wanted.as_deref())?;
+    loop {
+        for (key, wanted) in load::covered(recovered) {
+            files.bring(&*disk, &key, wanted.as_deref())?;
+        }
+        if files.settle(&*disk)? {
+            break;
+        }
     }
-    disk.sync_all().map_err(failed("sync", "the files"))?;
     let last = recovered.records.iter().chain(&recovered.beyond).map(|line| line.n).chain([recovered.last]).max().unwrap_or_default();
     let reserved = loaded.state.revision().0 + LOST_REVISIONS;
     let behind = Recovered { last, ..Recovered::default() };

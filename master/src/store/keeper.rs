@@ -1,5 +1,5 @@
 //! The store's one thread in the background: it keeps a spare segment ready, brings the files up to the journal, forgets superseded
-//! segments, and finds out when a disk that failed is well again. At rest it sleeps without a timer.
+//! segments, and finds out when a disk that failed is well again. At rest it sleeps, but for a look at the files once a week (scrub).
 //!
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
 
@@ -133,6 +133,8 @@ impl FlatStore {
         {
             log::warn!("the files could not be brought up to the journal, which holds everything: {error}");
         }
+        // Last: all else is more urgent.
+        let scrub = self.scrub();
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
         writer.forget(uptime, self.inner.setup.retained_bytes_max);
@@ -145,7 +147,7 @@ impl FlatStore {
         let retired = writer.retired.front().map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer, &self.inner.setup).then_some(uptime);
-        let times = [files, retired, again].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        let times = [files, retired, again, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
 
@@ -237,7 +239,10 @@ impl FlatStore {
             ..writer.head.clone()
         };
         let disk = writer.disk.clone();
-        Some(Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty))
+        let mut checkpoint = Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty);
+        checkpoint.files.replaced = writer.head.stamped && writer.known;
+        (checkpoint.files.each, checkpoint.each_alone) = (writer.each, writer.each);
+        Some(checkpoint)
     }
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
@@ -264,8 +269,13 @@ impl FlatStore {
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
         writer.checkpointing = false;
+        writer.incidents.next = writer.incidents.next.max(checkpoint.files.next_incident);
+        for kept in &checkpoint.files.kept {
+            self.remark(kept.clone());
+        }
         match &done {
             Ok(()) => {
+                (writer.known, writer.each) = (true, checkpoint.each_alone);
                 (writer.checkpoint_after, writer.unsettled) = (None, None);
                 writer.head = checkpoint.head.clone();
                 if let Some(position) = writer.head.wal {

@@ -189,6 +189,8 @@ fn begin(
         timed: false,
         stamping,
         checkpoint_after: None,
+        known: tree.covered.is_empty(),
+        each: false,
         unsettled: None,
         full: false,
         frozen,
@@ -246,12 +248,16 @@ fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes>
 /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
 fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
     let mut files = Files::default();
-    for edit in edits {
-        if let Record::Put { key, object, .. } = edit {
-            files.bring(disk, key, Some(object))?;
+    loop {
+        for edit in edits {
+            if let Record::Put { key, object, .. } = edit {
+                files.bring(disk, key, Some(object))?;
+            }
+        }
+        if edits.is_empty() || files.settle(disk)? {
+            return Ok(());
         }
     }
-    if edits.is_empty() { Ok(()) } else { disk.sync_all().map_err(failed("sync", "the files")) }
 }
 
 /// A directory of a newer form is not even locked: nothing in it is ours to change.

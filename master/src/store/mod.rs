@@ -15,7 +15,7 @@
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
 //! load, tree, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
-//! follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
+//! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
 mod backup;
@@ -40,6 +40,7 @@ mod pages;
 mod protocol;
 mod quarantine;
 mod queue;
+mod scrub;
 mod setup;
 mod sketch;
 mod state;
@@ -72,11 +73,16 @@ use follow::Followers;
 use keeper::Keeper;
 use load::{Ids, Loaded};
 use queue::Queue;
+use scrub::Scrub;
 use setup::Setup;
 use state::{State, Verdict};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
+
+/// What a person should look at, of what was mended while the master ran: the oldest makes room.
+const REMARKS_MAX: usize = 100;
 
 /// One JSON file an object, behind a journal. A handle; clones are the same store.
 #[derive(Clone)]
@@ -97,6 +103,7 @@ struct Inner {
     state: RwLock<State>,
     trouble: Mutex<Trouble>,
     keeper: Keeper,
+    scrub: Mutex<Scrub>,
     setup: Setup,
     opened: Instant,
     uuid: String,
@@ -113,6 +120,8 @@ struct Trouble {
     foreign: Vec<Damage>,
     /// Files of kinds that this version does not know.
     left_alone: Vec<LeftOut>,
+    /// What was mended since the start, the oldest first.
+    remarks: VecDeque<String>,
     figures: Figures,
 }
 
@@ -173,8 +182,16 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
             state: RwLock::new(state),
-            trouble: Mutex::new(Trouble { degraded, full: None, foreign, left_alone, figures: Figures::default() }),
+            trouble: Mutex::new(Trouble {
+                degraded,
+                full: None,
+                foreign,
+                left_alone,
+                remarks: VecDeque::new(),
+                figures: Figures::default(),
+            }),
             keeper: Keeper::default(),
+            scrub: Mutex::default(),
             setup,
             opened: Instant::now(),
             boot: ids.boot,
@@ -225,6 +242,16 @@ impl FlatStore {
 
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something was wrong and has been seen to: a person should look why.
+    fn remark(&self, remark: String) {
+        log::error!("{remark}");
+        let mut trouble = locked(&self.inner.trouble);
+        if trouble.remarks.len() >= REMARKS_MAX {
+            trouble.remarks.pop_front();
+        }
+        trouble.remarks.push_back(remark);
     }
 
     fn uptime(&self) -> Duration {
@@ -323,7 +350,8 @@ impl Store for FlatStore {
         let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
         let trouble = locked(&self.inner.trouble);
         let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
-        Health { degraded: trouble.degraded.clone().or_else(|| trouble.full.clone()), damaged, figures: trouble.figures }
+        let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone());
+        Health { degraded, damaged, remarks: trouble.remarks.iter().cloned().collect(), figures: trouble.figures }
     }
 }
 

@@ -31,6 +31,8 @@ pub struct Protocol {
     pub reserve: bool,
     /// The objects' files are made durable at all.
     pub sync_objects: bool,
+    /// Where there is no sync of everything, their folders are fsynced as well as they.
+    pub sync_each_folder: bool,
     /// They are made durable before HEAD.json says so.
     pub objects_before_head: bool,
     /// HEAD.json is fsynced before it is renamed.
@@ -57,6 +59,7 @@ impl Protocol {
         burn: true,
         reserve: true,
         sync_objects: true,
+        sync_each_folder: true,
         objects_before_head: true,
         sync_head: true,
         rename_head: true,

@@ -75,6 +75,11 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Resul
     Ok(to)
 }
 
+/// What somebody wrote while the master ran: it is only kept, and nobody waits for it.
+pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<String, DiskError> {
+    set_aside(disk, from, path, &format!("{}{SETTLED}", folder(number, "edited")))
+}
+
 /// Somebody dealt with it: the folder's new name says that nobody waits for it.
 pub fn settle(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     let from = format!("{QUARANTINE}/{folder}");

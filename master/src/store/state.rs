@@ -117,6 +117,16 @@ impl State {
         self.objects.values()
     }
 
+    /// The next object behind a key, or the first.
+    pub fn after(&self, key: Option<&Key>) -> Option<&Entry> {
+        let from = key.map_or(Bound::Unbounded, Bound::Excluded);
+        self.objects.range::<Key, _>((from, Bound::Unbounded)).next().map(|(_, entry)| entry)
+    }
+
+    pub fn entry_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+        self.objects.get_mut(key)
+    }
+
     /// The objects that a listing means, in order.
     pub fn listed(&self, listing: &Listing) -> impl Iterator<Item = &Stored> {
         let range = (listing.from(), Bound::Unbounded);

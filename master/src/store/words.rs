@@ -300,6 +300,8 @@ pub struct Health {
     /// Why nothing can be written at the moment.
     pub degraded: Option<String>,
     pub damaged: Vec<Damage>,
+    /// What was wrong since the start and has been seen to.
+    pub remarks: Vec<String>,
     pub figures: Figures,
 }
 

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod fuzz;
 mod journal;
+mod keeping;
 mod limits;
 mod lives;
 mod model;

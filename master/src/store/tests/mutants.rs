@@ -13,7 +13,7 @@ struct Mutant {
     switch: fn(&mut Protocol),
 }
 
-const MUTANTS: [Mutant; 17] = [
+const MUTANTS: [Mutant; 18] = [
     Mutant { rule: "sync_before_answer", switch: |rules| rules.sync_before_answer = false },
     Mutant { rule: "sync_journal_folder", switch: |rules| rules.sync_journal_folder = false },
     Mutant { rule: "checksums", switch: |rules| rules.checksums = false },
@@ -27,6 +27,7 @@ const MUTANTS: [Mutant; 17] = [
     Mutant { rule: "burn", switch: |rules| rules.burn = false },
     Mutant { rule: "reserve", switch: |rules| rules.reserve = false },
     Mutant { rule: "sync_objects", switch: |rules| rules.sync_objects = false },
+    Mutant { rule: "sync_each_folder", switch: |rules| rules.sync_each_folder = false },
     Mutant { rule: "objects_before_head", switch: |rules| rules.objects_before_head = false },
     Mutant { rule: "sync_head", switch: |rules| rules.sync_head = false },
     Mutant { rule: "rename_head", switch: |rules| rules.rename_head = false },

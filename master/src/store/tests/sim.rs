@@ -44,12 +44,14 @@ pub struct Nature {
     pub shears: bool,
     /// After a failed fsync the cache shows again what was there before.
     pub reverts: bool,
+    /// It has a sync of everything.
+    pub syncs_all: bool,
 }
 
 impl Nature {
     pub fn any(dice: &mut Dice) -> Nature {
         let promise = *dice.pick(&[Promise::Ordered, Promise::Loose, Promise::Torn]);
-        Nature { promise, shears: dice.one_in(4), reverts: dice.one_in(2) }
+        Nature { promise, shears: dice.one_in(4), reverts: dice.one_in(2), syncs_all: !dice.one_in(4) }
     }
 }
 
@@ -111,7 +113,7 @@ impl SimDisk {
             failures: 0,
             room: None,
             careless: Careless::No,
-            nature: Nature { promise: Promise::Loose, shears: false, reverts: false },
+            nature: Nature { promise: Promise::Loose, shears: false, reverts: false, syncs_all: true },
             dice: Dice::new(seed),
             traced: false,
         };
@@ -468,6 +470,9 @@ impl Disk for SimDisk {
         let mut inside = self.inside();
         let inside = &mut *inside;
         let done = inside.step(|| "sync all".to_owned());
+        if !inside.nature.syncs_all {
+            return Err(done.err().map_or_else(|| io::ErrorKind::Unsupported.into(), |stop| stop.error));
+        }
         if inside.careless != Careless::No {
             return done.map_err(|stop| stop.error);
         }

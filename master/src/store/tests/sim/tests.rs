@@ -17,7 +17,7 @@ fn seen(nature: Nature, path: &str, work: impl Fn(&SimDisk)) -> Vec<Option<Vec<u
 }
 
 fn nature(promise: Promise) -> Nature {
-    Nature { promise, shears: false, reverts: false }
+    Nature { promise, shears: false, reverts: false, syncs_all: true }
 }
 
 const PROMISES: [Promise; 3] = [Promise::Ordered, Promise::Loose, Promise::Torn];

@@ -1,0 +1,140 @@
+//! Once a week of uptime every object's file is read again from the medium, one after the other with a pause between two, and held
+//! against memory, which is right. A file that says something else is written anew at once: the next start would have to believe it, or
+//! to set it aside.
+//!
+//! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
+
+use super::document::crc32;
+use super::files::OBJECTS;
+use super::head::{HEAD, HEAD_BYTES_MAX};
+use super::judge::FILE_BYTES_MAX;
+use super::load::durable_part;
+use super::{FlatStore, document, locked, names};
+use coracle_api::meta::Key;
+use std::io;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// A card loses bits over months, and reading all of it wears nothing; a master that restarts reads everything anyway.
+pub const SCRUB_EVERY: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Between two files: 10,000 of them take some minutes, and nobody waits for the card because of it.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Where a round stands.
+pub struct Scrub {
+    /// In uptime.
+    due: Duration,
+    /// The last object that was looked at; None: a new round begins.
+    after: Option<Arc<Key>>,
+    healed: u64,
+}
+
+impl Default for Scrub {
+    fn default() -> Scrub {
+        Scrub { due: SCRUB_EVERY, after: None, healed: 0 }
+    }
+}
+
+impl Scrub {
+    /// A file was looked at, or there is none left. True: there may be another.
+    fn went_on(&mut self, to: Option<Arc<Key>>, uptime: Duration) -> bool {
+        let more = to.is_some();
+        self.due = uptime + if more { PAUSE } else { SCRUB_EVERY };
+        self.after = to;
+        more
+    }
+}
+
+impl FlatStore {
+    /// Looks at one file where it is time, and says at what uptime it will be again.
+    pub(super) fn scrub(&self) -> Duration {
+        let due = locked(&self.inner.scrub).due;
+        if self.uptime() >= due {
+            self.scrub_one();
+        }
+        locked(&self.inner.scrub).due
+    }
+
+    /// Looks at the next file. False: that was the end of a round.
+    pub(super) fn scrub_one(&self) -> bool {
+        let after = locked(&self.inner.scrub).after.clone();
+        let next = self.state().after(after.as_deref()).map(|entry| (entry.stored.key.clone(), entry.file_crc));
+        let healed = match &next {
+            Some((key, Some(crc))) => self.is_rotten(key, *crc) && self.heal_file(key),
+            Some((_, None)) => false,
+            None => self.heal_head(),
+        };
+        let mut scrub = locked(&self.inner.scrub);
+        scrub.healed += u64::from(healed);
+        let more = scrub.went_on(next.map(|(key, _)| key), self.uptime());
+        if !more {
+            log::info!("all files were read again: {} had to be written anew", std::mem::take(&mut scrub.healed));
+        }
+        more
+    }
+
+    fn is_rotten(&self, key: &Key, crc: u32) -> bool {
+        let path = format!("{OBJECTS}/{}", names::path(key));
+        let disk = locked(&self.inner.writer).disk.clone();
+        let why = match disk.read_medium(&path, FILE_BYTES_MAX) {
+            Ok(bytes) => {
+                let mut compact = Vec::new();
+                document::stripped(&bytes, &mut compact);
+                if crc32(&compact) == crc {
+                    return false;
+                }
+                "it says something else than was written".to_owned()
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => "it is gone".to_owned(),
+            Err(error) => format!("it cannot be read: {error}"),
+        };
+        // The file of a change that is on its way to it is behind, and that is no damage.
+        let writer = locked(&self.inner.writer);
+        let on_its_way = writer.checkpointing || writer.dirty.holds(key) || writer.closed || writer.frozen.is_some();
+        let changed = self.state().get(key).is_none_or(|entry| entry.file_crc != Some(crc));
+        drop(writer);
+        if on_its_way || changed {
+            return false;
+        }
+        self.remark(format!("{path}: {why}; it is written anew from memory"));
+        true
+    }
+
+    /// True: the file is as it should be again.
+    fn heal_file(&self, key: &Arc<Key>) -> bool {
+        {
+            let uptime = self.uptime();
+            let mut writer = locked(&self.inner.writer);
+            let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
+            let object = state.entry_mut(key).and_then(|entry| {
+                let object = durable_part(&entry.stored.json, entry.durable)?;
+                entry.file_crc = Some(crc32(&object));
+                Some(object)
+            });
+            // Deleted, or written since: then its file is on its way.
+            let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
+            writer.dirty.add(key.clone(), Some(object), uptime);
+        }
+        // At once: as long as the file is wrong, a start would believe it.
+        let done = self.checkpoint();
+        if let Err(error) = &done {
+            log::warn!("{error}");
+        }
+        done.is_ok()
+    }
+
+    fn heal_head(&self) -> bool {
+        let writer = locked(&self.inner.writer);
+        if writer.checkpointing || writer.closed || writer.frozen.is_some() {
+            return false;
+        }
+        let text = writer.head.to_text();
+        if writer.disk.read_medium(HEAD, HEAD_BYTES_MAX).is_ok_and(|found| found == text.as_bytes()) {
+            return false;
+        }
+        let done = writer.head.write(&*writer.disk, &self.inner.setup.protocol);
+        drop(writer);
+        self.remark(format!("{HEAD}: it says something else than was written; it is written anew from memory"));
+        done.is_ok()
+    }
+}
