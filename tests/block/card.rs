@@ -25,6 +25,12 @@ const REMEMBER: Duration = Duration::from_secs(3600);
 const IMAGE: INodeNo = INodeNo(2);
 const MARK: INodeNo = INodeNo(3);
 
+/// Marks that decide over what comes after them.
+const FAILS: &str = "fails";
+const WELL: &str = "well";
+/// What a file system cuts files into.
+const BLOCK: usize = 4096;
+
 /// How long the disk takes, in microseconds and nanoseconds.
 #[derive(Clone, Copy, Default)]
 pub struct Pace {
@@ -86,6 +92,12 @@ impl Card {
         self.folder.join("disk.img")
     }
 
+    /// Writes of what the store writes fail with EIO from now on, or do again: a file system's own go through, so that it lives.
+    pub fn fail(&self, fails: bool) -> Result<(), String> {
+        let fate = if fails { FAILS } else { WELL };
+        self.mark(fate)
+    }
+
     /// Stands in the record between what reached the disk before and what comes after.
     pub fn mark(&self, text: &str) -> Result<(), String> {
         self.mark.write_all_at(text.as_bytes(), 0).map_err(|e| format!("mark {text}: {e}"))
@@ -126,8 +138,15 @@ fn serve(arguments: &[String]) -> Result<(), String> {
     if content != "-" {
         File::open(content).and_then(|file| image.load(&file)).map_err(|e| format!("{content}: {e}"))?;
     }
-    let medium =
-        Medium { image, recorder, pace: Pace { write_us, seek_us, byte_ns, flush_us, read_us }, written_to: 0, read_to: 0, dirty: false };
+    let medium = Medium {
+        image,
+        recorder,
+        pace: Pace { write_us, seek_us, byte_ns, flush_us, read_us },
+        written_to: 0,
+        read_to: 0,
+        dirty: false,
+        fails: false,
+    };
     let session =
         fuser::spawn_mount(Served { medium: Mutex::new(medium) }, folder, &Config::default()).map_err(|e| format!("mount: {e}"))?;
     println!("ready");
@@ -145,10 +164,19 @@ struct Medium {
     written_to: u64,
     read_to: u64,
     dirty: bool,
+    fails: bool,
+}
+
+/// How the blocks begin that the store writes: records, prefilled segments, objects.
+fn is_of_the_store(bytes: &[u8]) -> bool {
+    bytes.chunks(BLOCK).any(|block| block.starts_with(b"{\"") || block.starts_with(b"\n\n") || block.starts_with(b"{\n"))
 }
 
 impl Medium {
     fn write(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.fails && is_of_the_store(bytes) {
+            return Err(io::Error::from_raw_os_error(nix::libc::EIO));
+        }
         self.image.write(at, bytes);
         let pace = self.pace;
         let seek_us = if at == self.written_to { 0 } else { pace.seek_us };
@@ -263,7 +291,10 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let mut medium = self.medium();
-        let outcome = if ino == MARK {
+        let outcome = if ino == MARK && [FAILS.as_bytes(), WELL.as_bytes()].contains(&data) {
+            medium.fails = data == FAILS.as_bytes();
+            Ok(())
+        } else if ino == MARK {
             medium.recorder.as_mut().map_or(Ok(()), |recorder| recorder.mark(data))
         } else if offset + data.len() as u64 > medium.image.size() {
             Err(io::ErrorKind::StorageFull.into())

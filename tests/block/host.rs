@@ -161,6 +161,16 @@ impl Mounted {
         self.card.as_ref().map_or(Ok(()), |card| card.mark(text))
     }
 
+    /// Its disk takes nothing of the store's any more, or does again.
+    pub fn fail(&self, fails: bool) -> Result<(), String> {
+        self.card.as_ref().map_or_else(|| Err("it lies on no card".to_owned()), |card| card.fail(fails))
+    }
+
+    /// As an administrator, or the kernel after an error, would do it.
+    pub fn remount(&self, read_only: bool) -> Result<(), String> {
+        run(Command::new("mount").args(["-o", if read_only { "remount,ro" } else { "remount,rw" }]).arg(&self.at)).map(drop)
+    }
+
     /// The page cache of the file below is passed by: what the device is told reaches the disk below when it is told.
     pub fn direct(&self) -> Result<(), String> {
         run(Command::new("losetup").arg("--direct-io=on").arg(format!("/dev/{}", self.device))).map(drop)

@@ -7,11 +7,14 @@
 //! (open; open again; checkpoint and open) -> judge PURE (is this a state between acknowledged and asked for?)
 //! ```
 //!
+//! After that (ailing) a whole master runs on a disk that answers EIO, then on one that is mounted read-only, then on one that is well.
+//!
 //! It fails on a violation, and also when a layer whose rules are broken on purpose passes: then it proves nothing.
 
 // What a test cannot go on without may panic: the mounts go with the process.
 #![allow(clippy::unwrap_used)]
 
+mod ailing;
 mod cut;
 mod judge;
 mod subject;
@@ -93,6 +96,16 @@ fn main() -> ExitCode {
             Ok(text) => println!("ok    {:<4} {}: {text}, {seconds} s", trial.kind.name(), trial.name),
             Err(why) => {
                 println!("FAIL  {:<4} {}: {why}", trial.kind.name(), trial.name);
+                failed += 1;
+            }
+        }
+    }
+    for kind in [Kind::Ext4, Kind::Xfs] {
+        let begun = Instant::now();
+        match ailing::run(&host, kind) {
+            Ok(text) => println!("ok    {:<4} a master whose disk fails: {text}, {} s", kind.name(), begun.elapsed().as_secs()),
+            Err(why) => {
+                println!("FAIL  {:<4} a master whose disk fails: {why}", kind.name());
                 failed += 1;
             }
         }

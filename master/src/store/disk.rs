@@ -234,14 +234,15 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
     let failed = |error: io::Error| OpenError::Io { path: path.clone(), error };
     let folder = File::open(root).map_err(failed)?;
     let alone = folder.try_lock();
-    let open = |write: bool| OpenOptions::new().read(true).write(write).create(write).truncate(false).mode(0o600).open(&path);
-    // On a read-only file system an existing LOCK still locks.
-    let mut file = open(true).or_else(|error| open(false).map_err(|_| error)).map_err(failed)?;
+    // A file that is open for writing would keep a file system from being mounted read-only; an existing one locks there as well.
+    let write = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+    let writing = write();
+    let mut file = File::open(&path).map_err(|error| failed(writing.as_ref().err().map_or(error, again)))?;
     match alone.and_then(|()| file.try_lock()) {
         Ok(()) => {
             let line = format!("{}\n", std::process::id());
             // The pid is for people: the lock holds without it, on a full disk too.
-            if let Err(error) = file.set_len(0).and_then(|()| file.write_all(line.as_bytes())) {
+            if let Err(error) = writing.and_then(|mut file| file.set_len(0).and_then(|()| file.write_all(line.as_bytes()))) {
                 log::warn!("{}: the pid could not be written: {error}", path.display());
             }
             Ok(Lock { _folder: folder, _file: file })
@@ -253,6 +254,11 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
+}
+
+/// The same error, to be told once more.
+fn again(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| io::Error::from(error.kind()), io::Error::from_raw_os_error)
 }
 
 /// A fresh identity from the kernel.

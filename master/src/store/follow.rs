@@ -1,6 +1,6 @@
 //! Who is told of what, and the history for those who come back.
 
-use super::history::History;
+use super::history::{HISTORY_BYTES_MAX, History};
 use super::{Event, Gone, Scope, Sink, Unwatched};
 use coracle_api::meta::Revision;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,8 +61,8 @@ struct Follower {
 }
 
 impl Followers {
-    pub fn new(floor: Revision) -> Followers {
-        Followers { history: History::new(floor), all: Vec::new() }
+    pub fn new(floor: Revision, events_max: usize) -> Followers {
+        Followers { history: History::with_limits(floor, events_max, HISTORY_BYTES_MAX), all: Vec::new() }
     }
 
     /// Everything after a revision, oldest first.

@@ -18,10 +18,6 @@ pub struct History {
 }
 
 impl History {
-    pub fn new(floor: Revision) -> History {
-        History::with_limits(floor, HISTORY_EVENTS_MAX, HISTORY_BYTES_MAX)
-    }
-
     pub fn with_limits(floor: Revision, events_max: usize, bytes_max: usize) -> History {
         History { events: VecDeque::new(), bytes: 0, floor, events_max, bytes_max }
     }

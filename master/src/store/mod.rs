@@ -180,7 +180,7 @@ impl FlatStore {
             queue: Queue::default(),
             writer: Mutex::new(writer),
             caught_up: Condvar::new(),
-            followers: Arc::new(Mutex::new(Followers::new(state.revision()))),
+            followers: Arc::new(Mutex::new(Followers::new(state.revision(), setup.history_events_max))),
             state: RwLock::new(state),
             trouble: Mutex::new(Trouble {
                 degraded,

@@ -1,5 +1,6 @@
 //! PURE. The store's sizes and rules in one value: the product's, and others that tests need.
 
+use super::history::HISTORY_EVENTS_MAX;
 use super::protocol::Protocol;
 
 /// A segment of the journal: prefilling one takes a slow card some 50 ms, and a spare one costs this much space.
@@ -28,6 +29,7 @@ pub struct Setup {
     pub backlog_bytes_max: u64,
     pub retained_bytes_max: u64,
     pub reserve: u64,
+    pub history_events_max: usize,
     /// Nothing is changed: it is said what is there.
     pub look_only: bool,
 }
@@ -40,6 +42,7 @@ impl Setup {
         backlog_bytes_max: BACKLOG_BYTES_MAX,
         retained_bytes_max: RETAINED_BYTES_MAX,
         reserve: RESERVE,
+        history_events_max: HISTORY_EVENTS_MAX,
         look_only: false,
     };
 

@@ -1,13 +1,36 @@
 //! What every backend must keep of the door's promises (`door.rs`), by number. It is told nothing of the backend but how to open it.
 
 use super::*;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::num::NonZeroUsize;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-/// Where a backend keeps its objects. Each call closes what the one before opened, and opens it again.
-type Home = Box<dyn FnMut() -> Arc<dyn Store>>;
+/// Where a backend keeps its objects, and what can be done to it from outside.
+pub struct Home {
+    /// Each call closes what the one before opened, and opens it again.
+    pub open: Box<dyn FnMut() -> Arc<dyn Store>>,
+    /// Its disk takes nothing any more, or does again. None: that cannot be had.
+    pub fail: Option<Box<dyn Fn(bool)>>,
+    /// Closes it, and spoils what it keeps of an object. None: that cannot be had.
+    pub damage: Option<Box<dyn Fn(&Key)>>,
+}
+
+impl Home {
+    fn open(&mut self) -> Arc<dyn Store> {
+        (self.open)()
+    }
+}
+
+/// The flat store that is open, to be closed before it is opened again.
+type Tenant = Rc<RefCell<Option<FlatStore>>>;
+
+fn leave(tenant: &Tenant) {
+    if let Some(store) = tenant.take() {
+        store.close().expect("the disk is well");
+    }
+}
 
 /// Threads that write against each other.
 const WRITERS: usize = 4;
@@ -19,51 +42,66 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn flat_files_on_a_disk() {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let base = std::env::temp_dir().join(format!("coracle-conformance-{}", std::process::id()));
-    let home = || -> Home {
+    conformance(&|| {
         let dir = base.join(NEXT.fetch_add(1, Ordering::Relaxed).to_string());
-        let mut open: Option<FlatStore> = None;
-        Box::new(move || {
-            if let Some(store) = open.take() {
-                store.close().expect("the disk is well");
-            }
+        let (tenant, place) = (Tenant::default(), dir.clone());
+        let damaged = tenant.clone();
+        let open = move || -> Arc<dyn Store> {
+            leave(&tenant);
             let store = FlatStore::open(&dir, None, &rules()).expect("it opens").store;
-            open = Some(store.clone());
+            *tenant.borrow_mut() = Some(store.clone());
             Arc::new(store)
-        })
-    };
-    conformance(&home);
+        };
+        let damage = move |key: &Key| {
+            leave(&damaged);
+            std::fs::write(place.join("objects").join(names::path(key)), "{").expect("ours");
+        };
+        Home { open: Box::new(open), fail: None, damage: Some(Box::new(damage)) }
+    });
     std::fs::remove_dir_all(&base).ok();
 }
 
 #[test]
 fn flat_files_on_a_simulated_disk() {
-    conformance(&|| {
-        let disk = sim::SimDisk::new(7);
-        let mut open: Option<FlatStore> = None;
-        Box::new(move || {
-            if let Some(store) = open.take() {
-                store.close().expect("the disk is well");
-            }
-            let store = memory_on(&disk);
-            open = Some(store.clone());
-            Arc::new(store)
-        })
-    });
+    conformance(&simulated);
 }
 
+pub fn simulated() -> Home {
+    let (disk, tenant) = (sim::SimDisk::new(7), Tenant::default());
+    let (failing, damaged, spoilt) = (disk.clone(), disk.clone(), tenant.clone());
+    let open = move || -> Arc<dyn Store> {
+        leave(&tenant);
+        let store = memory_on(&disk);
+        *tenant.borrow_mut() = Some(store.clone());
+        Arc::new(store)
+    };
+    let fail = move |fails: bool| if fails { failing.fail(0..u64::MAX, sim::EIO) } else { failing.heal() };
+    let damage = move |key: &Key| {
+        leave(&spoilt);
+        damaged.place(&format!("objects/{}", names::path(key)), b"{");
+    };
+    Home { open: Box::new(open), fail: Some(Box::new(fail)), damage: Some(Box::new(damage)) }
+}
+
+pub type Check = fn(Home);
+
+pub const CHECKS: [(&str, Check); 12] = [
+    ("one_revision_over_everything", one_revision_over_everything),
+    ("compare_and_write", compare_and_write),
+    ("claims_are_part_of_the_write", claims_are_part_of_the_write),
+    ("visible_means_durable", visible_means_durable),
+    ("nothing_changed_is_nothing_done", nothing_changed_is_nothing_done),
+    ("a_page_shows_one_moment", a_page_shows_one_moment),
+    ("events_come_in_order", events_come_in_order),
+    ("many_writers", many_writers),
+    ("any_name", any_name),
+    ("a_rehearsal_leaves_nothing", a_rehearsal_leaves_nothing),
+    ("what_is_refused_is_not_seen", what_is_refused_is_not_seen),
+    ("unknown_is_not_absent", unknown_is_not_absent),
+];
+
 pub fn conformance(home: &dyn Fn() -> Home) {
-    for check in [
-        one_revision_over_everything,
-        compare_and_write,
-        claims_are_part_of_the_write,
-        visible_means_durable,
-        nothing_changed_is_nothing_done,
-        a_page_shows_one_moment,
-        events_come_in_order,
-        many_writers,
-        any_name,
-        a_rehearsal_leaves_nothing,
-    ] {
+    for (_, check) in CHECKS {
         check(home());
     }
 }
@@ -125,7 +163,7 @@ fn one_revision_over_everything(mut home: Home) {
         last.set(stored.revision);
     };
     for life in 0..3 {
-        let store = home();
+        let store = home.open();
         let made = make(&*store, &format!("p{life}"));
         next(&made);
         let changed = store.write(update(pod(&format!("p{life}"), "b", Some("up")), made.revision)).expect("it was seen");
@@ -144,7 +182,7 @@ fn one_revision_over_everything(mut home: Home) {
 
 /// Promises 2 and 4.
 fn compare_and_write(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let missing = store.write(update(pod("a", "a", None), Revision(1)));
     assert!(matches!(missing, Err(Refused::Missing)), "{missing:?}");
     let first = make(&*store, "a");
@@ -178,7 +216,7 @@ fn claiming(name: &str, claims: &[&str]) -> Value {
 
 /// Promise 2, of claims.
 fn claims_are_part_of_the_write(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let owner = |answer: Result<Stored, Refused>| match answer {
         Err(Refused::Claimed { owner, .. }) => owner.name,
         other => panic!("not claimed: {other:?}"),
@@ -193,7 +231,7 @@ fn claims_are_part_of_the_write(mut home: Home) {
     let c = store.write(update(claiming("c", &["claim/y"]), c.revision)).expect("given up");
     assert_eq!(store.claimed("token"), [("x".to_owned(), key("a")), ("y".to_owned(), key("c"))]);
     drop(store);
-    let store = home();
+    let store = home.open();
     assert_eq!(store.claimed("token"), [("x".to_owned(), key("a")), ("y".to_owned(), key("c"))]);
     assert_eq!(owner(store.write(create(claiming("d", &["claim/y"])))), "c");
     let now = |name: &str| store.get(&key(name)).expect("it is whole").expect("it is there");
@@ -204,14 +242,14 @@ fn claims_are_part_of_the_write(mut home: Home) {
 
 /// Promise 3.
 fn visible_means_durable(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let whole = make(&*store, "Whole");
     let part = store.write(create(pod("part", "a", Some("up")))).expect("it is new");
     let gone = make(&*store, "gone");
     delete(&*store, &gone);
     let (last, uuid) = (store.revision(), store.uuid().to_owned());
     drop(store);
-    let store = home();
+    let store = home.open();
     assert_eq!(store.uuid(), uuid, "it is the same store");
     assert!(store.revision() >= last);
     let same = store.get(&key("Whole")).expect("it is whole").expect("it is there");
@@ -229,7 +267,7 @@ fn visible_means_durable(mut home: Home) {
 
 /// Promise 5.
 fn nothing_changed_is_nothing_done(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let a = make(&*store, "a");
     let (story, _handle) = follow(&*store, pods(), Some(a.revision)).expect("it is young");
     let same = store.write(update(pod("a", "a", None), a.revision)).expect("it was seen");
@@ -245,7 +283,7 @@ fn names(page: &Page) -> Vec<&str> {
 
 /// Promise 6.
 fn a_page_shows_one_moment(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let made: Vec<Stored> = ["e", "a", "c", "b", "d"].iter().map(|name| make(&*store, name)).collect();
     let resource = PODS;
     let two = Listing { limit: NonZeroUsize::new(2), ..Listing::all(&resource, Some("default")) };
@@ -272,7 +310,7 @@ fn a_page_shows_one_moment(mut home: Home) {
     assert!(matches!(future, Err(Unlisted::Future { now: known }) if known == now), "{future:?}");
     drop(store);
     // What another life knew may be forgotten, but is never answered otherwise.
-    match home().page(&Listing { at: Some(first.revision), ..Listing::all(&PODS, None) }) {
+    match home.open().page(&Listing { at: Some(first.revision), ..Listing::all(&PODS, None) }) {
         Ok(page) => assert_eq!(names(&page), ["a", "b", "c", "d", "e"]),
         Err(Unlisted::Gone(gone)) => assert!(gone.oldest > first.revision),
         Err(other) => panic!("{other:?}"),
@@ -281,7 +319,7 @@ fn a_page_shows_one_moment(mut home: Home) {
 
 /// Promise 7.
 fn events_come_in_order(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let a = make(&*store, "a");
     let b = make(&*store, "b");
     let from_state = follow(&*store, pods(), None).expect("it is now");
@@ -311,7 +349,7 @@ fn events_come_in_order(mut home: Home) {
     let (revision, names) = (store.revision(), Scope { name: Some("a".to_owned()), ..pods() });
     drop(store);
     // Another life goes on where this one ended, or says that it cannot.
-    let store = home();
+    let store = home.open();
     match follow(&*store, names, Some(a.revision)) {
         Ok(story) => assert_eq!(*locked(&story.0), [row(&gone, false)]),
         Err(Unwatched::Gone(Gone { oldest })) => assert!(oldest > a.revision && oldest <= store.revision().max(revision)),
@@ -322,7 +360,7 @@ fn events_come_in_order(mut home: Home) {
 
 /// Promises 1, 2 and 7, with writers against each other.
 fn many_writers(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let (story, _handle) = follow(&*store, pods(), None).expect("it is now");
     make(&*store, "shared");
     let write = |nth: usize| {
@@ -356,7 +394,7 @@ fn many_writers(mut home: Home) {
 
 /// Names are any text without a slash, and are listed in the order of their paths.
 fn any_name(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let long = "x".repeat(253);
     let paths = ["a-b/z", "a/.hidden", "a/A", "a/a", "a/a%2Fb", "a/system:node:n1", &format!("a/{long}"), "a/ä", "b/a"];
     for path in paths.iter().rev() {
@@ -371,11 +409,11 @@ fn any_name(mut home: Home) {
     };
     assert_eq!(listed(&*store), paths);
     drop(store);
-    assert_eq!(listed(&*home()), paths);
+    assert_eq!(listed(&*home.open()), paths);
 }
 
 fn a_rehearsal_leaves_nothing(mut home: Home) {
-    let store = home();
+    let store = home.open();
     let a = make(&*store, "a");
     let b = store.rehearse(create(claiming("b", &["claim/x"]))).expect("it would be new");
     assert_eq!(b.key.name, "b");
@@ -389,4 +427,71 @@ fn a_rehearsal_leaves_nothing(mut home: Home) {
     let now = store.get(&key("a")).expect("it is whole").expect("it is there");
     assert_eq!((&now.json, store.revision(), store.claimed("token").len()), (&a.json, a.revision, 0));
     assert!(store.get(&key("b")).expect("nothing is damaged").is_none());
+}
+
+/// Promise 8.
+fn what_is_refused_is_not_seen(mut home: Home) {
+    let store = home.open();
+    let Some(fail) = &home.fail else { return };
+    let a = make(&*store, "a");
+    let (story, _handle) = follow(&*store, pods(), Some(a.revision)).expect("it is young");
+    fail(true);
+    let writes = [create(pod("b", "b", None)), update(pod("a", "b", None), a.revision), Write::Delete { key: key("a"), seen: a.revision }];
+    for write in writes {
+        let refused = store.write(write);
+        assert!(matches!(refused, Err(Refused::Disk { .. })), "{refused:?}");
+    }
+    let unchanged = || {
+        let now = store.get(&key("a")).expect("it is whole").expect("it is there");
+        assert_eq!((now.revision, &now.json), (a.revision, &a.json));
+        assert!(store.get(&key("b")).expect("nothing is damaged").is_none());
+        assert_eq!(names(&store.list(&PODS, None)), ["a"]);
+        assert!(locked(&story).is_empty(), "nobody hears of what is not so");
+    };
+    unchanged();
+    assert!(store.health().degraded.is_some(), "it says that it cannot write");
+    fail(false);
+    unchanged();
+    // It heals by itself.
+    let begun = Instant::now();
+    let c = loop {
+        match store.write(create(pod("c", "c", None))) {
+            Ok(stored) => break stored,
+            Err(refused) => assert!(begun.elapsed() < PATIENCE, "{refused}"),
+        }
+    };
+    assert!(c.revision > a.revision && store.health().degraded.is_none());
+    told(&*store);
+    assert_eq!(*locked(&story), [(c.revision, "c".to_owned(), true)]);
+    drop(store);
+    let store = home.open();
+    assert_eq!(names(&store.list(&PODS, None)), ["a", "c"], "what was refused does not come back");
+}
+
+/// Promise 9.
+fn unknown_is_not_absent(mut home: Home) {
+    if home.damage.is_none() {
+        return;
+    }
+    let store = home.open();
+    for name in ["a", "b"] {
+        make(&*store, name);
+    }
+    drop(store);
+    if let Some(damage) = &home.damage {
+        damage(&key("a"));
+    }
+    let store = home.open();
+    assert!(store.get(&key("a")).is_err(), "nobody can say what it is");
+    let page = store.list(&PODS, None);
+    assert_eq!((names(&page), &page.damaged), (vec!["b"], &vec![key("a")]));
+    let refused = store.write(create(pod("a", "a", None)));
+    assert!(matches!(refused, Err(Refused::Damaged { .. } | Refused::Exists { .. })), "{refused:?}");
+    let refused = store.write(update(pod("a", "a", None), Revision(1)));
+    assert!(matches!(refused, Err(Refused::Damaged { .. })), "{refused:?}");
+    let given_up = store.write(Write::Delete { key: key("a"), seen: Revision(0) }).expect("a person gives it up");
+    assert!(given_up.key.name == "a" && given_up.revision == store.revision());
+    assert!(store.get(&key("a")).expect("it is gone").is_none() && store.list(&PODS, None).damaged.is_empty());
+    make(&*store, "a");
+    assert_eq!(names(&store.list(&PODS, None)), ["a", "b"]);
 }

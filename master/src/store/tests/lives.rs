@@ -101,7 +101,7 @@ impl Host {
     /// `faulty`: writes may be refused by the disk.
     pub fn new(seed: u64, setting: Setting, faulty: bool) -> Host {
         let mut dice = Dice::new(seed);
-        let nature = Nature::any(&mut dice);
+        let nature = Nature { syncs_all: seed % 4 != 1, ..Nature::any(&mut dice) };
         let traced = std::env::var_os("CORACLE_SEED").is_some();
         let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
         let setup = Setup {

@@ -13,6 +13,7 @@ mod model;
 mod mutants;
 mod oracle;
 mod pages;
+mod planted;
 mod restart;
 pub(crate) mod sim;
 mod threads;

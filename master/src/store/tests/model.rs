@@ -110,6 +110,142 @@ fn one_history(seed: u64) {
     }
 }
 
+/// A client with a buffer that is too small: what it believes is there comes of lists, replays and events alone.
+struct Client {
+    believes: BTreeMap<String, bytes::Bytes>,
+    seen: Revision,
+    buffer: Arc<Mutex<Buffer>>,
+    handle: Option<WatchHandle>,
+}
+
+#[derive(Default)]
+struct Buffer {
+    events: Vec<Event>,
+    let_go: bool,
+}
+
+/// Events that a client's buffer holds, and those that the store remembers.
+const BUFFER_EVENTS: usize = 4;
+const HISTORY_EVENTS: usize = 12;
+
+/// What happened to clients.
+#[derive(Default, Debug)]
+struct Fates {
+    let_go: u64,
+    resumed: u64,
+    gone: u64,
+}
+
+impl Client {
+    fn new(store: &FlatStore) -> Client {
+        let mut client = Client { believes: BTreeMap::new(), seen: Revision(0), buffer: Arc::default(), handle: None };
+        client.relist(store);
+        client
+    }
+
+    fn relist(&mut self, store: &FlatStore) {
+        let page = store.list(&PODS, None);
+        self.believes = page.items.iter().map(|stored| (stored.key.name.clone(), stored.json.clone())).collect();
+        self.seen = page.revision;
+    }
+
+    fn hear(&mut self, event: &Event) {
+        assert!(event.revision > self.seen, "{} after {}", event.revision, self.seen);
+        self.seen = event.revision;
+        let name = event.key.name.clone();
+        assert_eq!(event.old.as_ref().map(|old| &old.json), self.believes.get(&name), "{name} was as it believed");
+        match &event.new {
+            Some(new) => _ = self.believes.insert(name, new.json.clone()),
+            None => _ = self.believes.remove(&name),
+        }
+    }
+
+    /// Takes what has come; where it was let go of it begins where it was, or looks again.
+    fn catch_up(&mut self, store: &FlatStore, fates: &mut Fates) {
+        let (events, let_go) = {
+            let mut buffer = locked(&self.buffer);
+            (std::mem::take(&mut buffer.events), std::mem::take(&mut buffer.let_go))
+        };
+        for event in &events {
+            self.hear(event);
+        }
+        fates.let_go += u64::from(let_go);
+        if let_go {
+            self.handle = None;
+        }
+        if self.handle.is_some() {
+            return;
+        }
+        loop {
+            let buffer = self.buffer.clone();
+            let sink = Box::new(move |event: &Event| {
+                let mut buffer = locked(&buffer);
+                let full = buffer.events.len() >= BUFFER_EVENTS;
+                if full {
+                    buffer.let_go = true;
+                } else {
+                    buffer.events.push(event.clone());
+                }
+                !full
+            });
+            let scope = Scope { resource: PODS, namespace: None, name: None };
+            match store.watch(scope, Some(self.seen), sink) {
+                Ok(watch) => {
+                    fates.resumed += 1;
+                    watch.replay.iter().for_each(|event| self.hear(event));
+                    self.handle = Some(watch.handle);
+                    return;
+                }
+                Err(Unwatched::Gone(gone)) => {
+                    assert!(gone.oldest > self.seen, "it is remembered still");
+                    fates.gone += 1;
+                    self.relist(store);
+                }
+                Err(Unwatched::TooMany) => panic!("nobody else watches"),
+            }
+        }
+    }
+}
+
+#[test]
+fn who_falls_behind_is_let_go_and_comes_to_believe_what_is_so() {
+    let mut fates = Fates::default();
+    for seed in 0..100 {
+        let mut dice = Dice::new(seed);
+        let setup = Setup { history_events_max: HISTORY_EVENTS, ..Setup::SMALL };
+        let ids = load::Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let store = FlatStore::open_on(Arc::new(sim::SimDisk::new(seed)), None, None, ids, &rules(), setup).expect("it opens").store;
+        let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&store)).collect();
+        for step in 0..200 {
+            let name = format!("p{}", dice.below(4));
+            let object = pod(&name, &step.to_string(), None);
+            let now = store.get(&key(&name)).expect("whole");
+            match now {
+                None => store.write(create(object)).map(drop),
+                Some(now) if dice.one_in(4) => store.write(Write::Delete { key: key(&name), seen: now.revision }).map(drop),
+                Some(now) => store.write(update(object, now.revision)).map(drop),
+            }
+            .expect("nobody else writes");
+            // The first is quick, the others ever slower.
+            for (nth, client) in clients.iter_mut().enumerate() {
+                if dice.one_in(1 + 6 * nth as u64) {
+                    client.catch_up(&store, &mut fates);
+                }
+            }
+        }
+        let so: BTreeMap<_, _> =
+            store.list(&PODS, None).items.iter().map(|stored| (stored.key.name.clone(), stored.json.clone())).collect();
+        for client in &mut clients {
+            // Once for what has come, once more where it was let go of.
+            client.catch_up(&store, &mut fates);
+            assert_eq!(client.believes, so, "seed {seed}");
+            assert_eq!(client.seen, store.revision());
+        }
+    }
+    eprintln!("{fates:?}");
+    assert!(fates.let_go > 100 && fates.gone > 100 && fates.resumed > fates.gone, "{fates:?}");
+}
+
 fn newer(last: Revision, stored: &Stored) -> Revision {
     assert!(stored.revision > last);
     assert_eq!(document::revision(&serde_json::from_slice(&stored.json).expect("JSON")), Some(stored.revision));
