@@ -111,6 +111,17 @@ impl Client {
     }
 }
 
+/// A file system is busy while the master tries its disk.
+fn mount_read_only(mounted: &Mounted) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match mounted.remount(true) {
+            Err(_) if begun.elapsed() < HEALS_IN => std::thread::sleep(AGAIN),
+            done => return done,
+        }
+    }
+}
+
 fn start(mounted: &Mounted, memory: &Path) -> Result<(coracle_master::Master, SocketAddr), String> {
     let config = Config {
         data_dir: mounted.at.join("data"),
@@ -138,7 +149,7 @@ pub fn run(host: &Host, kind: Kind) -> Result<String, String> {
     mounted.fail(true)?;
     client.is_ailing("while the disk fails", &["Input/output error"])?;
     // The journal is not open for writing now, so an administrator, or a script of the host, may do this.
-    mounted.remount(true)?;
+    mount_read_only(&mounted)?;
     mounted.fail(false)?;
     client.is_ailing("while it is read-only", &["Read-only file system", "Input/output error"])?;
     std::thread::sleep(2 * AGAIN);
