@@ -3,7 +3,7 @@
 
 use super::doc::{default_to, has, list, list_at, map_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, general, label_selector, names, pod_defaults, pod_spec, without_status};
+use super::{Making, Rules, Strategy, counts, full, general, label_selector, names, pod_defaults, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -126,6 +126,7 @@ fn deployment(deployment: &Value, rules: Rules) -> Vec<Problem> {
     {
         found.push(Problem::invalid(&path.field("progressDeadlineSeconds"), deadline, "must be greater than minReadySeconds"));
     }
+    found.extend(counts::problems(deployment, &counts::DEPLOYMENT));
     found
 }
 
@@ -134,6 +135,7 @@ fn replica_set(set: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&set["spec"], Path::new("spec"));
     found.extend(not_negative(spec, &["replicas", "minReadySeconds"], &path));
     found.extend(of_replicas(spec, rules, &path));
+    found.extend(counts::problems(set, &counts::REPLICA_SET));
     found
 }
 
@@ -167,6 +169,7 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
         found.extend(moves(&spec["updateStrategy"]["rollingUpdate"], &path.field("updateStrategy").field("rollingUpdate")));
     }
     found.extend(not_negative(spec, &["revisionHistoryLimit"], &path));
+    found.extend(counts::problems(set, &counts::DAEMON_SET));
     found
 }
 
@@ -196,6 +199,7 @@ fn stateful_set(set: &Value, rules: Rules) -> Vec<Problem> {
         found.extend(pod_template(&with_claims(spec), "StatefulSet", rules, &path.field("template")));
     }
     found.extend(not_negative(spec, &["revisionHistoryLimit"], &path));
+    found.extend(counts::problems(set, &counts::STATEFUL_SET));
     found
 }
 
@@ -300,6 +304,7 @@ pub fn not_negative(of: &Value, fields: &[&str], path: &Path) -> Vec<Problem> {
 fn same_selector(new: &Value, old: &Value, rules: Rules, validate: fn(&Value, Rules) -> Vec<Problem>) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, validate);
     found.extend(immutable(&new["spec"], &old["spec"], "selector", &Path::new("spec")));
+    found.extend(counts::forgotten(new, old));
     found
 }
 
@@ -320,5 +325,6 @@ fn stateful_set_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
             'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
         found.push(Problem::forbidden(&Path::new("spec"), words));
     }
+    found.extend(counts::forgotten(new, old));
     found
 }

@@ -1,9 +1,9 @@
 //! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
 
 use super::apps::{immutable, not_negative, selected};
-use super::doc::{default_to, has, is_empty, list, map_at, number, remove, text, yes};
+use super::doc::{copy, default_to, has, is_empty, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, cron, full, general, label_selector, names, pod_defaults, pod_spec};
+use super::{Making, Rules, Strategy, cron, general, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -191,6 +191,16 @@ fn job(job: &Value, rules: Rules) -> Vec<Problem> {
     if good {
         found.extend(selected(spec, &path));
     }
+    let completions = number(spec, "completions").filter(|completions| *completions > 0 && job_rules::is_indexed(spec));
+    if let Some(completions) = completions {
+        let name = text(&job["metadata"], "name");
+        let last = format!("{name}-{}", completions - 1);
+        if !names::label(&last).is_empty() {
+            let words = format!("will not able to create pod with invalid DNS label: {last}");
+            found.push(Problem::invalid(&Path::new("metadata.name"), name, words));
+        }
+    }
+    found.extend(job_rules::status(job));
     found
 }
 
@@ -206,37 +216,16 @@ fn job_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         "maxFailedIndexes",
     ];
     let mut found = not_negative(spec, &fields, path);
-    if text(spec, "completionMode") == "Indexed" && !has(spec, "completions") {
-        found.push(Problem::required(&path.field("completions"), "when completion mode is Indexed"));
-    }
-    if has(spec, "backoffLimitPerIndex") && text(spec, "completionMode") != "Indexed" {
-        let words = "requires indexed completion mode";
-        found.push(Problem::invalid(&path.field("backoffLimitPerIndex"), spec["backoffLimitPerIndex"].clone(), words));
-    }
-    for (at, rule) in list(&spec["podFailurePolicy"], "rules").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        found.extend(failure_rule(rule, &path.field("podFailurePolicy").field("rules").index(at)));
-    }
+    found.extend(job_rules::spec(spec, path));
     let template = path.field("template");
     found.extend(pod_spec::validate_template(&spec["template"], rules, &template));
     if !matches!(text(&spec["template"]["spec"], "restartPolicy"), "OnFailure" | "Never") {
         let words = "valid values: \"OnFailure\", \"Never\"";
         found.push(Problem::required(&template.field("spec").field("restartPolicy"), words));
+    } else if has(spec, "podFailurePolicy") && text(&spec["template"]["spec"], "restartPolicy") != "Never" {
+        let words = "only \"Never\" is supported when podFailurePolicy is specified";
+        found.push(Problem::invalid(&template.field("spec").field("restartPolicy"), "OnFailure", words));
     }
-    found
-}
-
-fn failure_rule(rule: &Value, path: &Path) -> Vec<Problem> {
-    const ACTIONS: [&str; 4] = ["Count", "FailIndex", "FailJob", "Ignore"];
-    let mut found: Vec<Problem> = super::supported(rule, "action", &ACTIONS, path).into_iter().collect();
-    let words = match (has(rule, "onExitCodes"), !list(rule, "onPodConditions").is_empty()) {
-        (true, true) => "specifying both OnExitCodes and OnPodConditions is not supported",
-        (false, false) => "specifying one of OnExitCodes and OnPodConditions is required",
-        _ => return found,
-    };
-    found.push(Problem::new(path, Reason::Invalid, None, words));
     found
 }
 
@@ -244,19 +233,45 @@ fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, job);
     let (now, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
     // An indexed job may change both numbers together.
-    let elastic = text(now, "completionMode") == "Indexed" && number(now, "completions") == number(now, "parallelism");
-    if now["completions"] != was["completions"] && !elastic {
+    if now["completions"] != was["completions"] && !job_rules::is_indexed(now) {
         found.extend(immutable(now, was, "completions", &path));
+    } else if now["completions"] != was["completions"] && has(now, "completions") && now["completions"] != now["parallelism"] {
+        let words = "can only be modified in tandem with spec.parallelism";
+        found.push(Problem::invalid(&path.field("completions"), now["completions"].clone(), words));
     }
     found.extend(immutable(now, was, "selector", &path));
-    let waits = yes(was, "suspend") && !has(&old["status"], "startTime");
-    if !waits {
-        found.extend(immutable(now, was, "template", &path));
-    }
+    found.extend(immutable(now, &as_directed(now, was, &old["status"]), "template", &path));
     for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
         found.extend(immutable(now, was, field, &path));
     }
+    found.extend(job_rules::status_update(new, old));
     found
+}
+
+/// Until a suspended job begins, it may be said where its pods go: the old spec with what the new one says of that.
+fn as_directed(now: &Value, was: &Value, status: &Value) -> Value {
+    let mut directed = was.clone();
+    if !yes(was, "suspend") || has(status, "startTime") {
+        return directed;
+    }
+    let template = &now["template"];
+    for field in ["annotations", "labels"] {
+        map_at(&mut directed["template"], "metadata");
+        copy(&mut directed["template"]["metadata"], &template["metadata"], field);
+    }
+    if is_empty(&directed["template"]["metadata"]) && !has(template, "metadata") {
+        remove(&mut directed["template"], "metadata");
+    }
+    for field in ["nodeSelector", "tolerations", "schedulingGates"] {
+        copy(&mut directed["template"]["spec"], &template["spec"], field);
+    }
+    let affinity = &template["spec"]["affinity"];
+    map_at(&mut directed["template"]["spec"], "affinity");
+    copy(&mut directed["template"]["spec"]["affinity"], affinity, "nodeAffinity");
+    if is_empty(&directed["template"]["spec"]["affinity"]) && is_empty(affinity) {
+        copy(&mut directed["template"]["spec"], &template["spec"], "affinity");
+    }
+    directed
 }
 
 fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
@@ -270,7 +285,15 @@ fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(schedule(spec, &path));
     found.extend(not_negative(spec, &["startingDeadlineSeconds"], &path));
     found.extend(zone(spec, &path));
-    found.extend(job_spec(&spec["jobTemplate"]["spec"], rules, &path.field("jobTemplate").field("spec")));
+    let (template, at) = (&spec["jobTemplate"]["spec"], path.field("jobTemplate").field("spec"));
+    found.extend(job_spec(template, rules, &at));
+    if has(template, "selector") {
+        found.push(Problem::invalid(&at.field("selector"), template["selector"].clone(), "`selector` will be auto-generated"));
+    }
+    if yes(template, "manualSelector") {
+        let words = super::supported_text(&["nil", "false"]);
+        found.push(Problem::new(&at.field("manualSelector"), Reason::NotSupported, Some(true.into()), words));
+    }
     found.extend(not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], &path));
     found
 }

@@ -4,6 +4,3 @@ use super::{Strategy, general};
 
 pub static COMPONENT_STATUS: Strategy = general::strategy::<true, false>();
 pub static SERVICE_ACCOUNT: Strategy = general::strategy::<false, false>();
-pub static CSI_DRIVER: Strategy = general::strategy::<true, false>();
-pub static CSI_NODE: Strategy = general::strategy::<true, false>();
-pub static CSI_CAPACITY: Strategy = general::strategy::<false, false>();

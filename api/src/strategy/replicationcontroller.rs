@@ -87,6 +87,7 @@ fn validate(controller: &Value, rules: Rules) -> Vec<Problem> {
         let words = "activeDeadlineSeconds in ReplicationController is not Supported";
         found.push(Problem::forbidden(&path.field("activeDeadlineSeconds"), words));
     }
+    found.extend(super::counts::problems(controller, &super::counts::REPLICA_SET));
     found
 }
 

@@ -3,9 +3,14 @@
 use super::apps::{NOT_NEGATIVE, number_or_share};
 use super::doc::{default_to, has, list, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, general, label_selector, names, without_status};
+use super::qos::quantity;
+use super::{Making, Rules, Strategy, container, full, general, label_selector, names, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
+
+/// Longest look back before it scales, and longest period of a policy.
+const WINDOW_S_MAX: i64 = 3600;
+const PERIOD_S_MAX: i64 = 1800;
 
 pub static AUTOSCALER: Strategy = Strategy {
     create: |scaler, making| {
@@ -67,19 +72,55 @@ fn autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
     if least.is_some_and(|least| most < least) {
         found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than or equal to `minReplicas`"));
     }
-    for field in ["kind", "name"] {
-        let (value, at) = (text(&spec["scaleTargetRef"], field), path.field("scaleTargetRef").field(field));
-        if value.is_empty() {
-            found.push(Problem::required(&at, ""));
-        } else {
-            found.extend(names::problems(&at, value, super::rbac::segment(value)));
-        }
-    }
+    found.extend(reference(&spec["scaleTargetRef"], &path.field("scaleTargetRef")));
     for (at, metric) in list(spec, "metrics").iter().enumerate() {
         if full(&found) {
             break;
         }
         found.extend(metric_problems(metric, &path.field("metrics").index(at)));
+    }
+    for way in ["scaleUp", "scaleDown"] {
+        if has(&spec["behavior"], way) {
+            found.extend(behavior(&spec["behavior"][way], &path.field("behavior").field(way)));
+        }
+    }
+    found
+}
+
+/// How fast it may go one way.
+fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let (window, at) = (number(rules, "stabilizationWindowSeconds"), path.field("stabilizationWindowSeconds"));
+    if let Some(window) = window.filter(|window| *window < 0) {
+        found.push(Problem::invalid(&at, window, "must be greater than or equal to zero"));
+    }
+    if let Some(window) = window.filter(|window| *window > WINDOW_S_MAX) {
+        found.push(Problem::invalid(&at, window, format!("must be less than or equal to {WINDOW_S_MAX}")));
+    }
+    if has(rules, "selectPolicy") {
+        found.extend(container::one_of(text(rules, "selectPolicy"), &["Disabled", "Max", "Min"], &path.field("selectPolicy")));
+    }
+    let (policies, at) = (list(rules, "policies"), path.field("policies"));
+    if policies.is_empty() {
+        found.push(Problem::required(&at, "must specify at least one Policy"));
+    }
+    for (n, policy) in policies.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let path = at.index(n);
+        found.extend(container::one_of(text(policy, "type"), &["Percent", "Pods"], &path.field("type")));
+        for field in ["value", "periodSeconds"] {
+            if let Some(number) = Some(number(policy, field).unwrap_or(0)).filter(|number| *number <= 0) {
+                found.push(Problem::invalid(&path.field(field), number, "must be greater than zero"));
+            }
+        }
+        if let Some(period) = number(policy, "periodSeconds").filter(|period| *period > PERIOD_S_MAX) {
+            found.push(Problem::invalid(&path.field("periodSeconds"), period, format!("must be less than or equal to {PERIOD_S_MAX}")));
+        }
+    }
+    if has(rules, "tolerance") && quantity(&rules["tolerance"]).milli() < 0 {
+        found.push(Problem::invalid(&path.field("tolerance"), rules["tolerance"].clone(), NOT_NEGATIVE));
     }
     found
 }
@@ -101,11 +142,107 @@ fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
         let words = super::supported_text(&TYPES.map(|(name, _)| name));
         return vec![Problem::new(&path.field("type"), Reason::NotSupported, Some(kind.into()), words)];
     };
+    let mut found = Vec::new();
+    // In the order in which Kubernetes looks: what is there first is looked at.
+    let order = ["object", "external", "pods", "resource", "containerResource"];
+    let first = order.into_iter().find(|source| has(metric, source));
+    found.extend(first.into_iter().flat_map(|source| measured(source, &metric[source], &path.field(source))));
     if !has(metric, field) {
         let words = "must populate information for the given metric source";
-        return vec![Problem::required(&path.field(field), words)];
+        found.push(Problem::required(&path.field(field), words));
     }
-    Vec::new()
+    for other in order.into_iter().filter(|other| other != field && has(metric, other)) {
+        found.push(Problem::forbidden(&path.field(other), "must populate the given metric source only"));
+    }
+    found
+}
+
+/// One source of a metric, and what it should come to.
+fn measured(source: &str, of: &Value, path: &Path) -> Vec<Problem> {
+    let (target, at) = (&of["target"], path.field("target"));
+    let (mut found, said) = (Vec::new(), |field: &str| has(target, field));
+    match source {
+        "resource" | "containerResource" => {
+            if text(of, "name").is_empty() {
+                found.push(Problem::required(&path.field("name"), "must specify a resource name"));
+            }
+            if source == "containerResource" && text(of, "container").is_empty() {
+                found.push(Problem::required(&path.field("container"), "must specify a container"));
+            }
+        }
+        _ => {
+            if source == "object" {
+                found.extend(reference(&of["describedObject"], &path.field("describedObject")));
+            }
+            let (name, at) = (text(&of["metric"], "name"), path.field("metric").field("name"));
+            if name.is_empty() {
+                found.push(Problem::required(&at, "must specify a metric name"));
+            } else {
+                found.extend(names::problems(&at, name, super::rbac::segment(name)));
+            }
+        }
+    }
+    found.extend(metric_target(target, &at));
+    let positive = |field: &str| said(field) && quantity(&target[field]).milli() > 0;
+    match source {
+        "object" if !said("value") && !said("averageValue") => {
+            found.push(Problem::required(&at.field("averageValue"), "must set either a target value or averageValue"));
+        }
+        "external" if !said("value") && !said("averageValue") => {
+            let words = "must set either a target value for metric or a per-pod target";
+            found.push(Problem::required(&at.field("averageValue"), words));
+        }
+        "external" if said("value") && said("averageValue") => {
+            let words = "may not set both a target value for metric and a per-pod target";
+            found.push(Problem::forbidden(&at.field("value"), words));
+        }
+        "pods" if !positive("averageValue") => {
+            found.push(Problem::required(&at.field("averageValue"), "must specify a positive target averageValue"));
+        }
+        "resource" | "containerResource" if !said("averageUtilization") && !said("averageValue") => {
+            let words = "must set either a target raw value or a target utilization";
+            found.push(Problem::required(&at.field("averageUtilization"), words));
+        }
+        "resource" | "containerResource" if said("averageUtilization") && said("averageValue") => {
+            let words = "may not set both a target raw value and a target utilization";
+            found.push(Problem::forbidden(&at.field("averageValue"), words));
+        }
+        _ => {}
+    }
+    found
+}
+
+fn metric_target(target: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let kind = text(target, "type");
+    if kind.is_empty() {
+        found.push(Problem::required(&path.field("type"), "must specify a metric target type"));
+    } else if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+        found.push(Problem::invalid(&path.field("type"), kind, "must be either Utilization, Value, or AverageValue"));
+    }
+    for field in ["value", "averageValue"] {
+        if has(target, field) && quantity(&target[field]).milli() <= 0 {
+            found.push(Problem::invalid(&path.field(field), target[field].clone(), "must be positive"));
+        }
+    }
+    if let Some(share) = number(target, "averageUtilization").filter(|share| *share < 1) {
+        found.push(Problem::invalid(&path.field("averageUtilization"), share, "must be greater than 0"));
+    }
+    found
+}
+
+/// Another object, by kind and name.
+fn reference(to: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for field in ["kind", "name"] {
+        let (value, at) = (text(to, field), path.field(field));
+        if value.is_empty() {
+            found.push(Problem::required(&at, ""));
+        } else {
+            found.extend(names::problems(&at, value, super::rbac::segment(value)));
+        }
+    }
+    found
 }
 
 fn budget(budget: &Value, rules: Rules) -> Vec<Problem> {
@@ -124,4 +261,52 @@ fn budget(budget: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn autoscalers() {
+        fn check(spec: Value, expected: &[&str]) {
+            let mut of = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}});
+            of.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+            let scaler = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": of});
+            let found: Vec<String> = autoscaler(&scaler, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected, "{spec}");
+        }
+        let resource = |target: Value| json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});
+        check(resource(json!({"type": "Utilization", "averageUtilization": 80})), &[]);
+        check(
+            resource(json!({"type": "Much", "averageUtilization": 0, "averageValue": "1"})),
+            &[
+                "spec.metrics[0].resource.target.type: Invalid value: \"Much\": must be either Utilization, Value, or AverageValue",
+                "spec.metrics[0].resource.target.averageUtilization: Invalid value: 0: must be greater than 0",
+                "spec.metrics[0].resource.target.averageValue: Forbidden: may not set both a target raw value and a target utilization",
+            ],
+        );
+        check(
+            json!({"metrics": [{"type": "Pods", "external": {"metric": {"name": "m"}, "target": {"type": "Value"}}}]}),
+            &[
+                "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or a per-pod target",
+                "spec.metrics[0].pods: Required value: must populate information for the given metric source",
+                "spec.metrics[0].external: Forbidden: must populate the given metric source only",
+            ],
+        );
+        check(
+            json!({"behavior": {"scaleUp": {"stabilizationWindowSeconds": 3601, "selectPolicy": "Most",
+                "policies": [{"type": "Pods", "value": 0, "periodSeconds": 1801}]}}}),
+            &[
+                "spec.behavior.scaleUp.stabilizationWindowSeconds: Invalid value: 3601: must be less than or equal to 3600",
+                "spec.behavior.scaleUp.selectPolicy: Unsupported value: \"Most\": supported values: \"Disabled\", \"Max\", \"Min\"",
+                "spec.behavior.scaleUp.policies[0].value: Invalid value: 0: must be greater than zero",
+                "spec.behavior.scaleUp.policies[0].periodSeconds: Invalid value: 1801: must be less than or equal to 1800",
+            ],
+        );
+        check(
+            json!({"behavior": {"scaleDown": {}}}),
+            &["spec.behavior.scaleDown.policies: Required value: must specify at least one Policy"],
+        );
+    }
 }

@@ -1,0 +1,231 @@
+//! What storage drivers say of themselves: of their abilities, of the nodes they are on, of the room they have. PURE.
+
+use super::apps::{immutable, not_negative};
+use super::doc::{has, list, number, text};
+use super::meta::{self, Scope};
+use super::qos::quantity;
+use super::{Rules, Strategy, container, full, general, names};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::Value;
+use std::collections::HashSet;
+
+const DRIVER_NAME_BYTES_MAX: usize = 63;
+const NODE_ID_BYTES_MAX: usize = 256;
+/// Shortest life of a token for a driver, and the longest.
+const TOKEN_S_MIN: i64 = 600;
+const TOKEN_S_MAX: i64 = 1 << 32;
+
+pub static CSI_DRIVER: Strategy = Strategy {
+    validate: driver,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, driver);
+        for (field, told) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")] {
+            let changed = immutable(&new["spec"], &old["spec"], field, &Path::new("spec"));
+            found.extend(changed.map(|problem| Problem { path: Path::new("spec").field(told), ..problem }));
+        }
+        found
+    },
+    ..general::strategy::<true, false>()
+};
+pub static CSI_NODE: Strategy = Strategy { validate: node, validate_update: node_update, ..general::strategy::<true, false>() };
+pub static CSI_CAPACITY: Strategy = Strategy {
+    validate: capacity,
+    validate_update: |new, old, rules| {
+        let mut found = general::changed(new, old, rules, capacity);
+        for field in ["nodeTopology", "storageClassName"] {
+            found.extend(immutable(new, old, field, &Path::root()));
+        }
+        found
+    },
+    ..general::strategy::<false, false>()
+};
+
+fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(driver, Scope::Cluster, names::subdomain, rules);
+    found.extend(driver_name(text(&driver["metadata"], "name"), &Path::new("name")));
+    let (spec, path) = (&driver["spec"], Path::new("spec"));
+    for (field, told) in
+        [("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"), ("storageCapacity", "storageCapacity")]
+    {
+        if !has(spec, field) {
+            found.push(Problem::required(&path.field(told), ""));
+        }
+    }
+    if has(spec, "fsGroupPolicy") {
+        let policies = ["File", "None", "ReadWriteOnceWithFSType"];
+        found.extend(container::one_of(text(spec, "fsGroupPolicy"), &policies, &path.field("fsGroupPolicy")));
+    }
+    let mut audiences = HashSet::new();
+    for (at, token) in list(spec, "tokenRequests").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let path = path.field("tokenRequests").index(at);
+        let audience = text(token, "audience");
+        if !audiences.insert(audience) {
+            found.push(Problem::new(&path.field("audience"), Reason::Duplicate, Some(audience.into()), ""));
+        }
+        let words = match number(token, "expirationSeconds") {
+            Some(seconds) if seconds < TOKEN_S_MIN => Some((seconds, "may not specify a duration less than 10 minutes")),
+            Some(seconds) if seconds > TOKEN_S_MAX => Some((seconds, "may not specify a duration larger than 2^32 seconds")),
+            _ => None,
+        };
+        found.extend(words.map(|(seconds, words)| Problem::invalid(&path.field("expirationSeconds"), seconds, words)));
+    }
+    for mode in list(spec, "volumeLifecycleModes").iter().filter_map(Value::as_str) {
+        if full(&found) {
+            break;
+        }
+        found.extend(container::one_of(mode, &["Ephemeral", "Persistent"], &path.field("volumeLifecycleModes")));
+    }
+    found
+}
+
+fn driver_name(name: &str, path: &Path) -> Vec<Problem> {
+    if name.is_empty() {
+        return vec![Problem::required(path, "")];
+    }
+    let mut found = Vec::new();
+    if name.len() > DRIVER_NAME_BYTES_MAX {
+        let words = format!("may not be more than {DRIVER_NAME_BYTES_MAX} bytes");
+        found.push(Problem::new(path, Reason::TooLong, None, words));
+    }
+    found.extend(names::problems(path, name, names::subdomain(&name.to_ascii_lowercase())));
+    found
+}
+
+fn node(node: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(node, Scope::Cluster, names::subdomain, rules);
+    let mut seen = HashSet::new();
+    for (at, driver) in list(&node["spec"], "drivers").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (name, path) = (text(driver, "name"), Path::new("spec.drivers").index(at));
+        found.extend(driver_name(name, &path.field("name")));
+        let (id, place) = (text(driver, "nodeID"), path.field("nodeID"));
+        if id.is_empty() {
+            found.push(Problem::required(&place, ""));
+        } else if id.len() > NODE_ID_BYTES_MAX {
+            found.push(Problem::invalid(&place, id, format!("must be {NODE_ID_BYTES_MAX} characters or less")));
+        }
+        found.extend(not_negative(&driver["allocatable"], &["count"], &path.field("allocatable")));
+        if !seen.insert(name) {
+            found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+        }
+        found.extend(topology_keys(driver, &path.field("topologyKeys")));
+    }
+    found
+}
+
+fn topology_keys(driver: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for key in list(driver, "topologyKeys").iter().filter_map(Value::as_str) {
+        if full(&found) {
+            break;
+        }
+        if key.is_empty() {
+            found.push(Problem::required(path, key));
+        } else {
+            found.extend(names::problems(path, key, names::qualified(key)));
+        }
+        if !seen.insert(key) {
+            found.push(Problem::new(path, Reason::Duplicate, Some(key.into()), ""));
+        }
+    }
+    found
+}
+
+/// A driver that is there stays as it is; how much it can take may change.
+fn node_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = general::changed(new, old, rules, node);
+    let fixed = |driver: &Value| {
+        let mut driver = driver.clone();
+        super::doc::remove(&mut driver, "allocatable");
+        driver
+    };
+    for was in list(&old["spec"], "drivers") {
+        let now = list(&new["spec"], "drivers").iter().find(|driver| driver["name"] == was["name"]);
+        if let Some(now) = now.filter(|now| fixed(now) != fixed(was) && !full(&found)) {
+            found.push(Problem::invalid(&Path::new("CSINodeDriver"), now.clone(), "field is immutable"));
+        }
+    }
+    found
+}
+
+fn capacity(capacity: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = meta::validate(capacity, Scope::Namespaced, names::subdomain, rules);
+    let class = text(capacity, "storageClassName");
+    found.extend(names::problems(&Path::new("storageClassName"), class, names::subdomain(class)));
+    for field in ["capacity", "maximumVolumeSize"] {
+        if has(capacity, field) && quantity(&capacity[field]).milli() < 0 {
+            found.push(Problem::invalid(&Path::new(field), capacity[field].clone(), super::apps::NOT_NEGATIVE));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn told(found: Vec<Problem>) -> Vec<String> {
+        found.iter().map(Problem::to_string).map(|text| text.split(": a lowercase").next().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_drivers_say() {
+        fn check(strategy: &Strategy, object: Value, expected: &[&str]) {
+            assert_eq!(told((strategy.validate)(&object, Rules::default())), expected, "{object}");
+        }
+        let of = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
+        let whole = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false});
+        check(&CSI_DRIVER, of("a.example.com", whole), &[]);
+        check(
+            &CSI_DRIVER,
+            of(
+                "a",
+                json!({"storageCapacity": true, "fsGroupPolicy": "x", "tokenRequests": [{"audience": "", "expirationSeconds": 1}, {}]}),
+            ),
+            &[
+                "spec.attachedRequired: Required value",
+                "spec.podInfoOnMount: Required value",
+                "spec.fsGroupPolicy: Unsupported value: \"x\": supported values: \"File\", \"None\", \"ReadWriteOnceWithFSType\"",
+                "spec.tokenRequests[0].expirationSeconds: Invalid value: 1: may not specify a duration less than 10 minutes",
+                "spec.tokenRequests[1].audience: Duplicate value: \"\"",
+            ],
+        );
+        let driver = json!({"name": "d", "nodeID": "n", "topologyKeys": ["a", "a"]});
+        check(
+            &CSI_NODE,
+            of("n", json!({"drivers": [driver, {"name": "d", "allocatable": {"count": -1}}]})),
+            &[
+                "spec.drivers[0].topologyKeys: Duplicate value: \"a\"",
+                "spec.drivers[1].nodeID: Required value",
+                "spec.drivers[1].allocatable.count: Invalid value: -1: must be greater than or equal to 0",
+                "spec.drivers[1].name: Duplicate value: \"d\"",
+            ],
+        );
+        let object = json!({"metadata": {"name": "c", "namespace": "n"}, "storageClassName": "A", "capacity": "-1Gi"});
+        let expected = ["storageClassName: Invalid value: \"A\"", "capacity: Invalid value: \"-1Gi\": must be greater than or equal to 0"];
+        check(&CSI_CAPACITY, object, &expected);
+    }
+
+    #[test]
+    fn what_stays() {
+        fn check(strategy: &Strategy, old: Value, new: Value, expected: &[&str]) {
+            let found = told((strategy.validate_update)(&new, &old, Rules::default()));
+            assert_eq!(found.iter().map(|text| text.split(':').next().unwrap()).collect::<Vec<_>>(), expected, "{new}");
+        }
+        let node = |id: &str, count: i64| json!({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
+        check(&CSI_NODE, node("a", 1), node("a", 2), &[]);
+        check(&CSI_NODE, node("a", 1), node("b", 1), &["CSINodeDriver"]);
+        let driver = |attach: bool| {
+            let spec = json!({"attachRequired": attach, "podInfoOnMount": true, "storageCapacity": true});
+            json!({"metadata": {"name": "d", "resourceVersion": "1"}, "spec": spec})
+        };
+        check(&CSI_DRIVER, driver(true), driver(false), &["spec.attachedRequired"]);
+    }
+}
