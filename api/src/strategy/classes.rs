@@ -1,14 +1,18 @@
 //! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
 
 use super::apps::immutable;
-use super::doc::{has, is_empty, number, text};
+use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, general, names, without_status};
+use super::{Rules, Strategy, full, general, names, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Above are the system's own.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
+/// Of a class of storage or of attributes: how many, and how many bytes all of them.
+const PARAMETERS_MAX: usize = 512;
+const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 pub static PRIORITY_CLASS: Strategy = Strategy {
@@ -49,9 +53,9 @@ pub static STORAGE_CLASS: Strategy = Strategy {
 };
 
 pub static ATTRIBUTES_CLASS: Strategy = Strategy {
-    validate: |class, rules| needs(class, rules, "driverName"),
+    validate: attributes,
     validate_update: |new, old, rules| {
-        let mut found = general::changed(new, old, rules, |class, rules| needs(class, rules, "driverName"));
+        let mut found = general::changed(new, old, rules, attributes);
         for field in ["driverName", "parameters"] {
             found.extend(immutable(new, old, field, &Path::root()));
         }
@@ -105,9 +109,66 @@ fn storage(class: &Value, rules: Rules) -> Vec<Problem> {
         let faults = names::qualified(&provisioner.to_ascii_lowercase());
         found.extend(names::problems(&Path::new("provisioner"), provisioner, faults));
     }
-    for (key, _) in super::doc::entries(class, "parameters").filter(|(key, _)| key.is_empty()) {
-        found.push(Problem::invalid(&Path::new("parameters"), key.as_str(), "field can not be empty."));
+    found.extend(parameters(class));
+    found.extend(topologies(class));
+    found
+}
+
+/// What a driver is told, within bounds.
+fn parameters(class: &Value) -> Vec<Problem> {
+    let path = Path::new("parameters");
+    let too_long = |max: usize| Problem::new(&path, Reason::TooLong, None, format!("may not be more than {max} bytes"));
+    if class["parameters"].as_object().is_some_and(|all| all.len() > PARAMETERS_MAX) {
+        return vec![too_long(PARAMETERS_MAX)];
     }
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for (key, value) in texts(class, "parameters") {
+        if key.is_empty() {
+            found.push(Problem::invalid(&path, key, "field can not be empty."));
+        }
+        bytes += key.len() + value.len();
+    }
+    if bytes > PARAMETERS_BYTES_MAX {
+        found.push(too_long(PARAMETERS_BYTES_MAX));
+    }
+    found
+}
+
+/// Where volumes of the class may be: terms of labels with values.
+fn topologies(class: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (at, term) in list(class, "allowedTopologies").iter().enumerate() {
+        let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
+        let mut keys = HashSet::new();
+        for (n, label) in list(term, "matchLabelExpressions").iter().enumerate() {
+            if full(&found) {
+                return found;
+            }
+            let (key, path) = (text(label, "key"), path.index(n));
+            let values = list(label, "values");
+            if values.is_empty() {
+                found.push(Problem::required(&path.field("values"), ""));
+            }
+            let mut seen = HashSet::new();
+            for (n, value) in values.iter().enumerate().filter(|(_, value)| !seen.insert(value.as_str())).take(8) {
+                found.push(Problem::new(&path.field("values").index(n), Reason::Duplicate, Some(value.clone()), ""));
+            }
+            found.extend(names::problems(&path.field("key"), key, names::qualified(key)));
+            if !keys.insert(key) {
+                found.push(Problem::new(&path.field("key"), Reason::Duplicate, Some(key.into()), ""));
+            }
+        }
+    }
+    found
+}
+
+/// A class says something, or it would be none.
+fn attributes(class: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = needs(class, rules, "driverName");
+    if is_empty(&class["parameters"]) {
+        found.push(Problem::required(&Path::new("parameters"), "must contain at least one key/value pair"));
+    }
+    found.extend(parameters(class));
     found
 }
 

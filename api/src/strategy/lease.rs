@@ -10,6 +10,9 @@ use serde_json::Value;
 /// Of one slice.
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
+/// Labels of an endpoint's place, and for whom it is meant.
+const TOPOLOGY_MAX: usize = 16;
+const HINTS_MAX: usize = 8;
 
 /// Whoever leads says so again; who does not know it any more stands for election.
 pub static LEASE: Strategy = Strategy {
@@ -69,8 +72,47 @@ fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
             let address = address.as_str().unwrap_or_default();
             found.extend(names::problems(&path.index(n), address, of_family(address, family)));
         }
+        found.extend(place(endpoint, &Path::new("endpoints").index(at), rules));
     }
     found.extend(ports(slice));
+    found
+}
+
+/// Where an endpoint is, and who should use it.
+fn place(endpoint: &Value, path: &Path, rules: Rules) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if let Some(node) = endpoint["nodeName"].as_str() {
+        found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
+    }
+    let topology = endpoint["deprecatedTopology"].as_object().map_or(0, |labels| labels.len());
+    if topology > TOPOLOGY_MAX {
+        let words = format!("must have at most {TOPOLOGY_MAX} items");
+        found.push(Problem::new(&path.field("deprecatedTopology"), Reason::TooMany, Some(topology.into()), words));
+    } else {
+        found.extend(meta::labels(endpoint, "deprecatedTopology", path, rules));
+    }
+    if let Some(host) = endpoint["hostname"].as_str() {
+        found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
+    }
+    for field in ["forZones", "forNodes"] {
+        let (hints, path) = (list(&endpoint["hints"], field), path.field("hints").field(field));
+        if hints.len() > HINTS_MAX {
+            let words = format!("must have at most {HINTS_MAX} items");
+            found.push(Problem::new(&path, Reason::TooMany, Some(hints.len().into()), words));
+            continue;
+        }
+        let mut seen = std::collections::HashSet::new();
+        for (at, hint) in hints.iter().enumerate() {
+            let (name, path) = (text(hint, "name"), path.index(at).field("name"));
+            if !seen.insert(name) {
+                found.push(Problem::new(&path, Reason::Duplicate, Some(name.into()), ""));
+            } else if field == "forZones" {
+                found.extend(names::problems(&path, name, names::label_value(name)));
+            } else {
+                found.extend(names::problems(&path, name, names::subdomain(name)));
+            }
+        }
+    }
     found
 }
 
@@ -79,6 +121,7 @@ fn of_family(address: &str, family: &str) -> names::Faults {
         ("IPv4", Ok(found)) if found.is_ipv6() => vec!["must be an IPv4 address".into()],
         ("IPv6", Ok(found)) if found.is_ipv4() => vec!["must be an IPv6 address".into()],
         ("IPv4" | "IPv6", Err(_)) => vec![names::IP_WORDS.into()],
+        ("IPv4" | "IPv6", Ok(found)) => super::endpoints::reserved(found).map(Into::into).into_iter().collect(),
         ("FQDN", _) => names::subdomain(address),
         _ => Vec::new(),
     }
@@ -104,6 +147,41 @@ fn ports(slice: &Value) -> Vec<Problem> {
         if let Some(number) = number(port, "port") {
             found.extend(names::problems(&path.field("port"), number, names::port_number(number)));
         }
+        if let Some(protocol) = port["appProtocol"].as_str() {
+            found.extend(names::problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
+        }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn slices() {
+        fn check(endpoint: Value, expected: &[&str]) {
+            let of = json!({"metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4", "endpoints": [endpoint], "ports": []});
+            let found: Vec<String> = slice(&of, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        }
+        let zones = |names: &[&str]| json!({"forZones": names.iter().map(|name| json!({"name": name})).collect::<Vec<_>>()});
+        check(json!({"addresses": ["10.0.0.1"], "hostname": "a", "nodeName": "n", "hints": zones(&["a", "b"])}), &[]);
+        check(
+            json!({"addresses": ["127.0.0.1"]}),
+            &["endpoints[0].addresses[0]: Invalid value: \"127.0.0.1\": may not be in the loopback"],
+        );
+        check(
+            json!({"addresses": ["10.0.0.1"], "hostname": "A", "nodeName": "_", "hints": zones(&["a", "a"]), "deprecatedTopology": {"a b": ""}}),
+            &[
+                "endpoints[0].nodeName: Invalid value: \"_\"",
+                "endpoints[0].deprecatedTopology: Invalid value: \"a b\"",
+                "endpoints[0].hostname: Invalid value: \"A\"",
+                "endpoints[0].hints.forZones[1].name: Duplicate value: \"a\"",
+            ],
+        );
+        check(json!({"addresses": ["10.0.0.1"], "hints": zones(&["a"; 9])}), &["endpoints[0].hints.forZones: Too many: 9"]);
+    }
 }

@@ -132,7 +132,101 @@ fn quota(quota: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::invalid(&path.key(name), amount.clone(), "must be an integer"));
         }
     }
+    found.extend(scopes(&quota["spec"], &Path::new("spec")));
     found
+}
+
+const SCOPES: [&str; 7] =
+    ["BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating", "VolumeAttributesClass"];
+/// Resources that Kubernetes counts under names of its own, and which of them pods take.
+const OF_PODS: [&str; 6] = ["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"];
+const OTHERS: [&str; 13] = [
+    "configmaps",
+    "ephemeral-storage",
+    "limits.ephemeral-storage",
+    "persistentvolumeclaims",
+    "replicationcontrollers",
+    "requests.ephemeral-storage",
+    "requests.storage",
+    "resourcequotas",
+    "secrets",
+    "services",
+    "services.loadbalancers",
+    "services.nodeports",
+    "storage",
+];
+
+/// Which objects a quota is about: scopes that there are, that go together and with what is counted.
+fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let shown = &spec["scopes"];
+    let listed: Vec<&str> = list(spec, "scopes").iter().filter_map(Value::as_str).collect();
+    let at = path.field("scopes");
+    for scope in listed.iter().take(super::PROBLEMS_MAX) {
+        found.extend(scope_fits(spec, scope, || Problem::invalid(&at, shown.clone(), ""), &at, shown));
+    }
+    if conflict(&listed) {
+        found.push(Problem::invalid(&at, shown.clone(), "conflicting scopes"));
+    }
+    let (requirements, at) = (list(&spec["scopeSelector"], "matchExpressions"), path.field("scopeSelector").field("matchExpressions"));
+    for one in requirements.iter().take(super::PROBLEMS_MAX) {
+        let scope = text(one, "scopeName");
+        let selector = &spec["scopeSelector"];
+        found.extend(scope_fits(spec, scope, || Problem::invalid(&at.field("scopeName"), scope, ""), &at, selector));
+        found.extend(scope_operator(one, scope, &at));
+    }
+    let named: Vec<&str> = requirements.iter().map(|one| text(one, "scopeName")).collect();
+    if conflict(&named) {
+        found.push(Problem::invalid(&at, shown.clone(), "conflicting scopes"));
+    }
+    found
+}
+
+fn scope_fits(spec: &Value, scope: &str, unknown: impl Fn() -> Problem, path: &Path, shown: &Value) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if !SCOPES.contains(&scope) {
+        found.push(Problem { detail: "unsupported scope".into(), ..unknown() });
+    }
+    for (resource, _) in entries(spec, "hard") {
+        let resource = resource.as_str();
+        let known = resource == "pods" || OF_PODS.contains(&resource) || OTHERS.contains(&resource);
+        let fits = match scope {
+            "BestEffort" => resource == "pods",
+            "VolumeAttributesClass" => matches!(resource, "persistentvolumeclaims" | "requests.storage"),
+            _ => resource == "pods" || OF_PODS.contains(&resource),
+        };
+        if known && !fits && SCOPES.contains(&scope) && !full(&found) {
+            found.push(Problem::invalid(path, shown.clone(), "unsupported scope applied to resource"));
+        }
+    }
+    found
+}
+
+fn scope_operator(one: &Value, scope: &str, path: &Path) -> Vec<Problem> {
+    let (operator, values) = (text(one, "operator"), list(one, "values"));
+    let mut found = Vec::new();
+    if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && SCOPES.contains(&scope) && operator != "Exists" {
+        let words = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+            ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
+        found.push(Problem::invalid(&path.field("operator"), operator, words));
+    }
+    match operator {
+        "In" | "NotIn" if values.is_empty() => {
+            let words = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector";
+            found.push(Problem::required(&path.field("values"), words));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let words = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector";
+            found.push(Problem::invalid(&path.field("values"), values.to_vec(), words));
+        }
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => found.push(Problem::invalid(&path.field("operator"), operator, "not a valid selector operator")),
+    }
+    found
+}
+
+fn conflict(scopes: &[&str]) -> bool {
+    [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")].iter().any(|(a, b)| scopes.contains(a) && scopes.contains(b))
 }
 
 /// What a quota is about stays as it was made.
@@ -140,4 +234,41 @@ fn quota_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, quota);
     found.extend(super::apps::immutable(&new["spec"], &old["spec"], "scopes", &Path::new("spec")));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn scopes_of_quotas() {
+        fn check(spec: Value, expected: &[&str]) {
+            let found: Vec<String> = scopes(&spec, &Path::new("spec")).iter().map(Problem::to_string).collect();
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:?}");
+        }
+        check(json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]}), &[]);
+        check(json!({"hard": {"count/jobs.batch": "1"}, "scopes": ["Terminating"]}), &[]);
+        check(
+            json!({"hard": {"cpu": "1"}, "scopes": ["BestEffort", "NotBestEffort", "x"]}),
+            &[
+                "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: unsupported scope applied to resource",
+                "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: unsupported scope",
+                "spec.scopes: Invalid value: [\"BestEffort\",\"NotBestEffort\",\"x\"]: conflicting scopes",
+            ],
+        );
+        let one = |scope: &str, operator: &str, values: &[&str]| json!({"scopeSelector": {"matchExpressions": [{"scopeName": scope, "operator": operator, "values": values}]}});
+        check(one("PriorityClass", "In", &["high"]), &[]);
+        let place = "spec.scopeSelector.matchExpressions";
+        check(one("PriorityClass", "In", &[]), &[&format!("{place}.values: Required value: must be at least one value")]);
+        check(one("Terminating", "In", &["a"]), &[&format!("{place}.operator: Invalid value: \"In\": must be 'Exist'")]);
+        check(
+            one("x", "About", &[]),
+            &[
+                &format!("{place}.scopeName: Invalid value: \"x\": unsupported scope"),
+                &format!("{place}.operator: Invalid value: \"About\": not a valid selector operator"),
+            ],
+        );
+    }
 }

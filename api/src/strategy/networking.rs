@@ -16,6 +16,9 @@ const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', foll
     lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', regex used for \
     validation is '\\*\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 
+/// Where the class stood before it had a field.
+const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
+
 pub static INGRESS: Strategy = Strategy {
     validate: ingress,
     validate_update: |new, old, rules| general::changed(new, old, rules, ingress),
@@ -71,10 +74,19 @@ fn ingress(ingress: &Value, rules: Rules) -> Vec<Problem> {
             }
             found.extend(host_form(name.as_str().unwrap_or_default(), &path.field("tls").index(at).field("hosts").index(n)));
         }
+        let secret = text(tls, "secretName");
+        if !secret.is_empty() {
+            found.extend(names::problems(&path.field("tls").index(at).field("secretName"), secret, names::subdomain(secret)));
+        }
     }
     let class = text(spec, "ingressClassName");
     if has(spec, "ingressClassName") {
         found.extend(names::problems(&path.field("ingressClassName"), class, names::subdomain(class)));
+        let noted = ingress["metadata"]["annotations"][CLASS_ANNOTATION].as_str();
+        if let Some(noted) = noted.filter(|noted| *noted != class) {
+            let path = Path::new("metadata.annotations").field(CLASS_ANNOTATION);
+            found.push(Problem::invalid(&path, noted, "must match `ingressClassName` when both are specified"));
+        }
     }
     found
 }
