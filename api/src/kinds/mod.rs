@@ -345,6 +345,11 @@ impl Kind {
         self
     }
 
+    fn in_category(mut self, category: &'static str) -> Kind {
+        self.categories = vec![Cow::Borrowed(category)];
+        self
+    }
+
     fn of_cluster(mut self) -> Kind {
         self.namespaced = false;
         self.fields = vec![field("metadata.name")];

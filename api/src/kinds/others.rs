@@ -3,6 +3,7 @@
 use super::{Group, Kind, field};
 use crate::strategy::{self, advice};
 
+const ADMISSION: Group = Group { name: "admissionregistration.k8s.io", version: "v1", package: "admissionregistration" };
 const CERTIFICATES: Group = Group { name: "certificates.k8s.io", version: "v1", package: "certificates" };
 const LEASES: Group = Group { name: "coordination.k8s.io", version: "v1", package: "coordination" };
 const DISCOVERY: Group = Group { name: "discovery.k8s.io", version: "v1", package: "discovery" };
@@ -13,6 +14,8 @@ const SCHEDULING: Group = Group { name: "scheduling.k8s.io", version: "v1", pack
 
 pub fn rows() -> Vec<Kind> {
     vec![
+        webhooks("mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration"),
+        webhooks("validatingwebhookconfigurations", "validatingwebhookconfiguration", "ValidatingWebhookConfiguration"),
         CERTIFICATES
             .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
             .of_cluster()
@@ -37,4 +40,9 @@ pub fn rows() -> Vec<Kind> {
         RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
         SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]).idle(),
     ]
+}
+
+/// As data: manifests of today bring them along, and installing one must not fail for that.
+fn webhooks(plural: &'static str, singular: &'static str, kind: &'static str) -> Kind {
+    ADMISSION.row(plural, singular, kind, &strategy::WEBHOOKS).of_cluster().in_category("api-extensions").idle()
 }

@@ -50,6 +50,7 @@ pub mod service;
 mod service_rules;
 mod signing;
 mod templates;
+mod webhooks;
 
 pub use network::Cidr;
 
@@ -82,6 +83,7 @@ pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
 pub use signing::SIGNING_REQUEST;
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
+pub use webhooks::WEBHOOKS;
 
 /// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.
 pub struct Strategy {

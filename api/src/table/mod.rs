@@ -60,6 +60,7 @@ fn cells_of(api_version: &str, kind: &str) -> Option<Cells> {
         ("batch", "v1", kind) => return batch::cells_of(kind),
         ("discovery.k8s.io" | "networking.k8s.io", "v1", kind) => return network::cells_of(kind),
         ("storage.k8s.io", "v1", kind) => return storage::cells_of(kind),
+        ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => others::webhooks,
         ("autoscaling", "v2", "HorizontalPodAutoscaler") => others::autoscaler,
         ("autoscaling", "v1", "Scale") => others::scale,
         ("certificates.k8s.io", "v1", "CertificateSigningRequest") => others::signing_request,

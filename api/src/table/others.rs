@@ -124,6 +124,11 @@ pub fn role_binding(binding: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
+pub fn webhooks(configuration: &Value, now: Time) -> Vec<Value> {
+    let count = configuration["webhooks"].as_array().map_or(0, Vec::len);
+    vec![cell::name(configuration), count.into(), cell::age(configuration, now)]
+}
+
 pub fn priority_class(class: &Value, now: Time) -> Vec<Value> {
     vec![
         cell::name(class),

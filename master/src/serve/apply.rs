@@ -110,7 +110,10 @@ fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
         Some(read) => read,
         None => {
             let read = yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?;
-            of_yaml = if read.1.len() == 1 { yaml::twice(&text) } else { None };
+            of_yaml = match &read.1[..] {
+                [one] => yaml::twice(&text, one),
+                _ => None,
+            };
             read
         }
     };

@@ -38,8 +38,8 @@ pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
     }
 }
 
-/// What Go's strict reader says of a key that stands there twice. None: nothing does, or several do, of which it would tell all.
-pub fn twice(text: &str) -> Option<String> {
+/// What Go's strict reader says of the one key that stands there twice, by its path.
+pub fn twice(text: &str, path: &Path) -> Option<String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::Error,
@@ -49,7 +49,7 @@ pub fn twice(text: &str) -> Option<String> {
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| coracle_schema::read_from(reader).map(drop));
     let error = read.err()?;
     let line = error.location()?.line();
-    let key = text.lines().nth(line as usize - 1)?.trim_start().split_once(':')?.0.trim_matches(['"', '\'']);
+    let key = path.as_str().rsplit('.').next()?;
     Some(format!("line {line}: key {key:?} already set in map"))
 }
 
@@ -112,8 +112,8 @@ mod tests {
     fn what_is_there_twice() {
         let (document, twice) = read("data:\n  a: 1\n  a: 2\n").unwrap();
         assert_eq!((document, twice[0].as_str()), (json!({"data": {"a": 2}}), "data.a"));
-        assert_eq!(super::twice("data:\n  a: 1\n  a: 2\n").as_deref(), Some("line 3: key \"a\" already set in map"));
-        assert_eq!(super::twice("data: {a: 1}\n"), None);
+        assert_eq!(super::twice("data:\n  a: 1\n  a: 2\n", &twice[0]).as_deref(), Some("line 3: key \"a\" already set in map"));
+        assert_eq!(super::twice("data: {a: 1}\n", &twice[0]), None);
     }
 
     #[test]

@@ -204,6 +204,6 @@ fn validation() {
 
 #[test]
 fn kinds() {
-    let later = ["namespace", "node", "pod-token-volume"];
+    let later = ["node", "pod-token-volume"];
     area("kinds", &later);
 }
