@@ -41,7 +41,7 @@ make_image() {
 start() {
     local name=$1
     shift
-    as_root sh -c 'log=$1 pid=$2; shift 2; MALLOC_ARENA_MAX=1 setsid "$@" >>"$log" 2>&1 </dev/null & echo $! >"$pid"' \
+    as_root sh -c 'log=$1 pid=$2; shift 2; MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072 setsid "$@" >>"$log" 2>&1 </dev/null & echo $! >"$pid"' \
         start "$state/$name.log" "$sockets/$name.pid" "$tree/target/release/coracle-$name" "$@"
 }
 

@@ -14,6 +14,10 @@ const NAMESPACE: &str = "coracle-e2e";
 pub const MASTER: &str = "127.0.0.1:8080";
 pub const AGENT: &str = "127.0.0.1:10250";
 
+/// As the units set it.
+pub const ALLOCATOR: [(&str, &str); 3] =
+    [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
+
 /// A dockerd in a network namespace without a way out: like a box on a LAN that has no router.
 pub struct Engine {
     folder: PathBuf,
@@ -185,7 +189,7 @@ impl<'a> Bed<'a> {
     fn launch(&self, command: &mut Command, name: &str) -> Child {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
-        command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        command.envs(ALLOCATOR).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
     pub fn master_pid(&self) -> u32 {

@@ -13,6 +13,10 @@ pub trait Disk: Send + Sync {
     /// Creates or truncates a file of mode 0600, writes it and makes its content durable: its name is not, before `sync_dir`.
     /// After an error nothing is known of the file.
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
+    /// As `create`, with so many times the same byte.
+    fn create_filled(&self, path: &str, byte: u8, bytes: usize) -> io::Result<()> {
+        self.create(path, &vec![byte; bytes])
+    }
     /// As `create`, but nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
     /// best effort.
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
@@ -73,6 +77,9 @@ pub enum What {
 const STAMP: &str = "user.coracle";
 const STAMP_FORM: &str = "1";
 
+/// Of a file that is filled: few calls, and less memory than is asked of the kernel in one piece.
+const PIECE_BYTES: usize = 64 << 10;
+
 pub struct RealDisk {
     root: PathBuf,
     /// Any file of the file system that the directory lies on.
@@ -108,6 +115,16 @@ impl RealDisk {
 impl Disk for RealDisk {
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.written(path, bytes)?.sync_all()
+    }
+
+    /// In pieces: memory that was asked for once, for a whole segment, would stay with the process.
+    fn create_filled(&self, path: &str, byte: u8, bytes: usize) -> io::Result<()> {
+        let mut file = self.written(path, b"")?;
+        let piece = vec![byte; bytes.min(PIECE_BYTES)];
+        for from in (0..bytes).step_by(PIECE_BYTES) {
+            file.write_all(&piece[..piece.len().min(bytes - from)])?;
+        }
+        file.sync_all()
     }
 
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {

@@ -46,6 +46,15 @@ impl<'a> Sketch<'a> {
         serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
     }
 
+    /// Of a text that is known to be JSON as the store wrote it: what stands behind its metadata is not read, and no status is seen.
+    /// None: its metadata does not follow its kind.
+    pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
+        let front = format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",\"metadata\":");
+        let metadata = std::str::from_utf8(text).ok()?.strip_prefix(&front)?;
+        let metadata = Metadata::deserialize(&mut serde_json::Deserializer::from_str(metadata)).ok()?;
+        Some(Sketch { api_version: api_version.into(), kind: kind.into(), metadata, status: None })
+    }
+
     pub fn revision(&self) -> Option<Revision> {
         self.metadata.resource_version?.parse().ok().map(Revision)
     }
@@ -111,6 +120,10 @@ mod tests {
         assert_eq!((sketch.api_version.as_ref(), sketch.kind.as_ref(), sketch.revision()), ("v1", "Pod", Some(Revision(17))));
         assert_eq!((sketch.metadata.annotations.get("a"), sketch.labels().get("x")), (Some("ü"), Some("y")));
         assert!(sketch.status.is_none());
+        let front = Sketch::of_front(text, "v1", "Pod").expect("one of ours");
+        assert_eq!((front.metadata.name.as_ref(), front.revision(), front.labels()), ("web", sketch.revision(), sketch.labels()));
+        assert!(Sketch::of_front(text, "v1", "Node").is_none());
+        assert!(Sketch::of_front(br#"{"apiVersion":"v1","kind":"Event","count":1,"metadata":{"name":"e"}}"#, "v1", "Event").is_none());
         let other = sketch.with_revision(text, Revision(1_000)).expect("it has one");
         assert_eq!(String::from_utf8_lossy(&other), String::from_utf8_lossy(text).replace("\"17\"", "\"1000\""));
     }

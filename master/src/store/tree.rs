@@ -226,7 +226,9 @@ impl<'a> Tree<'a> {
             let Some(row) = self.row(&key) else { continue };
             key.resource = row.resource.clone();
             let file_crc = self.objects.get(&key).and_then(|entry| entry.file_crc);
-            let quick = fitting(&compact, &key, row).and_then(|mut sketch| {
+            // Its checksum has been over it.
+            let known = Sketch::of_front(&compact, &row.api_version, &row.kind).filter(|sketch| is_about(sketch, &key));
+            let quick = known.or_else(|| fitting(&compact, &key, row)).and_then(|mut sketch| {
                 // Had its status been worth flash, it would not be here.
                 sketch.status = None;
                 let durable = (self.rules.told)(&key, &sketch).filter(|durable| *durable != Durable::Whole)?;
@@ -352,7 +354,11 @@ fn fitting<'t>(compact: &'t [u8], key: &Key, row: &KindRow) -> Option<Sketch<'t>
     // apiVersion and kind lead.
     let front = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", row.api_version, row.kind);
     let sketch = Some(compact).filter(|compact| compact.starts_with(front.as_bytes())).and_then(Sketch::of)?;
-    (sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace).then_some(sketch)
+    is_about(&sketch, key).then_some(sketch)
+}
+
+fn is_about(sketch: &Sketch, key: &Key) -> bool {
+    sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace
 }
 
 pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {

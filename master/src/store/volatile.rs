@@ -64,7 +64,12 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
         let object = line[path.len()..].strip_prefix(OBJECT.as_bytes())?;
         Some((names::key(std::str::from_utf8(path).ok()?)?, text.slice_ref(object)))
     };
-    lines.strip_suffix(b"\n").map_or_else(|| Some(Vec::new()), |lines| lines.split(|byte| *byte == b'\n').map(line).collect())
+    let (mut kept, mut from) = (Vec::new(), 0);
+    for end in memchr::memchr_iter(b'\n', lines) {
+        kept.push(line(&lines[from..end])?);
+        from = end + 1;
+    }
+    Some(kept)
 }
 
 pub fn remove(disk: &dyn Disk) {

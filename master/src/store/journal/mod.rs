@@ -275,7 +275,7 @@ fn prefill_at(disk: &dyn Disk, name: &str, bytes: usize) -> Result<Spare, DiskEr
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", name)(error)),
         _ => {}
     }
-    match disk.create(name, &vec![b'\n'; bytes]) {
+    match disk.create_filled(name, b'\n', bytes) {
         Ok(()) => Ok(Spare { path: name.to_owned(), bytes }),
         Err(error) => {
             disk.unlink(name).ok();
