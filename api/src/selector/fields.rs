@@ -50,12 +50,18 @@ impl FieldSelector {
 
     /// Against a document as JSON, of which only the way to each field is read.
     pub fn matches_json(&self, json: &[u8]) -> bool {
-        self.requirements.iter().all(|requirement| {
-            let mut reader = serde_json::Deserializer::from_slice(json);
-            let found = Walk(&requirement.path).deserialize(&mut reader).ok().flatten();
-            requirement.holds(found)
-        })
+        self.matches_found(|path| read_field(json, path))
     }
+
+    /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document reads it once.
+    pub fn matches_found(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
+        self.requirements.iter().all(|requirement| requirement.holds(find(&requirement.path)))
+    }
+}
+
+/// The one field of a document as JSON that stands at the end of a path, as selectors compare it.
+pub fn read_field(json: &[u8], path: &[String]) -> Option<String> {
+    Walk(path).deserialize(&mut serde_json::Deserializer::from_slice(json)).ok().flatten()
 }
 
 impl Requirement {

@@ -6,7 +6,7 @@ mod fields;
 mod labels;
 
 use crate::labels::LabelSet;
-pub use fields::FieldSelector;
+pub use fields::{FieldSelector, read_field};
 pub use labels::{Grammar, LabelSelector};
 
 /// Both together, as a list or a watch carries them.

@@ -16,10 +16,11 @@ use crate::store::{Event, Scope, Stored, Unwatched};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Revision;
-use coracle_api::selector::Selector;
+use coracle_api::selector::{Selector, read_field};
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
@@ -30,6 +31,8 @@ const PIECE_BYTES: usize = 32 * 1024;
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
 /// Who found all places of watchers taken may come again after so many seconds.
 const AGAIN_S: u32 = 5;
+/// Fields that are remembered: of what was and of what is, of every path that pods can be selected by at once.
+const READS_MAX: usize = 16;
 /// Marks the bookmark that ends the state of a streamed list.
 const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
@@ -40,6 +43,14 @@ pub struct Watches {
     pub bookmarks: Arc<Bookmarks>,
     replays: Arc<AtomicUsize>,
     rendered: Arc<Mutex<Option<Rendered>>>,
+    reads: Arc<Mutex<VecDeque<Read>>>,
+}
+
+/// What a field of a document said: the next watcher who selects by it is told, on the thread that all writers wait for.
+struct Read {
+    stored: Stored,
+    path: Vec<String>,
+    found: Option<String>,
 }
 
 /// The event that was written last: the next watcher of the same commit gets the same bytes.
@@ -82,6 +93,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         selector,
         fresh: AtomicBool::new(true),
         rendered: watches.rendered.clone(),
+        reads: watches.reads.clone(),
         feed: Mutex::new(Feed::Waiting(Vec::new())),
     });
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
@@ -163,6 +175,7 @@ pub struct Watcher {
     /// Whether nothing has been told yet: the first event of a table brings the columns.
     fresh: AtomicBool,
     rendered: Arc<Mutex<Option<Rendered>>>,
+    reads: Arc<Mutex<VecDeque<Read>>>,
     feed: Mutex<Feed>,
 }
 
@@ -195,7 +208,8 @@ impl Watcher {
     fn replay(&self, events: &[Event]) -> Vec<Vec<u8>> {
         let mut pieces: Vec<Vec<u8>> = Vec::new();
         for event in events {
-            let Some((change, stored)) = self.shown(event) else { continue };
+            let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored));
+            let Some((change, stored)) = shown else { continue };
             let first = self.is_table() && self.fresh.swap(false, Ordering::Relaxed);
             let line = self.render(event.revision, change, stored, first);
             match pieces.last_mut().filter(|piece| piece.len() + line.len() <= PIECE_BYTES) {
@@ -231,7 +245,25 @@ impl Watcher {
     }
 
     fn shown<'e>(&self, event: &'e Event) -> Option<(Change, &'e Stored)> {
-        project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored))
+        let Selector { labels, fields } = &self.selector;
+        let selects = |stored: &Stored| {
+            labels.matches(&stored.labels) && (fields.is_everything() || fields.matches_found(|path| self.read(stored, path)))
+        };
+        project(event.old.as_ref(), event.new.as_ref(), selects)
+    }
+
+    /// A field, read once for all watchers.
+    fn read(&self, stored: &Stored, path: &[String]) -> Option<String> {
+        let mut reads = lock(&self.reads);
+        if let Some(read) = reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
+            return read.found.clone();
+        }
+        let found = read_field(&stored.json, path);
+        if reads.len() == READS_MAX {
+            reads.pop_front();
+        }
+        reads.push_back(Read { stored: stored.clone(), path: path.to_vec(), found: found.clone() });
+        found
     }
 
     fn line(&self, revision: Revision, change: Change, stored: &Stored, early: bool) -> Bytes {

@@ -42,6 +42,11 @@ impl Stored {
         Stored(Arc::new(Object { key, revision, json, labels }))
     }
 
+    /// Whether both are the very same in memory.
+    pub fn is(&self, other: &Stored) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// A document as the object that it is at a revision, which is written into it.
     pub fn of(key: Arc<Key>, revision: Revision, document: &mut Value) -> Stored {
         document::stamp(document, revision);
