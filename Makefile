@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api
 
 run:
 	packaging/demo.sh run
@@ -57,3 +57,9 @@ bench:
 bench-store:
 	packaging/prerequisites.sh crash bench-store
 	cargo bench -q -p coracle-tests --features bench-store --bench store $(AS_ROOT)
+
+# The API against the store alone and etcd alone, as ratios; ROWS=memory measures what has the word in its name.
+bench-api:
+	packaging/prerequisites.sh bench-store
+	cargo build --release -p coracle-master
+	cargo bench -q -p coracle-tests --features bench-store --bench api

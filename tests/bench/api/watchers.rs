@@ -1,0 +1,104 @@
+//! What it costs that many watch.
+
+use super::Ground;
+use super::client::address;
+use super::master::{Master, pod};
+use super::process::{Usage, pss_kb};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpSocket;
+use tokio::runtime::Builder;
+
+/// The network side takes 512 connections, so this is as many as there can be beside the writer; each address has its share.
+const WATCHERS: usize = 500;
+const OF_ONE_ADDRESS: usize = 50;
+const ASKED: f64 = 1000.0;
+const EVERY: Duration = Duration::from_millis(100);
+const EVENTS: usize = 200;
+const SETTLES: Duration = Duration::from_secs(2);
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+pub fn told(ground: &Ground) -> Result<String, String> {
+    let mut text = String::new();
+    for (what, query) in [("all pods", ""), ("pods of one node each, by field", "&fieldSelector=spec.nodeName=edge-1")] {
+        let folder = ground.path("watchers");
+        let master = Master::start(&folder)?;
+        master.fill(PODS, 0..1, pod)?;
+        let alone = spent(&master, &AtomicU64::new(0))?;
+        let idle = pss_kb(master.pid())?;
+        let bytes = Arc::new(AtomicU64::new(0));
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (address, heard) = (master.address(), bytes.clone());
+        let clients = std::thread::spawn(move || {
+            Builder::new_current_thread().enable_io().build().map_err(|e| e.to_string())?.block_on(async {
+                for n in 0..WATCHERS {
+                    tokio::spawn(watch(address, n / OF_ONE_ADDRESS + 1, query, heard.clone()));
+                }
+                stopped.await.map_err(|e| e.to_string())
+            })
+        });
+        std::thread::sleep(SETTLES);
+        let watched = pss_kb(master.pid())?;
+        let many = spent(&master, &bytes)?;
+        let _ = stop.send(());
+        clients.join().map_err(|_| "the watchers panicked".to_owned())??;
+        master.stop()?;
+        ground.remove(&folder);
+        let each = (many.cpu_ms - alone.cpu_ms).max(0.0) * 1e3 / (EVENTS * WATCHERS) as f64;
+        let share = ASKED * 10.0 * each / 1e6 * 100.0;
+        text += &format!(
+            "  {WATCHERS} watchers of {what}, 10 events a second: {:.1} % of a core (alone {:.1} %), {each:.1} us an event and watcher; \
+             with 1,000: {share:.0} %, aim 10 %: {}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
+            many.cpu_ms / many.ms * 100.0,
+            alone.cpu_ms / alone.ms * 100.0,
+            if share <= 10.0 { "met" } else { "NOT MET" },
+            watched.saturating_sub(idle) as f64 / WATCHERS as f64,
+            many.events / EVENTS as f64
+        );
+    }
+    Ok(text)
+}
+
+struct Spent {
+    ms: f64,
+    cpu_ms: f64,
+    events: f64,
+}
+
+/// So many events, one after the other at their pace.
+fn spent(master: &Master, heard: &AtomicU64) -> Result<Spent, String> {
+    let mut client = master.client(0)?;
+    let (before, heard_before, begun) = (Usage::of(master.pid())?, heard.load(Ordering::Relaxed), Instant::now());
+    for n in 0..EVENTS {
+        let status = format!(r#"{{"status":{{"message":"{n:06}"}}}}"#);
+        client.patch(&format!("{PODS}/p0/status"), "application/merge-patch+json", status.as_bytes())?;
+        std::thread::sleep((EVERY * (n as u32 + 1)).saturating_sub(begun.elapsed()));
+    }
+    let ms = begun.elapsed().as_secs_f64() * 1e3;
+    std::thread::sleep(EVERY);
+    let cpu_ms = (Usage::of(master.pid())?.cpu_ms - before.cpu_ms) as f64;
+    Ok(Spent { ms, cpu_ms, events: (heard.load(Ordering::Relaxed) - heard_before) as f64 })
+}
+
+/// Counts what it is told. It ends with the runtime.
+async fn watch(server: SocketAddr, from: usize, query: &'static str, heard: Arc<AtomicU64>) -> std::io::Result<()> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(address(from))?;
+    let mut stream = socket.connect(server).await?;
+    let request = format!("GET {PODS}?watch=true{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut bytes = vec![0; 16 << 10];
+    let mark = b"\"MODIFIED\"";
+    loop {
+        let length = stream.read(&mut bytes).await?;
+        if length == 0 {
+            return Ok(());
+        }
+        // Events are further apart than they take: none is torn over two reads but by chance.
+        let events = bytes[..length].windows(mark.len()).filter(|window| window == mark).count();
+        heard.fetch_add(events as u64, Ordering::Relaxed);
+    }
+}
