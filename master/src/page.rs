@@ -29,6 +29,10 @@ pub enum Page {
     },
     /// `/api/v1beta1` and the like.
     OldResources(Version),
+    /// `/api/v1beta1/operations`: what writes of 2014 that were not done at once became. Here they are.
+    Operations(Version),
+    /// One of them, by its number.
+    Operation(Version),
     /// `/openapi/v2`.
     Swagger,
     /// `/openapi/v3`: where each group's document is.
@@ -68,6 +72,7 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
         ("api", Some("v1"), None) => Some(Page::Resources { group: String::new(), version: "v1".to_owned() }),
         // Clients between the old and the new discovery look for it there.
         ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => Some(Page::OldResources(version)),
+        ("api", Some(version), Some("operations")) => operations(Version::named(version)?, fourth, parts.next().is_some()),
         ("api", _, _) => None,
         ("apis", None, _) => Some(Page::Groups),
         ("apis", Some(group), None) if serves(kinds, group, None) => Some(Page::Group { group: group.to_owned() }),
@@ -80,6 +85,15 @@ pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
         ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(Page::Nothing)),
         _ => Some(Page::Nothing),
     }
+}
+
+fn operations(version: Version, number: Option<&str>, more: bool) -> Option<Page> {
+    match number {
+        None => Some(Page::Operations(version)),
+        Some(number) if !more && number.parse::<u64>().is_ok() => Some(Page::Operation(version)),
+        Some(_) => None,
+    }
+    .filter(|_| version.is_flat())
 }
 
 fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
@@ -131,6 +145,11 @@ mod tests {
             ("/api/v1", "", Some(Page::Resources { group: String::new(), version: "v1".into() })),
             ("/api/v1beta1", "", Some(Page::OldResources(Version::V1beta1))),
             ("/apis/v1beta3", "", Some(Page::OldResources(Version::V1beta3))),
+            ("/api/v1beta1/operations", "", Some(Page::Operations(Version::V1beta1))),
+            ("/api/v1beta2/operations/17", "", Some(Page::Operation(Version::V1beta2))),
+            ("/api/v1beta1/operations/x", "", None),
+            ("/api/v1beta1/operations/17/x", "", None),
+            ("/api/v1beta3/operations", "", None),
             ("/api/v2", "", None),
             ("/api/v1/pods", "", None),
             ("/apis", "", Some(Page::Groups)),

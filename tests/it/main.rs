@@ -8,6 +8,7 @@ mod api_v1beta1;
 mod control;
 mod kubelet_events;
 mod kubelet_status;
+mod observed;
 mod openapi;
 mod proxy;
 mod replay;

@@ -42,15 +42,20 @@ impl Bed {
 
     /// A master that places no pods and replicates none, as the server of the recorded conversations did not.
     pub fn without_workloads() -> Bed {
-        Bed::made(|_| {}, false)
+        Bed::set_up(|config| config.workloads = false)
     }
 
     /// A master that finds something in its data directory.
     pub fn over(found: impl FnOnce(&std::path::Path)) -> Bed {
-        Bed::made(found, true)
+        Bed::made(found, |_| {})
     }
 
-    fn made(found: impl FnOnce(&std::path::Path), workloads: bool) -> Bed {
+    /// A master with a configuration that is other than the usual one.
+    pub fn set_up(change: impl FnOnce(&mut Config)) -> Bed {
+        Bed::made(|_| {}, change)
+    }
+
+    fn made(found: impl FnOnce(&std::path::Path), change: impl FnOnce(&mut Config)) -> Bed {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         // Where there is memory for it: no test here is about the disk.
@@ -58,13 +63,13 @@ impl Bed {
         let base = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let folder = base.join(format!("coracle-it-{}-{number}", std::process::id()));
         fs::DirBuilder::new().mode(0o700).create(&folder).expect("a new folder");
-        let config = Config {
+        let mut config = Config {
             data_dir: folder.join("data"),
             listen: Some("127.0.0.1:0".parse().expect("an address")),
             admin_socket: folder.join("run/api.sock"),
-            workloads,
             ..Config::default()
         };
+        change(&mut config);
         found(&config.data_dir);
         let master = Some(coracle_master::start(&config).expect("a master starts"));
         Bed { folder, master }

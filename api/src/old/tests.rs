@@ -33,14 +33,20 @@ fn documents(folder: &str) -> Vec<(String, Value)> {
                 folders.push(path);
             } else {
                 let text = fs::read_to_string(&path).expect("a file of the data");
-                let document = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+                let document: Value = serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
                 found.push((path.strip_prefix(DATA).expect("below the data").display().to_string(), document));
             }
         }
     }
+    // Of what was observed, the answers that hold an object or a list.
+    found.retain(|(_, document)| document.get("title").is_none() || holds_objects(&document["response"]));
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
     assert!(!found.is_empty(), "{folder} holds documents");
     found
+}
+
+fn holds_objects(answer: &Value) -> bool {
+    answer["kind"].as_str().is_some_and(|kind| row(kind.strip_suffix("List").unwrap_or(kind)).is_some())
 }
 
 /// The objects that an observed answer holds; a list's items get the kind that they lack.

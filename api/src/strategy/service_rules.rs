@@ -18,6 +18,11 @@ const AFFINITY_S_MAX: i64 = 86400;
 /// Every problem of a service, in the order in which Kubernetes tells them.
 pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(service, Scope::Namespaced, names::label, rules);
+    if rules.old_names {
+        // Names of services were labels in 2014 too: they are part of other names.
+        let name = text(&service["metadata"], "name");
+        found.extend(names::problems(&Path::new("metadata.name"), name, names::label(name)));
+    }
     let (spec, path) = (&service["spec"], Path::new("spec"));
     let kind = text(spec, "type");
     let all = list(spec, "ports");

@@ -138,6 +138,11 @@ pub fn old_resources(version: Version) -> Value {
     json!({"kind": "APIResourceList", "groupVersion": version.name(), "resources": []})
 }
 
+/// Writes that go on: there are none, each is answered when it is done.
+pub fn operations(version: Version) -> Value {
+    json!({"kind": "ServerOpList", "apiVersion": version.name(), "creationTimestamp": null, "items": []})
+}
+
 /// `/apis`.
 pub fn group_list(kinds: &Kinds) -> Value {
     let groups: Vec<Value> = groups(kinds).iter().map(group).collect();

@@ -6,6 +6,7 @@ use crate::page::Page;
 use crate::render::discovery;
 use bytes::Bytes;
 use coracle_api::kinds::Kinds;
+use coracle_api::old;
 use coracle_api::status::Status;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
 use serde_json::Value;
@@ -35,6 +36,9 @@ pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, F
         Page::Version => discovery::version(),
         Page::Group { group } => discovery::one_group(kinds, group),
         Page::Resources { group, version } => discovery::resources(kinds, group, version),
+        Page::Operations(version) => discovery::operations(*version),
+        // No write here is answered before it is done.
+        Page::Operation(version) => old::encode_status(*version, &Status::success(200).to_v1()),
         Page::OldResources(version) => discovery::old_resources(*version),
     };
     // Who asks what this is may hold anything for an answer.
