@@ -14,6 +14,7 @@ use crate::render::Form;
 use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
+use coracle_api::strategy::Share;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Version {
@@ -57,6 +58,13 @@ pub enum Verb {
     GetStatus,
     UpdateStatus,
     PatchStatus,
+    GetPart,
+    UpdatePart,
+    PatchPart,
+    GetScale,
+    UpdateScale,
+    PatchScale,
+    Evict,
     Bind,
     Log,
 }
@@ -69,6 +77,8 @@ pub struct Call<'k> {
     /// As which kind documents are read and shown: mostly the same.
     pub shown: &'k Kind,
     pub verb: Verb,
+    /// Which part of the object the path names, if it is one of its own parts beside its status.
+    pub share: Option<&'static Share>,
     /// Empty: all namespaces, or a kind that has none.
     pub namespace: String,
     /// Empty where the path names no object.
@@ -133,6 +143,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
         return Err(Misdirected::Method);
     }
+    let share = share(&place);
     let mut namespace = place.namespace.unwrap_or_default();
     if version.is_flat()
         && place.kind.namespaced
@@ -146,6 +157,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         kind: kinds.stored_as(place.kind),
         shown: place.kind,
         verb,
+        share,
         namespace,
         name: place.name,
         options,
@@ -273,15 +285,28 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
         ("GET", "status") => Verb::GetStatus,
         ("PUT", "status") => Verb::UpdateStatus,
         ("PATCH", "status") => Verb::PatchStatus,
+        ("GET", "scale") => Verb::GetScale,
+        ("PUT", "scale") => Verb::UpdateScale,
+        ("PATCH", "scale") => Verb::PatchScale,
+        ("POST", "eviction") => Verb::Evict,
+        ("GET", _) if share(place).is_some() => Verb::GetPart,
+        ("PUT", _) if share(place).is_some() => Verb::UpdatePart,
+        ("PATCH", _) if share(place).is_some() => Verb::PatchPart,
         ("POST", "binding") => Verb::Bind,
         ("GET", "log") => Verb::Log,
         _ => return Err(Misdirected::Method),
     };
-    if offered(place.kind, verb) { Ok(verb) } else { Err(Misdirected::Method) }
+    if offered(place, verb) { Ok(verb) } else { Err(Misdirected::Method) }
+}
+
+fn share(place: &Place) -> Option<&'static Share> {
+    place.kind.subresource(&place.subresource)?.share
 }
 
 /// Subresources have been looked up by their names.
-fn offered(kind: &Kind, verb: Verb) -> bool {
+fn offered(place: &Place, verb: Verb) -> bool {
+    let kind = place.kind;
+    let part = |verb: kinds::Verb| kind.subresource(&place.subresource).is_some_and(|part| part.verbs.contains(&verb));
     match verb {
         Verb::List => kind.offers(kinds::Verb::List),
         Verb::Watch => kind.offers(kinds::Verb::Watch),
@@ -291,6 +316,10 @@ fn offered(kind: &Kind, verb: Verb) -> bool {
         Verb::Patch => kind.offers(kinds::Verb::Patch),
         Verb::Delete => kind.offers(kinds::Verb::Delete),
         Verb::DeleteCollection => kind.offers(kinds::Verb::DeleteCollection),
+        Verb::GetPart | Verb::GetScale => part(kinds::Verb::Get),
+        Verb::UpdatePart | Verb::UpdateScale => part(kinds::Verb::Update),
+        Verb::PatchPart | Verb::PatchScale => part(kinds::Verb::Patch),
+        Verb::Evict => part(kinds::Verb::Create),
         Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Log => true,
     }
 }
@@ -354,6 +383,14 @@ mod tests {
             ("PATCH", "/api/v1beta1/pods/b", "V1beta1 Patch default/pods/b"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "V1 Bind a/pods/b"),
             ("POST", "/api/v1/namespaces/a/bindings", "V1 Bind a/bindings/"),
+            ("GET", "/apis/apps/v1/namespaces/a/deployments/b/scale", "V1 GetScale a/deployments/b"),
+            ("POST", "/apis/apps/v1/namespaces/a/deployments/b/scale", "Method"),
+            ("GET", "/apis/apps/v1/namespaces/a/daemonsets/b/scale", "Nowhere"),
+            ("POST", "/api/v1/namespaces/a/pods/b/eviction", "V1 Evict a/pods/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b/eviction", "Method"),
+            ("PUT", "/api/v1/namespaces/a/finalize", "V1 UpdatePart /namespaces/a"),
+            ("GET", "/api/v1/namespaces/a/finalize", "Method"),
+            ("PATCH", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", "V1 PatchPart /certificatesigningrequests/a"),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),
             ("GET", "/api/v1/namespaces/a/pods/b/log", "V1 Log a/pods/b"),
             ("GET", "/api/v1/namespaces/a/services/b/log", "Nowhere"),

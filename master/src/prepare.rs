@@ -13,7 +13,7 @@ pub use owned::with_writer;
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
-use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules};
+use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules, Share};
 use coracle_api::types;
 use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, Types, check, decode, default, tidy};
@@ -54,10 +54,32 @@ pub enum Ownership<'a> {
 }
 
 /// What part of an object an update is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Part {
     Main,
     Status,
+    /// Another part with a path of its own.
+    Share(&'static Share),
+    /// The number of replicas alone, in the document as a whole.
+    Scale,
+}
+
+impl Part {
+    /// Behind the object's own path.
+    pub fn path(self) -> &'static str {
+        match self {
+            Part::Main => "",
+            Part::Status => "status",
+            Part::Share(share) => share.name,
+            Part::Scale => "scale",
+        }
+    }
+}
+
+impl PartialEq for Part {
+    fn eq(&self, other: &Part) -> bool {
+        self.path() == other.path()
+    }
 }
 
 /// Why a document is no write. Expected outcomes.
@@ -196,8 +218,9 @@ pub fn update_owned(
         return Err(Unfit::Stale);
     }
     let said;
+    let mut validate = kind.strategy.validate_update;
     match part {
-        Part::Main => {
+        Part::Main | Part::Scale => {
             if kind.keeps_status {
                 strategy::keep_status(&mut new, old.object);
             }
@@ -212,8 +235,15 @@ pub fn update_owned(
             default(&TYPES, &kind.type_name, &mut new);
             tidy(&TYPES, &kind.type_name, &mut new);
         }
+        Part::Share(share) => {
+            said = owned::said(&mut new, &ownership);
+            (share.take)(&mut new, old.object, making.now);
+            default(&TYPES, &kind.type_name, &mut new);
+            tidy(&TYPES, &kind.type_name, &mut new);
+            validate = share.validate_update;
+        }
     }
-    fit(check(&TYPES, &kind.type_name, &new), (kind.strategy.validate_update)(&new, old.object, rules))?;
+    fit(check(&TYPES, &kind.type_name, &new), validate(&new, old.object, rules))?;
     owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
     // The last finalizer has gone from an object whose time is over.
     if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {
@@ -258,13 +288,7 @@ pub fn depart(
     deleting: Deleting,
     fate: Option<Fate>,
 ) -> Result<Departure, Unfit> {
-    let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
-    if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
-        return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
-    }
-    if let Some(given) = preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string()) {
-        return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
-    }
+    meant(old, preconditions)?;
     let parting = kind.fate.map(|default| strategy::meta::parting(old.object, fate, default));
     Ok(match (kind.strategy.delete)(parting.as_ref().unwrap_or(old.object), deleting) {
         Deletion::Remove => Departure::Now(Write::Delete { key: old.key.clone(), seen: old.revision }),
@@ -272,6 +296,18 @@ pub fn depart(
         Deletion::Mark(marked) => Departure::Marked(replace(kind, old, marked)),
         Deletion::Pending => Departure::Pending,
     })
+}
+
+/// Whether this is the object that the preconditions mean.
+pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Unfit> {
+    let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
+    if let Some(given) = preconditions.uid.as_deref().filter(|uid| *uid != stands) {
+        return Err(Unfit::OtherUid { given: given.to_owned(), stands: stands.to_owned() });
+    }
+    if let Some(given) = preconditions.resource_version.as_deref().filter(|version| *version != old.revision.to_string()) {
+        return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
+    }
+    Ok(())
 }
 
 /// A change of metadata that the server makes by itself: a finalizer or an owner goes. Where it was the last thing that held an object

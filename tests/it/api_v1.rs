@@ -61,6 +61,11 @@ fn watches() {
 }
 
 #[test]
+fn verbs() {
+    check("v1-verbs");
+}
+
+#[test]
 fn pages() {
     check("v1-pages");
 }

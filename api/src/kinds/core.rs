@@ -108,7 +108,7 @@ fn events_of_their_group() -> Kind {
 
 fn namespaces() -> Kind {
     let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
-    let row = row.part("finalize", "Namespace", None, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
+    let row = row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
     Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row.given(&["spec.finalizers"]) }
 }
 
@@ -155,7 +155,7 @@ fn pods() -> Kind {
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
-    let row = row.with_status();
+    let row = row.with_status().evicted(("policy/v1", "PodDisruptionBudget"));
     let given =
         &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];
     Kind { keeps_status: false, ..row.selectable(fields).delete_shows().given(given) }

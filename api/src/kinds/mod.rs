@@ -5,12 +5,15 @@ mod apps;
 mod core;
 mod others;
 mod reviews;
+mod row;
 mod storage;
+
+use row::{ALL, Group, field, field_or};
 
 use crate::meta::Resource;
 use crate::old::Version;
 use crate::strategy::advice::Advice;
-use crate::strategy::{Fate, Strategy, review};
+use crate::strategy::{Fate, Share, Strategy, review};
 use coracle_schema::Problem;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -53,6 +56,8 @@ pub struct Subresource {
     /// Of that kind; None: that of the resource.
     pub group_version: Option<(&'static str, &'static str)>,
     pub verbs: Cow<'static, [Verb]>,
+    /// A part of the object's own document that is neither its status nor anything that is told by name here.
+    pub share: Option<&'static Share>,
 }
 
 /// Where a document says how many it wants and has: what the subresource `scale` reads and writes.
@@ -156,6 +161,8 @@ pub struct Kind {
     pub answer: Option<review::Answer>,
     /// Said with every answer about it.
     pub deprecated: Option<&'static str>,
+    /// What guards its objects from being evicted: `apiVersion` and `kind`.
+    pub guards: Option<(&'static str, &'static str)>,
     /// Nothing acts on its objects yet, which whoever writes one is told.
     pub idle: bool,
     /// What else they are told.
@@ -240,6 +247,12 @@ impl Kinds {
         self.iter().find(|row| row.resource.group == group && row.version == version && row.resource.plural == plural)
     }
 
+    /// As what the number of an object's replicas is told and set: no resource of its own.
+    pub fn scale() -> Kind {
+        let group = Group { name: "autoscaling", version: "v1", package: "autoscaling" };
+        Kind { unowned: &["status"], ..group.row("scales", "scale", "Scale", &crate::strategy::SCALE) }
+    }
+
     /// By `apiVersion` and `kind` of a document: `("v1", "Pod")`.
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -259,184 +272,6 @@ impl Kinds {
     /// By the kind as v1beta1 says it: `Minion`, and `Node` as well.
     pub fn by_old_kind(&self, kind: &str) -> Option<&Kind> {
         self.iter().find(|row| row.old.as_ref().is_some_and(|old| old.kind == kind || row.kind == kind))
-    }
-}
-
-const ALL: &[Verb] = &[Verb::Create, Verb::Delete, Verb::DeleteCollection, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
-/// Of a subresource that is a part of the object.
-const PART_VERBS: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
-
-/// Of what leads through the server to another one: every method does.
-const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
-
-/// A field that is called as it stands.
-fn field(path: &'static str) -> SelectableField {
-    SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), missing: Cow::Borrowed("") }
-}
-
-fn field_or(path: &'static str, missing: &'static str) -> SelectableField {
-    SelectableField { missing: Cow::Borrowed(missing), ..field(path) }
-}
-
-/// An API group in one version.
-#[derive(Clone, Copy)]
-struct Group {
-    name: &'static str,
-    version: &'static str,
-    /// Of its types: `rbac` for `rbac.authorization.k8s.io`; empty in the core group.
-    package: &'static str,
-}
-
-impl Group {
-    /// What is the same in most rows.
-    fn row(self, plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
-        let type_name = match self.package {
-            "" => Cow::Borrowed(kind),
-            package => Cow::Owned(format!("{package}.{}.{kind}", self.version)),
-        };
-        Kind {
-            resource: Resource { group: Cow::Borrowed(self.name), plural: Cow::Borrowed(plural) },
-            version: Cow::Borrowed(self.version),
-            kind: Cow::Borrowed(kind),
-            singular: Cow::Borrowed(singular),
-            short_names: Vec::new(),
-            categories: Vec::new(),
-            namespaced: true,
-            verbs: Cow::Borrowed(ALL),
-            subresources: Vec::new(),
-            type_name,
-            old: None,
-            fields: vec![field("metadata.name"), field("metadata.namespace")],
-            strategy,
-            heartbeats: false,
-            put_creates: false,
-            delete_shows: false,
-            fate: Some(Fate::Background),
-            parting: None,
-            keeps_status: false,
-            given: &[],
-            taken: &[],
-            unowned: &[],
-            scale: None,
-            way: None,
-            alias: None,
-            answer: None,
-            deprecated: None,
-            idle: false,
-            advice: None,
-        }
-    }
-}
-
-impl Kind {
-    fn short(mut self, names: &[&'static str]) -> Kind {
-        self.short_names = names.iter().map(|name| Cow::Borrowed(*name)).collect();
-        self
-    }
-
-    fn in_all(mut self) -> Kind {
-        self.categories = vec![Cow::Borrowed("all")];
-        self
-    }
-
-    /// A kind that the older versions know. `plural`: that of the flat ones.
-    fn known_as(mut self, plural: &'static str) -> Kind {
-        self.old = Some(Old { plural: Cow::Borrowed(plural), kind: self.kind.clone(), aliases: Vec::new() });
-        self
-    }
-
-    fn in_category(mut self, category: &'static str) -> Kind {
-        self.categories = vec![Cow::Borrowed(category)];
-        self
-    }
-
-    fn of_cluster(mut self) -> Kind {
-        self.namespaced = false;
-        self.fields = vec![field("metadata.name")];
-        self
-    }
-
-    fn part(mut self, name: &'static str, kind: &'static str, of: Option<(&'static str, &'static str)>, verbs: &'static [Verb]) -> Kind {
-        let part = Subresource { name: Cow::Borrowed(name), kind: Cow::Borrowed(kind), group_version: of, verbs: Cow::Borrowed(verbs) };
-        self.subresources.push(part);
-        self
-    }
-
-    /// A subresource that is the object's own document.
-    fn own_part(self, name: &'static str) -> Kind {
-        let kind = self.kind.clone();
-        let mut kind_row = self.part(name, "", None, PART_VERBS);
-        if let Some(part) = kind_row.subresources.last_mut() {
-            part.kind = kind;
-        }
-        kind_row
-    }
-
-    fn with_status(mut self) -> Kind {
-        self.keeps_status = true;
-        self.own_part("status")
-    }
-
-    fn given(mut self, paths: &'static [&'static str]) -> Kind {
-        self.given = paths;
-        self
-    }
-
-    fn taken(mut self, paths: &'static [&'static str]) -> Kind {
-        self.taken = paths;
-        self
-    }
-
-    fn unowned(mut self, fields: &'static [&'static str]) -> Kind {
-        self.unowned = fields;
-        self
-    }
-
-    fn with_scale(mut self, selector: &'static str) -> Kind {
-        self.scale = Some(Scale { wanted: "spec.replicas", seen: "status.replicas", selector });
-        self.part("scale", "Scale", Some(("autoscaling", "v1")), PART_VERBS)
-    }
-
-    /// `options`: what the type of the parameters is called.
-    fn reached(mut self, way: Way, options: &'static str) -> Kind {
-        self.way = Some(way);
-        self.part("proxy", options, None, THROUGH)
-    }
-
-    fn selectable(mut self, fields: impl IntoIterator<Item = SelectableField>) -> Kind {
-        self.fields.extend(fields);
-        self
-    }
-
-    fn put_creates(mut self) -> Kind {
-        self.put_creates = true;
-        self
-    }
-
-    fn delete_shows(mut self) -> Kind {
-        self.delete_shows = true;
-        self
-    }
-
-    /// What it owns stays, unless a deletion says otherwise.
-    fn orphans(mut self) -> Kind {
-        self.fate = Some(Fate::Orphan);
-        self
-    }
-
-    fn parting(mut self, words: &'static str) -> Kind {
-        self.parting = Some(words);
-        self
-    }
-
-    fn advised(mut self, advice: Advice) -> Kind {
-        self.advice = Some(advice);
-        self
-    }
-
-    fn idle(mut self) -> Kind {
-        self.idle = true;
-        self
     }
 }
 

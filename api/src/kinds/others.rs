@@ -1,5 +1,6 @@
 //! Names and networks, roles, classes, certificates, leases.
 
+use super::row::PART_VERBS;
 use super::{Group, Kind, field};
 use crate::strategy::{self, advice};
 
@@ -20,7 +21,7 @@ pub fn rows() -> Vec<Kind> {
             .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
             .of_cluster()
             .short(&["csr"])
-            .own_part("approval")
+            .share(&strategy::APPROVAL, PART_VERBS)
             .with_status()
             .selectable([field("spec.signerName")])
             .unowned(&["spec"])

@@ -64,14 +64,19 @@ fn creation_token(meta: &Value) -> Option<&str> {
 /// An update of status only: everything else as it was.
 pub fn status_update(new: &mut Value, old: &Value) {
     let status = new["status"].take();
-    let version = new["metadata"]["resourceVersion"].take();
-    let uid = new["metadata"]["uid"].take();
-    *new = old.clone();
+    keep(new, old);
     if status.is_null() {
         remove(new, "status");
     } else {
         new["status"] = status;
     }
+}
+
+/// All as it was, but for what says which object and revision is meant.
+pub fn keep(new: &mut Value, old: &Value) {
+    let version = new["metadata"]["resourceVersion"].take();
+    let uid = new["metadata"]["uid"].take();
+    *new = old.clone();
     for (field, value) in [("resourceVersion", version), ("uid", uid)] {
         if !value.is_null() {
             new["metadata"][field] = value;

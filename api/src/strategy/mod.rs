@@ -24,6 +24,7 @@ mod diff;
 mod doc;
 mod endpoints;
 mod event;
+pub mod eviction;
 pub mod forms;
 mod general;
 mod inner;
@@ -45,6 +46,7 @@ pub mod qos;
 mod rbac;
 mod replicationcontroller;
 pub mod review;
+pub mod scale;
 mod scaling;
 pub mod service;
 mod service_rules;
@@ -58,6 +60,7 @@ use crate::meta::{Claim, Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 use std::borrow::Cow;
+use std::fmt;
 use std::net::Ipv4Addr;
 
 pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, TEMPLATE_GENERATION};
@@ -79,9 +82,10 @@ pub use pod::POD;
 pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;
+pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
-pub use signing::SIGNING_REQUEST;
+pub use signing::{APPROVAL, SIGNING_REQUEST};
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 pub use webhooks::WEBHOOKS;
 
@@ -118,6 +122,22 @@ impl Strategy {
     /// How much goes to disk of an object that has no status: `durable` looks at nothing else.
     pub fn durable_without_status(&self) -> Durable {
         (self.durable)(&Value::Null)
+    }
+}
+
+/// A part of an object's document that has a path of its own, beside its status.
+pub struct Share {
+    /// Behind the object's path.
+    pub name: &'static str,
+    /// What a write of it leaves of the document that was sent: all else is as it stands.
+    pub take: fn(new: &mut Value, old: &Value, now: Time),
+    /// Every problem of the object that it makes.
+    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Strategy, names, no_claims, whole};
+use super::{Deleting, Deletion, Making, Rules, Share, Strategy, names, no_claims, whole};
 use coracle_schema::Problem;
 use serde_json::{Value, json};
 
@@ -96,6 +96,17 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
     found
 }
+
+/// What has to be done before a namespace may go: who has done something takes it off here.
+pub static FINALIZE: Share = Share {
+    name: "finalize",
+    take: |new, old, _| {
+        let finalizers = new["spec"]["finalizers"].take();
+        meta::keep(new, old);
+        map_at(new, "spec").insert("finalizers".into(), finalizers);
+    },
+    validate_update,
+};
 
 /// Why a namespace may never be deleted.
 pub fn refuse_delete(namespace: &Value) -> Option<&'static str> {

@@ -1,8 +1,9 @@
 //! Requests for certificates. What is asked for, and by whom, stays as it was made; conditions say what became of it.
 
-use super::doc::{copy, list, map_at, number, text};
+use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, general, names};
+use super::{Making, Rules, Share, Strategy, full, general, names};
+use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
 use serde_json::{Value, json};
 
@@ -35,7 +36,79 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
+/// Conditions that say what was decided.
+const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
+
 pub static SIGNING_REQUEST: Strategy = Strategy { create, update, validate, validate_update, ..general::strategy::<true, false>() };
+
+/// Whether it is granted: a word of its own, which is not taken back.
+pub static APPROVAL: Share = Share {
+    name: "approval",
+    take: |new, old, now| {
+        let conditions = dated(list(&new["status"], "conditions"), list(&old["status"], "conditions"), now);
+        meta::keep(new, old);
+        map_at(new, "status").insert("conditions".into(), conditions.into());
+    },
+    validate_update: |new, old, rules| {
+        let mut found = validate_update(new, old, rules);
+        found.extend(decisions(list(&new["status"], "conditions"), list(&old["status"], "conditions")));
+        found
+    },
+};
+
+/// Conditions without times get them: a new one now, one that says what it said keeps when it began to.
+fn dated(conditions: &[Value], before: &[Value], now: Time) -> Vec<Value> {
+    let dated = |condition: &Value| {
+        let mut condition = condition.clone();
+        let old = before.iter().find(|old| old["type"] == condition["type"] && old["status"] == condition["status"]);
+        let began = old.map(|old| old["lastTransitionTime"].clone()).filter(|time| !time.is_null());
+        default_to(&mut condition, "lastTransitionTime", began.unwrap_or_else(|| now.to_string().into()));
+        default_to(&mut condition, "lastUpdateTime", now.to_string());
+        condition
+    };
+    conditions.iter().map(dated).collect()
+}
+
+/// What is decided stays decided, and only one thing is.
+fn decisions(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
+    let path = Path::new("status.conditions");
+    let mut found = Vec::new();
+    let holds = |all: &[Value], decision: &str| all.iter().any(|condition| text(condition, "type") == decision);
+    for decision in DECISIONS {
+        if holds(before, decision) && !holds(conditions, decision) {
+            let words = format!("updates may not remove a condition of type {decision:?}");
+            found.push(Problem::forbidden(&path, words));
+        }
+    }
+    for (at, condition) in conditions.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (path, kind) = (path.index(at), text(condition, "type"));
+        if kind.is_empty() {
+            found.push(Problem::required(&path.field("type"), ""));
+        }
+        match (text(condition, "status"), DECISIONS.contains(&kind)) {
+            ("", _) => found.push(Problem::required(&path.field("status"), "")),
+            ("True", _) | ("False" | "Unknown", false) => {}
+            (other, true) => {
+                found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), super::supported_text(&["True"])))
+            }
+            (other, false) => {
+                let words = super::supported_text(&["False", "True", "Unknown"]);
+                found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), words));
+            }
+        }
+        let other = if kind == "Approved" { "Denied" } else { "Approved" };
+        if ["Approved", "Denied"].contains(&kind) && holds(&conditions[..at], other) {
+            found.push(Problem::invalid(&path.field("type"), kind, "Approved and Denied conditions are mutually exclusive"));
+        }
+        if conditions[..at].iter().any(|other| text(other, "type") == kind) {
+            found.push(Problem::new(&path.field("type"), Reason::Duplicate, Some(kind.into()), ""));
+        }
+    }
+    found
+}
 
 /// Nobody shows who they are yet: whoever may write is the administrator, whatever the request says.
 fn create(request: &mut Value, making: &mut Making<'_>) {

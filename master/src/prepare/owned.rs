@@ -45,7 +45,7 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             }
             let managed = match part {
                 Part::Main => Managed::sent(&said.managed, before),
-                Part::Status => Managed::of(before),
+                Part::Status | Part::Share(_) | Part::Scale => Managed::of(before),
             };
             match shown.and_then(|shown| Some((shown, shown.alias?))) {
                 None => with_writer(kind, part, manager, now, |w| apply::track(&TYPES, before, &counted, managed, w, old.is_none())),
@@ -79,7 +79,7 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
     let (api_version, now, ignored) = (kind.api_version(), now.to_string(), ignored(kind, part));
     then(Writer {
         manager,
-        subresource: if part == Part::Status { "status" } else { "" },
+        subresource: part.path(),
         api_version: &api_version,
         kind: &kind.kind,
         type_name: &kind.type_name,
@@ -91,7 +91,8 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
 /// What a write of this part leaves as it was.
 fn ignored(kind: &Kind, part: Part) -> Fields {
     match part {
-        Part::Main => {
+        Part::Share(_) => Fields::default(),
+        Part::Main | Part::Scale => {
             let status = kind.subresource("status").map(|_| "status");
             Fields::named(&status.into_iter().chain(kind.unowned.iter().copied()).collect::<Vec<_>>())
         }

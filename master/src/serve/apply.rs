@@ -19,10 +19,7 @@ use std::sync::PoisonError;
 static TYPES: Types = types::builtin();
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
-    if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
-        return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
-    }
-    let wish = options::wish(call, &request.headers, "PatchOptions")?;
+    let wish = wish(call, request)?;
     let (mut config, twice) = read(&request.body)?;
     if let Some(alias) = call.shown.alias {
         body::right_kind(body::Wanted::of(call.shown), &config)?;
@@ -42,6 +39,14 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
         }
     }
     Err(Fault::stale(call))
+}
+
+/// Who applies has a name.
+pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
+    if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
+        return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
+    }
+    options::wish(call, &request.headers, "PatchOptions")
 }
 
 /// None: somebody else wrote meanwhile.
@@ -86,14 +91,14 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
     }
 }
 
-fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
+pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
     let now = crate::making::wall_clock();
     let force = call.options.force.unwrap_or_default();
     prepare::with_writer(call.kind, part, &wish.manager, now, |writer| apply::apply(&TYPES, live, config, writer, force))
         .map_err(|refusal| refused(call, config, refusal))
 }
 
-fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+pub fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let sent = object.to_string();
     let (mut object, warnings) = body::typed(call, call.kind, object, twice).map_err(|why| patch::misshapen(&sent, &why.message))?;
     write::right_namespace(call, &object)?;
@@ -102,7 +107,7 @@ fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<Str
 }
 
 /// JSON is YAML, but for its speed.
-fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
+pub fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
     let text = String::from_utf8_lossy(bytes);
     let mut of_yaml = None;
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();

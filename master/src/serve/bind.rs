@@ -53,7 +53,7 @@ fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
 }
 
 /// The same call about another kind's object.
-fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
+pub fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
     // The path names a namespace; in the flat versions there is a default.
     let namespace = match call.version {
         version if version.is_flat() && call.namespace.is_empty() => "default".to_owned(),
@@ -64,6 +64,7 @@ fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
         kind,
         shown: kind,
         verb: call.verb,
+        share: None,
         namespace,
         name: name.to_owned(),
         options: call.options.clone(),

@@ -142,6 +142,12 @@ fn standing(serve: &Serve, call: &Call, key: &Key) -> Result<Stored, Fault> {
     }
 }
 
+/// Whether this is the object that the preconditions mean.
+pub fn meant(call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<(), Fault> {
+    let standing = Standing { key: &old.key, revision: old.revision, object };
+    prepare::meant(standing, &wishes.preconditions).map_err(|unfit| unfit_to_go(call, &old.key.name, unfit))
+}
+
 /// Preconditions that do not hold: Kubernetes tells of them by the kind.
 fn unfit_to_go(call: &Call, name: &str, unfit: Unfit) -> Fault {
     let kind = Resource { plural: call.shown.kind.clone(), group: call.shown.resource.group.clone() };

@@ -11,6 +11,7 @@ mod body;
 mod bookmarks;
 mod delete;
 mod description;
+mod evict;
 mod finish;
 mod go_json;
 mod health;
@@ -23,6 +24,7 @@ mod patch;
 mod proxy;
 mod read;
 mod review;
+mod scale;
 mod selector;
 mod timer;
 mod watch;
@@ -148,7 +150,7 @@ impl Serve {
 
     fn object(&self, call: &Call, request: &Request) -> Result<Answer, Fault> {
         match call.verb {
-            Verb::Get | Verb::GetStatus => read::get(self, call),
+            Verb::Get | Verb::GetStatus | Verb::GetPart => read::get(self, call),
             Verb::List => read::list(self, call),
             Verb::Watch => watch::watch(self, call),
             Verb::Create => match call.kind.answer {
@@ -156,9 +158,15 @@ impl Serve {
                 None => write::create(self, call, request),
             },
             Verb::Update => write::update(self, call, request),
-            Verb::UpdateStatus => write::update_status(self, call, request),
+            Verb::UpdateStatus => write::update_part(self, call, Part::Status, request),
+            Verb::UpdatePart => write::update_part(self, call, part(call), request),
             Verb::Patch => patch::patch(self, call, Part::Main, request),
             Verb::PatchStatus => patch::patch(self, call, Part::Status, request),
+            Verb::PatchPart => patch::patch(self, call, part(call), request),
+            Verb::GetScale => scale::get(self, call),
+            Verb::UpdateScale => scale::update(self, call, request),
+            Verb::PatchScale => scale::patch(self, call, request),
+            Verb::Evict => evict::evict(self, call, request),
             Verb::Bind => bind::bind(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
             Verb::DeleteCollection => delete::collection(self, call, request),
@@ -184,6 +192,11 @@ impl Serve {
     fn rules(&self, call: &Call) -> Rules {
         Rules { old_names: call.version.is_flat(), service_cidr: Some(self.maker.service_cidr()) }
     }
+}
+
+/// The part of the object that a call names.
+fn part(call: &Call) -> Part {
+    call.share.map_or(Part::Main, Part::Share)
 }
 
 /// The key of the object that a call names.

@@ -21,7 +21,7 @@ const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 /// The languages that a patch may be written in, by their content types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Language {
+pub enum Language {
     Json,
     Merge,
     Strategic,
@@ -38,7 +38,7 @@ const LANGUAGES: [(&str, Language); 5] = [
 ];
 
 /// A patch, read.
-enum Patch {
+pub enum Patch {
     Json(Vec<patch::json::Operation>),
     Merge(Value),
     Strategic(Map<String, Value>),
@@ -81,7 +81,7 @@ pub fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal:
     }
 }
 
-fn language(request: &Request) -> Result<Language, Fault> {
+pub fn language(request: &Request) -> Result<Language, Fault> {
     let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
     let named = named.split(';').next().unwrap_or_default().trim();
     let known = LANGUAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
@@ -95,7 +95,7 @@ fn unknown_language() -> Fault {
     status.into()
 }
 
-fn refuse_force(call: &Call) -> Result<(), Fault> {
+pub fn refuse_force(call: &Call) -> Result<(), Fault> {
     if call.options.force.is_none() {
         return Ok(());
     }
@@ -103,7 +103,7 @@ fn refuse_force(call: &Call) -> Result<(), Fault> {
 }
 
 /// And what of it stands there twice, or means nothing.
-fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
+pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
     let malformed = |why: String| match language {
         Language::Strategic => Fault::bad_request(why),
         Language::Json | Language::Merge | Language::Apply => Fault::bad_request(format!("error decoding patch: {why}")),
@@ -133,7 +133,7 @@ fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault>
 }
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
-fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let made = made(call, patch, standing.clone())?;
     let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;

@@ -59,13 +59,14 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     Ok(answer)
 }
 
-pub fn update_status(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+/// Of the status, or of another part with a path of its own.
+pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "UpdateOptions")?;
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let stored = replace(serve, call, Part::Status, &sent, &wish)?;
-    if call.kind.heartbeats && !wish.rehearsal {
+    let stored = replace(serve, call, part, &sent, &wish)?;
+    if call.kind.heartbeats && part == Part::Status && !wish.rehearsal {
         (serve.heard)(&stored.key);
     }
     let mut answer = document(call, StatusCode::OK, &stored);

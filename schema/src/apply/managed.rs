@@ -139,6 +139,38 @@ impl Managed {
         self
     }
 
+    /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it there alone.
+    pub fn through(&self, here: &Fields, there: &Fields, api_version: &str) -> Managed {
+        let owns = |entry: &&Entry| !entry.fields.intersection(here).is_empty();
+        let told = |entry: &Entry| {
+            let owner = Owner { api_version: api_version.to_owned(), ..entry.owner.clone() };
+            Entry { owner, time: entry.time.clone(), fields: there.clone() }
+        };
+        Managed { entries: self.entries.iter().filter(owns).map(told).collect() }
+    }
+
+    /// And back: who owns it there owns it here, and nobody else.
+    pub fn back(&self, there: &Managed, here: &Fields, api_version: &str) -> Managed {
+        let same = |one: &Owner, other: &Owner| {
+            one.manager == other.manager && one.applies == other.applies && one.subresource == other.subresource
+        };
+        let mut found: Vec<&Entry> = there.entries.iter().filter(|entry| !entry.fields.is_empty()).collect();
+        let mut managed = self.clone();
+        for entry in managed.entries.iter_mut().filter(|entry| !entry.fields.intersection(here).is_empty()) {
+            let before = found.len();
+            found.retain(|other| !same(&other.owner, &entry.owner));
+            if found.len() == before {
+                entry.fields = entry.fields.difference(here);
+            }
+        }
+        let told = |entry: &Entry| {
+            let owner = Owner { api_version: api_version.to_owned(), ..entry.owner.clone() };
+            Entry { owner, time: entry.time.clone(), fields: here.clone() }
+        };
+        managed.entries.extend(found.into_iter().map(told));
+        managed.without_empty()
+    }
+
     /// In Kubernetes' order: appliers first, then by time.
     pub fn to_value(&self) -> Value {
         let mut entries: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.fields.is_empty()).collect();
