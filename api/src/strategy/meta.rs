@@ -168,6 +168,9 @@ pub fn is_released(object: &Value) -> bool {
 /// Labels of one map that follow no rule of v1. Nobody had more than a handful.
 const OLD_LABELS_MAX: usize = 64;
 
+/// Owners that are named twice and told of.
+const DOUBLED_MAX: usize = 16;
+
 /// Where objects of a kind live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -348,6 +351,20 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
         problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
     }
     problems
+}
+
+/// What who names an owner twice is told. Of the document as it was sent.
+pub fn doubled_owners(object: &Value) -> Option<String> {
+    let (mut seen, mut twice) = (HashSet::new(), Vec::new());
+    for owner in list(&object["metadata"], "ownerReferences") {
+        let uid = text(owner, "uid");
+        if !seen.insert(uid) && !twice.contains(&uid) && twice.len() < DOUBLED_MAX {
+            twice.push(uid);
+        }
+    }
+    let words = ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may reject such \
+                 requests as early as 1.24; please fix your requests; duplicate UID(s) observed";
+    (!twice.is_empty()).then(|| format!("{words}: {}", twice.join(", ")))
 }
 
 /// Empty lists and maps say nothing; an owner named twice is named once.

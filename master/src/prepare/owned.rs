@@ -63,6 +63,7 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             }
         }
     };
+    let managed = if part == Part::Scale { managed.untimed(part.path()) } else { managed };
     managed.put(new);
     if let Some(old) = old.filter(|old| apply::same_but_times(old, new)) {
         new["metadata"]["managedFields"] = old["metadata"]["managedFields"].clone();

@@ -34,7 +34,8 @@ pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 }
 
 fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
-    let names: Vec<&str> = pod.spec.containers.iter().map(|container| container.name.as_str()).collect();
+    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let names: Vec<&str> = all.map(|container| container.name.as_str()).collect();
     match call.options.log.iter().find(|(name, value)| name == "container" && !value.is_empty()) {
         Some((_, asked)) if names.contains(&asked.as_str()) => Ok(asked.clone()),
         Some((_, asked)) => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),

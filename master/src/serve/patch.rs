@@ -8,6 +8,7 @@ use crate::prepare::Part;
 use crate::store::Stored;
 use coracle_api::old;
 use coracle_api::status::{Reason, Status};
+use coracle_api::strategy;
 use coracle_api::types;
 use coracle_http::{Answer, Request, StatusCode, header};
 use coracle_schema::patch::{self, Unpatched};
@@ -60,11 +61,13 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
             Version::V1 => patched(call, &patch, &standing, &twice)?,
             Version::Old(version) => patched_old(call, version, part, &patch, &standing)?,
         };
+        let owners = strategy::meta::doubled_owners(&new);
         match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
             Ok(stored) => {
                 heard(serve, call, part, &stored, wish.rehearsal);
                 let mut answer = document(call, StatusCode::OK, &stored);
                 warn(&mut answer, &warnings);
+                warn(&mut answer, &owners.into_iter().collect::<Vec<_>>());
                 advise(&mut answer, call, &stored);
                 return Ok(answer);
             }

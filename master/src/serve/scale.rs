@@ -112,7 +112,9 @@ fn put(
     ownership: Ownership<'_>,
     rehearsal: bool,
 ) -> Result<Stored, Lost> {
-    let problems = (as_scale.kind.strategy.validate)(scale, serve.rules(call));
+    let mut placed = scale.clone();
+    placed["metadata"]["namespace"] = call.namespace.clone().into();
+    let problems = (as_scale.kind.strategy.validate)(&placed, serve.rules(call));
     if !problems.is_empty() {
         return Err(Lost::Fault(Fault::invalid(as_scale, as_scale.kind, &call.name, problems)));
     }

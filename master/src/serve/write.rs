@@ -32,6 +32,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &stored);
     warn(&mut answer, &sent.warnings);
+    warn_of_owners(&mut answer, sent.object());
     advise(&mut answer, call, &stored);
     Ok(answer)
 }
@@ -55,8 +56,16 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     };
     let mut answer = document(call, status, &stored);
     warn(&mut answer, &sent.warnings);
+    warn_of_owners(&mut answer, sent.object());
     advise(&mut answer, call, &stored);
     Ok(answer)
+}
+
+/// Of the document as it was sent: what is stored names each owner once.
+pub fn warn_of_owners(answer: &mut Answer, object: &Value) {
+    if let Some(words) = strategy::meta::doubled_owners(object) {
+        warn(answer, &[words]);
+    }
 }
 
 /// Of the status, or of another part with a path of its own.

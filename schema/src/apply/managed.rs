@@ -171,6 +171,14 @@ impl Managed {
         managed.without_empty()
     }
 
+    /// Without the times of what was written through this path: Kubernetes keeps none of a scale.
+    pub fn untimed(mut self, subresource: &str) -> Managed {
+        for entry in self.entries.iter_mut().filter(|entry| entry.owner.subresource == subresource && !entry.owner.applies) {
+            entry.time = None;
+        }
+        self
+    }
+
     /// In Kubernetes' order: appliers first, then by time.
     pub fn to_value(&self) -> Value {
         let mut entries: Vec<&Entry> = self.entries.iter().filter(|entry| !entry.fields.is_empty()).collect();
