@@ -91,7 +91,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
             log::error!("{why}");
         }
     }
-    gate.tell_damage(&*shared, &shared.health().damaged, control::now(Instant::now()));
+    let store::Health { damaged, told, .. } = shared.health();
+    gate.tell_damage(&*shared, &[damaged, told].concat(), control::now(Instant::now()));
     let control = Control::start(shared, gate).map_err(|error| format!("start the controllers: {error}"))?;
     let serve = serve.heard_by(Box::new(control.hearing()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);

@@ -64,6 +64,9 @@ fn all(health: &store::Health, asked: &page::Health) -> Answer {
     for remark in &health.remarks {
         let _ = writeln!(text, "[!]mended: {remark}");
     }
+    for told in &health.told {
+        let _ = writeln!(text, "[!]edited file: {told}");
+    }
     let unknown: Vec<String> = asked
         .exclude
         .iter()

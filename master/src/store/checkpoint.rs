@@ -11,8 +11,9 @@
 use super::disk::{Disk, Stamp};
 use super::files::{DiskError, Files, OBJECTS};
 use super::head::Head;
-use super::names;
+use super::judge::FILE_BYTES_MAX;
 use super::protocol::Protocol;
+use super::{document, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::collections::HashMap;
@@ -27,6 +28,8 @@ pub type Wanted = Option<Bytes>;
 #[derive(Default)]
 pub struct Dirty {
     keys: HashMap<Arc<Key>, Wanted>,
+    /// Files that are as they should be, but for their stamps: their checksums.
+    unstamped: HashMap<Arc<Key>, u32>,
     /// When the first came, in uptime.
     since: Option<Duration>,
 }
@@ -35,6 +38,12 @@ impl Dirty {
     pub fn add(&mut self, key: Arc<Key>, wanted: Wanted, uptime: Duration) {
         self.since.get_or_insert(uptime);
         self.keys.insert(key, wanted);
+    }
+
+    /// The journal need not know such a file, so its content is never replaced: a cut could leave neither.
+    pub fn stamp(&mut self, key: Arc<Key>, crc: u32, uptime: Duration) {
+        self.since.get_or_insert(uptime);
+        self.unstamped.insert(key, crc);
     }
 
     pub fn since(&self) -> Option<Duration> {
@@ -46,11 +55,12 @@ impl Dirty {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.keys.is_empty() && self.unstamped.is_empty()
     }
 
     /// A checkpoint failed: what it took is behind still, but for what was written since.
-    fn put_back(&mut self, files: Vec<(Arc<Key>, Wanted)>, since: Option<Duration>) {
+    fn put_back(&mut self, files: Vec<(Arc<Key>, Wanted)>, unstamped: Vec<(Arc<Key>, u32)>, since: Option<Duration>) {
+        self.unstamped.extend(unstamped);
         for (key, wanted) in files {
             self.keys.entry(key).or_insert(wanted);
         }
@@ -64,6 +74,7 @@ pub struct Checkpoint {
     /// What HEAD.json will say.
     pub head: Head,
     wanted: Vec<(Arc<Key>, Wanted)>,
+    unstamped: Vec<(Arc<Key>, u32)>,
     since: Option<Duration>,
     done: usize,
     sorted: bool,
@@ -74,9 +85,10 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
-        let Dirty { keys, since } = std::mem::take(dirty);
+        let Dirty { keys, unstamped, since } = std::mem::take(dirty);
+        let unstamped = unstamped.into_iter().filter(|(key, _)| !keys.contains_key(key)).collect();
         let wanted = keys.into_iter().collect();
-        Checkpoint { disk, protocol, head, wanted, since, done: 0, sorted: false, files: Files::guarding(), each_alone: false }
+        Checkpoint { disk, protocol, head, wanted, unstamped, since, done: 0, sorted: false, files: Files::guarding(), each_alone: false }
     }
 
     /// Brings one file. False: all are brought.
@@ -87,10 +99,25 @@ impl Checkpoint {
             self.wanted
                 .sort_unstable_by(|(key, wanted), (other, others)| wanted.is_some().cmp(&others.is_some()).then_with(|| key.cmp(other)));
         }
-        let Some((key, wanted)) = self.wanted.get(self.done) else { return Ok(false) };
-        self.files.bring(&*self.disk, key, wanted.as_deref())?;
+        if let Some((key, wanted)) = self.wanted.get(self.done) {
+            self.files.bring(&*self.disk, key, wanted.as_deref())?;
+        } else if let Some((key, crc)) = self.unstamped.get(self.done - self.wanted.len()) {
+            self.head.stamped &= self.mark(key, *crc);
+        } else {
+            return Ok(false);
+        }
         self.done += 1;
         Ok(true)
+    }
+
+    /// Whether the file has its stamp. One that somebody has written to meanwhile shall be known by having none.
+    fn mark(&self, key: &Key, crc: u32) -> bool {
+        let path = format!("{OBJECTS}/{}", names::path(key));
+        let Ok(text) = self.disk.read(&path, FILE_BYTES_MAX) else { return true };
+        let mut compact = Vec::new();
+        document::stripped(&text, &mut compact);
+        let synced = || if self.files.each { self.disk.open(&path)?.sync() } else { Ok(()) };
+        document::crc32(&compact) != crc || self.disk.mark(&path, crc).and_then(|()| synced()).is_ok()
     }
 
     /// Makes it count. Everything has been brought.
@@ -114,7 +141,7 @@ impl Checkpoint {
     /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself. They are written anew
     /// for it: after a sync that failed nobody knows what the cache shows.
     fn settle(&mut self) -> Result<(), DiskError> {
-        if !self.protocol.sync_objects || self.wanted.is_empty() {
+        if !self.protocol.sync_objects || self.done == 0 {
             return Ok(());
         }
         if !self.files.each {
@@ -131,6 +158,6 @@ impl Checkpoint {
 
     /// It failed.
     pub fn give_back(self, dirty: &mut Dirty) {
-        dirty.put_back(self.wanted, self.since);
+        dirty.put_back(self.wanted, self.unstamped, self.since);
     }
 }

@@ -14,7 +14,7 @@ use super::draft::Draft;
 use super::files::DiskError;
 use super::head::Head;
 use super::journal::Journal;
-use super::journal::record::Record;
+use super::journal::record::{Record, Was};
 use super::keeper::Retired;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
@@ -217,12 +217,13 @@ impl Batch {
     fn add(&mut self, change: Change, reply: Reply) {
         self.revision = change.revision;
         self.keys.insert(change.key.clone());
+        let (revision, key, was) = (change.revision, change.key.clone(), Was::of(change.former_crc));
         match &change.step {
             Step::Put(object) => {
                 self.bytes += object.len();
-                self.records.push(Record::Put { revision: change.revision, key: change.key.clone(), object: object.clone() });
+                self.records.push(Record::Put { revision, key, was, by_hand: false, object: object.clone() });
             }
-            Step::Remove => self.records.push(Record::Remove { revision: change.revision, key: change.key.clone() }),
+            Step::Remove => self.records.push(Record::Remove { revision, key, was }),
             Step::Keep | Step::Settle => {}
         }
         self.changes.push((change, reply));

@@ -20,6 +20,8 @@ pub trait Disk: Send + Sync {
     /// As `create`, but nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
     /// best effort.
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
+    /// Keeps a checksum beside an existing file, as `put` does, and leaves its content alone.
+    fn mark(&self, path: &str, stamp: u32) -> io::Result<()>;
     /// What is kept beside the file of the bytes that were put there.
     fn stamp(&self, path: &str) -> io::Result<Stamp>;
     /// Everything that came before is durable: contents and names.
@@ -135,6 +137,12 @@ impl Disk for RealDisk {
             rustix::fs::fsetxattr(&file, STAMP, value.as_bytes(), XattrFlags::empty()).ok();
         }
         Ok(())
+    }
+
+    fn mark(&self, path: &str, stamp: u32) -> io::Result<()> {
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
+        Ok(rustix::fs::fsetxattr(&file, STAMP, stamp_value(stamp, &file.metadata()?).as_bytes(), XattrFlags::empty())?)
     }
 
     fn stamp(&self, path: &str) -> io::Result<Stamp> {

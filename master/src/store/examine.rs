@@ -9,9 +9,9 @@
 
 use super::disk::Stamp;
 use super::files::OBJECTS;
-use super::judge::{FILE_BYTES_MAX, Wrong, judge};
+use super::judge::Wrong;
 use super::state::{Entry, OBJECT_BYTES_MAX};
-use super::tree::Tree;
+use super::tree::{Edited, Tree};
 use super::{Stored, document, names};
 use coracle_api::meta::Key;
 use serde_json::Value;
@@ -31,10 +31,15 @@ impl Tree<'_> {
             .filter_map(|(key, entry)| Some((key.clone(), entry.file_crc?)))
             .collect();
         for (key, crc) in from_files {
+            if self.overridden.contains_key(&key) {
+                edited.push(key);
+                continue;
+            }
             let path = names::path(&key);
             // What cannot be read is unknown, not absent.
             let Ok(stamp) = self.disk.stamp(&format!("{OBJECTS}/{path}")) else { continue };
             match stamp {
+                Stamp::None if self.unwritten.contains(&key) => edited.push(key),
                 Stamp::None => unstamped.push(key),
                 Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
                 Stamp::Touched(_) => {
@@ -83,27 +88,8 @@ impl Tree<'_> {
         let revision = self.fresh();
         if let Some(entry) = self.objects.get_mut(key) {
             entry.stored = entry.stored.at(revision);
-            self.edited.push(key.clone());
+            self.edited.push(Edited { key: key.clone(), was: entry.file_crc });
         }
-    }
-
-    /// Whether a person has written to a file that the journal covers: then what the journal says of it no longer counts.
-    pub(super) fn is_edited_over(&mut self, key: &Key, path: &str) -> bool {
-        let at = format!("{OBJECTS}/{path}");
-        let Ok(Stamp::Touched(crc)) = self.disk.stamp(&at) else { return false };
-        let (Ok(bytes), Some(row)) = (self.disk.read(&at, FILE_BYTES_MAX), self.row(key)) else { return false };
-        let mut compact = Vec::new();
-        document::stripped(&bytes, &mut compact);
-        let said = self.covered.get(key).and_then(Option::as_deref);
-        if document::crc32(&compact) == crc || Some(compact.as_slice()) == said {
-            return false;
-        }
-        // What is no object was torn by a power cut in the middle of a checkpoint, for all that anybody knows.
-        let edited = judge(&bytes, key, (&row.api_version, &row.kind)).is_ok();
-        if edited {
-            self.covered.remove(key);
-        }
-        edited
     }
 
     /// A person wrote this file: a write like any other, if it is one.
@@ -126,9 +112,18 @@ impl Tree<'_> {
                 let claims = (self.rules.claims)(&key, &document).into();
                 let stored = Stored::of(key.clone(), revision, &mut document);
                 self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
-                self.edited.push(key);
+                if let Some(overridden) = self.overridden.remove(&key) {
+                    self.keep_overridden(&key, overridden);
+                }
+                self.edited.push(Edited { key, was: entry.file_crc });
             }
-            Err(why) => self.put_aside(&names::path(&key), Some(Key::clone(&key)), Wrong { word: "malformed", why }),
+            Err(why) => {
+                self.revisions.remove(&entry.stored.revision.0);
+                let wrong = Wrong { word: "malformed", why };
+                if !self.take_back(&key, &wrong) {
+                    self.put_aside(&names::path(&key), Some(Key::clone(&key)), wrong);
+                }
+            }
         }
     }
 

@@ -23,10 +23,13 @@ pub struct Head {
     pub wal: Option<Position>,
     /// No revision above this one has been used but by what the journal says.
     pub reserved: u64,
-    /// Closed by its master: `reserved` is exact, and `files` tells whether somebody edited the files since.
+    /// Closed by its master: `reserved` is exact, and the journal says nothing more.
     pub clean: bool,
-    /// The sum of the checksums of all files.
+    /// The sum of the checksums of all files, where the journal begins to say more: it tells whether somebody edited the files since.
     pub files: u64,
+    /// Not every master says it where the store was not closed.
+    #[serde(default)]
+    pub summed: bool,
     /// Every object's file had its stamp: one without was replaced by somebody.
     #[serde(default)]
     pub stamped: bool,

@@ -1,6 +1,7 @@
 //! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
 //! but reads, because acknowledged records are missing.
 
+use super::covered::covered;
 use super::disk::{self, Disk, RealDisk};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
@@ -68,7 +69,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
         revision: state.revision(),
         objects: state.all().count(),
         records: found.recovered.records.len(),
-        notes: loaded.notes,
+        notes: loaded.notes.into_iter().chain(loaded.told.iter().map(Damage::to_string)).collect(),
         damage,
         missing: found.recovered.missing,
     })
@@ -141,8 +142,8 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     let mut files = Files::default();
     let recovered = &found.recovered;
     loop {
-        for (key, wanted) in load::covered(recovered) {
-            files.bring(&*disk, &key, wanted.as_deref())?;
+        for (key, said) in covered(recovered) {
+            files.bring(&*disk, &key, said.object.as_deref())?;
         }
         if files.settle(&*disk)? {
             break;
@@ -154,6 +155,6 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     let mut journal = Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved);
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
-    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, ..loaded.writer.head.clone() };
+    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, summed: false, ..loaded.writer.head.clone() };
     head.write(&*disk, &Protocol::WHOLE)
 }

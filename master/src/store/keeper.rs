@@ -234,7 +234,8 @@ impl FlatStore {
             wal: position,
             reserved: writer.journal.reserved(),
             clean: false,
-            files: 0,
+            files: self.state().files_sum(),
+            summed: true,
             stamped: writer.stamping,
             ..writer.head.clone()
         };
@@ -247,7 +248,7 @@ impl FlatStore {
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
     pub(super) fn last_checkpoint(&self, last: Revision, files: u64) -> Result<(), DiskError> {
-        let clean = |head: &mut Head| (head.reserved, head.clean, head.files) = (last.0, true, files);
+        let clean = |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
         if let Some(mut checkpoint) = self.begin_checkpoint() {
             clean(&mut checkpoint.head);
             return self.finish_checkpoint(checkpoint);

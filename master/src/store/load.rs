@@ -9,10 +9,11 @@
 
 use super::checkpoint::Dirty;
 use super::commit::Writer;
+use super::covered::covered;
 use super::disk::{Disk, Stamp};
 use super::files::{self, DiskError, Files, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
-use super::journal::record::{Line, Record};
+use super::journal::record::{Record, Was};
 use super::journal::recover::{Position, Recovered, Scanned, recover};
 use super::journal::scan::scan;
 use super::journal::{self, Journal, SPARE, WAL};
@@ -20,7 +21,7 @@ use super::judge::Wrong;
 use super::keeper::Retired;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
 use super::state::State;
-use super::tree::{Covered, Tree};
+use super::tree::{Edited, Tree};
 use super::{Damage, LeftOut, OpenError, Rules, document, volatile};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
@@ -45,6 +46,8 @@ pub struct Loaded {
     pub foreign: Vec<Damage>,
     /// Files that are left alone where they are.
     pub left_alone: Vec<LeftOut>,
+    /// What people did to files that did not come to what they may think.
+    pub told: Vec<Damage>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
 }
@@ -91,13 +94,15 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk()?;
-    let changed = clean && head.as_ref().is_some_and(|head| head.files != tree.files_sum());
+    let changed = clean && head.as_ref().is_some_and(|head| Some(head.files) != tree.files_sum());
     if changed {
         // Who saw what is gone now has to look again.
         tree.next += 1;
     }
-    if changed || !clean {
-        tree.examine(changed);
+    let head_sum = head.as_ref().filter(|head| !clean && head.summed && recovered.missing.is_none()).map(|head| head.files);
+    let left = head_sum.is_some() && head_sum == tree.files_sum();
+    if changed || !(clean || left) || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
+        tree.examine(changed || head_sum.is_some() && !left);
     } else if tree.stamped {
         tree.sample();
     }
@@ -131,16 +136,20 @@ fn begin(
     }
     let reserved = tree.base.unwrap_or_default();
     let mut dirty = Dirty::default();
-    for (key, object) in &tree.covered {
-        dirty.add(key.clone(), object.clone(), Duration::ZERO);
+    for (key, said) in &tree.covered {
+        dirty.add(key.clone(), said.object.clone(), Duration::ZERO);
     }
+    let files = tree.files_sum().unwrap_or_default();
     let mut edits = Vec::new();
-    for key in std::mem::take(&mut tree.edited) {
+    for Edited { key, was } in std::mem::take(&mut tree.edited) {
         if let Some(object) = put_soon(&mut tree, &mut dirty, &key) {
             let revision = tree.objects[&key].stored.revision;
-            edits.push(Record::Put { revision, key, object });
+            edits.push(Record::Put { revision, key, was: Was::of(was), by_hand: true, object });
         }
     }
+    let brought =
+        std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
+    let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
     let missing = recovered.missing.is_some() || setup.look_only;
     let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved);
@@ -150,10 +159,11 @@ fn begin(
     let mut degraded = frozen.clone().or(tree.degraded);
     let is_new = head.as_ref().is_none_or(|head| head.wal.is_none() || (head.stamped && !tree.stamped));
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
-    let mut head = head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0, stamped: false });
+    let mut head =
+        head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0, summed: false, stamped: false });
     if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
-            consume(&*disk, &edits)?;
+            consume(&*disk, &edits, &brought)?;
             for segment in &recovered.void {
                 // If it stays it is void the next time, too.
                 disk.unlink(&journal::path(*segment)).ok();
@@ -164,7 +174,8 @@ fn begin(
             let fresh = Position { segment: next, n: recovered.last + 1 };
             let start = if changed { fresh } else { recovered.start.unwrap_or(fresh) };
             let (reserved, stamped) = (journal.reserved(), tree.stamped);
-            let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, stamped, ..head.clone() };
+            let (files, summed) = if changed { (files, true) } else { (head.files, head.summed || head.clean) };
+            let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files, summed, stamped, ..head.clone() };
             fresh.write(&*disk, &setup.protocol)?;
             head = fresh;
             for (segment, _) in &outdated {
@@ -197,7 +208,7 @@ fn begin(
         closed: false,
     };
     let state = State::new(tree.objects, tree.damaged, last);
-    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, degraded })
+    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, degraded })
 }
 
 fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recovered: &Recovered, setup: &Setup) -> Result<(), DiskError> {
@@ -231,7 +242,9 @@ fn stamp_soon(disk: &dyn Disk, tree: &mut Tree, dirty: &mut Dirty) -> bool {
         return false;
     }
     for key in std::mem::take(&mut tree.unstamped) {
-        put_soon(tree, dirty, &key);
+        if let Some(crc) = tree.objects.get(&key).and_then(|entry| entry.file_crc) {
+            dirty.stamp(key, crc, Duration::ZERO);
+        }
     }
     true
 }
@@ -246,15 +259,15 @@ fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes>
 }
 
 /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
-fn consume(disk: &dyn Disk, edits: &[Record]) -> Result<(), DiskError> {
+fn consume(disk: &dyn Disk, edits: &[Record], brought: &[(Arc<Key>, Bytes)]) -> Result<(), DiskError> {
     let mut files = Files::default();
+    let edited = edits.iter().filter_map(|edit| if let Record::Put { key, object, .. } = edit { Some((key, object)) } else { None });
+    let all: Vec<_> = edited.chain(brought.iter().map(|(key, object)| (key, object))).collect();
     loop {
-        for edit in edits {
-            if let Record::Put { key, object, .. } = edit {
-                files.bring(disk, key, Some(object))?;
-            }
+        for (key, object) in &all {
+            files.bring(disk, key, Some(object))?;
         }
-        if edits.is_empty() || files.settle(disk)? {
+        if all.is_empty() || files.settle(disk)? {
             return Ok(());
         }
     }
@@ -334,24 +347,6 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
     // What was torn may have been a reservation that had become damaged.
     let torn = if recovered.torn.is_empty() && recovered.missing.is_none() { 0 } else { RESERVE };
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + torn
-}
-
-/// The last word of the journal on each key. Copied: nothing keeps a segment in memory. What lies beyond a hole counts where
-/// acknowledged records are missing: otherwise it was torn, or refused and fenced off.
-pub fn covered(recovered: &Recovered) -> Covered {
-    let mut covered = Covered::new();
-    let beyond = if recovered.missing.is_some() { recovered.beyond.as_slice() } else { &[] };
-    for Line { record, .. } in recovered.records.iter().chain(beyond) {
-        match record {
-            Record::Put { key, object, .. } => covered.insert(key.clone(), Some(object.clone())),
-            Record::Remove { key, .. } => covered.insert(key.clone(), None),
-            Record::Open { .. } | Record::Reserve { .. } => None,
-        };
-    }
-    for object in covered.values_mut().flatten() {
-        *object = Bytes::copy_from_slice(object);
-    }
-    covered
 }
 
 /// What of an object goes to disk; None: nothing.

@@ -13,7 +13,7 @@
 //! names, document, draft, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! load, tree, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! load, tree, covered, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
@@ -21,6 +21,7 @@
 mod backup;
 mod checkpoint;
 mod commit;
+mod covered;
 mod disk;
 mod document;
 mod door;
@@ -122,6 +123,7 @@ struct Trouble {
     left_alone: Vec<LeftOut>,
     /// What was mended since the start, the oldest first.
     remarks: VecDeque<String>,
+    told: Vec<Damage>,
     figures: Figures,
 }
 
@@ -164,11 +166,12 @@ impl FlatStore {
         rules: &Rules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
-        let Loaded { state, writer, notes, foreign, left_alone, degraded } = load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
+        let Loaded { state, writer, notes, foreign, left_alone, told, degraded } =
+            load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");
         }
-        for damage in foreign.iter().chain(state.all_damage()) {
+        for damage in foreign.iter().chain(&told).chain(state.all_damage()) {
             log::error!("{damage}");
         }
         if let Some(why) = &degraded {
@@ -187,6 +190,7 @@ impl FlatStore {
                 full: None,
                 foreign,
                 left_alone,
+                told,
                 remarks: VecDeque::new(),
                 figures: Figures::default(),
             }),
@@ -235,7 +239,7 @@ impl FlatStore {
                 log::warn!("{error}; statuses are not kept over this restart");
             }
         }
-        let (last, files) = (state.revision(), tree::files_sum(state.all()));
+        let (last, files) = (state.revision(), state.files_sum());
         drop(state);
         self.last_checkpoint(last, files)
     }
@@ -351,7 +355,13 @@ impl Store for FlatStore {
         let trouble = locked(&self.inner.trouble);
         let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
         let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone());
-        Health { degraded, damaged, remarks: trouble.remarks.iter().cloned().collect(), figures: trouble.figures }
+        Health {
+            degraded,
+            damaged,
+            told: trouble.told.clone(),
+            remarks: trouble.remarks.iter().cloned().collect(),
+            figures: trouble.figures,
+        }
     }
 }
 

@@ -63,6 +63,11 @@ pub fn folder(number: u32, word: &str) -> String {
     format!("{number:04}-{word}")
 }
 
+/// The same folder, of something that waits for nobody.
+pub fn settled(folder: &str) -> String {
+    format!("{folder}{SETTLED}")
+}
+
 /// Moves a file aside. The new place is durable before the old one is given up for good.
 pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Result<String, DiskError> {
     let to = format!("{QUARANTINE}/{folder}/{path}");
@@ -83,7 +88,7 @@ pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<Stri
 /// Somebody dealt with it: the folder's new name says that nobody waits for it.
 pub fn settle(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     let from = format!("{QUARANTINE}/{folder}");
-    match disk.rename(&from, &format!("{from}{SETTLED}")) {
+    match disk.rename(&from, &settled(&from)) {
         // An earlier try came so far.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         done => done.map_err(failed("rename", &from))?,

@@ -106,13 +106,10 @@ impl FlatStore {
             let uptime = self.uptime();
             let mut writer = locked(&self.inner.writer);
             let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
-            let object = state.entry_mut(key).and_then(|entry| {
-                let object = durable_part(&entry.stored.json, entry.durable)?;
-                entry.file_crc = Some(crc32(&object));
-                Some(object)
-            });
+            let object = state.get(key).and_then(|entry| durable_part(&entry.stored.json, entry.durable));
             // Deleted, or written since: then its file is on its way.
             let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
+            state.rewritten(key, crc32(&object));
             writer.dirty.add(key.clone(), Some(object), uptime);
         }
         // At once: as long as the file is wrong, a start would believe it.

@@ -2,7 +2,7 @@
 
 use super::draft::{Document, Draft, Part, Wish};
 use super::pages::Listing;
-use super::{Claimed, Damage, Event, Refused, Stored, document};
+use super::{Claimed, Damage, Event, Refused, Stored, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
 use serde_json::Value;
@@ -27,6 +27,18 @@ pub struct Entry {
     pub claims: Box<[Claimed]>,
 }
 
+impl Entry {
+    /// What its file adds to the sum over all.
+    fn in_sum(&self) -> u64 {
+        self.file_crc.map_or(0, |crc| in_sum(&self.stored.key, crc))
+    }
+}
+
+/// What a file adds to the sum over all: its key takes part, so that two files that changed places are seen.
+pub fn in_sum(key: &Key, file_crc: u32) -> u64 {
+    u64::from(file_crc) << 32 | u64::from(document::crc32(names::path(key).as_bytes()))
+}
+
 pub enum Verdict {
     /// It is so already.
     Unchanged(Stored),
@@ -41,6 +53,8 @@ pub struct Change {
     pub old: Option<Stored>,
     /// What the object claimed before.
     pub former: Box<[Claimed]>,
+    /// The checksum of what its file was to hold before.
+    pub former_crc: Option<u32>,
     /// None: deleted.
     pub entry: Option<Entry>,
     /// What the writer is told.
@@ -74,12 +88,15 @@ pub struct State {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
+    /// The sum over all files, as the journal has them.
+    files: u64,
 }
 
 impl State {
     pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
-        let mut state =
-            State { objects: BTreeMap::new(), damaged, claims: BTreeMap::new(), graves: VecDeque::new(), revision, spent: revision };
+        let files = objects.values().fold(0, |sum: u64, entry| sum.wrapping_add(entry.in_sum()));
+        let (claims, graves) = (BTreeMap::new(), VecDeque::new());
+        let mut state = State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
@@ -94,6 +111,11 @@ impl State {
     /// The last one given, to whatever became of it.
     pub fn spent(&self) -> Revision {
         self.spent.max(self.revision)
+    }
+
+    /// What the files sum up to, once they say all that the journal does.
+    pub fn files_sum(&self) -> u64 {
+        self.files
     }
 
     /// A revision that a failed write may have left on disk is not used again. Nobody is shown it either: it need not be reserved.
@@ -123,8 +145,13 @@ impl State {
         self.objects.range::<Key, _>((from, Bound::Unbounded)).next().map(|(_, entry)| entry)
     }
 
-    pub fn entry_mut(&mut self, key: &Key) -> Option<&mut Entry> {
-        self.objects.get_mut(key)
+    /// Its file is written anew, and says something else from then on.
+    pub fn rewritten(&mut self, key: &Key, file_crc: u32) {
+        if let Some(entry) = self.objects.get_mut(key) {
+            let former = entry.in_sum();
+            entry.file_crc = Some(file_crc);
+            self.files = self.files.wrapping_sub(former).wrapping_add(entry.in_sum());
+        }
     }
 
     /// The objects that a listing means, in order.
@@ -179,6 +206,7 @@ impl State {
                         step: Step::Settle,
                         old: None,
                         former: Box::default(),
+                        former_crc: None,
                         entry: None,
                         answer,
                     }));
@@ -188,7 +216,8 @@ impl State {
                 let answer = entry.stored.at(revision);
                 let key = entry.stored.key.clone();
                 let (old, former) = (Some(entry.stored.clone()), entry.claims.clone());
-                Ok(change(Change { revision, key, step, old, former, entry: None, answer }))
+                let former_crc = entry.file_crc;
+                Ok(change(Change { revision, key, step, old, former, former_crc, entry: None, answer }))
             }
         }
     }
@@ -196,6 +225,11 @@ impl State {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
+        if change.former_crc != change.entry.as_ref().and_then(|entry| entry.file_crc) {
+            let former = change.former_crc.map_or(0, |crc| in_sum(&change.key, crc));
+            let new = change.entry.as_ref().map_or(0, Entry::in_sum);
+            self.files = self.files.wrapping_sub(former).wrapping_add(new);
+        }
         if change.step == Step::Settle {
             self.damaged.remove(&*change.key);
         }
@@ -301,9 +335,10 @@ fn put(key: Arc<Key>, document: Document, revision: Revision, former: Option<&En
         }
     };
     let stored = Stored::new(key.clone(), revision, json, document.labels);
+    let former_crc = former.and_then(|former| former.file_crc);
     let (old, former) = former.map(|former| (former.stored.clone(), former.claims.clone())).unzip();
     let entry = Entry { stored: stored.clone(), durable: document.durable, file_crc, claims: document.claims.into() };
-    Ok(change(Change { revision, key, step, old, former: former.unwrap_or_default(), entry: Some(entry), answer: stored }))
+    Ok(change(Change { revision, key, step, old, former: former.unwrap_or_default(), former_crc, entry: Some(entry), answer: stored }))
 }
 
 /// Whether the durable part is what the journal or the file says already, but for the revision. The documents differ.

@@ -5,12 +5,13 @@
 //! objects/** (but what the journal knows better) -> examine: what was edited, what rotted -> quarantine/** (damage nobody has dealt with)
 //! ```
 
+use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
 use super::files::{OBJECTS, QUARANTINE, failed};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::quarantine::Incidents;
 use super::sketch::Sketch;
-use super::state::Entry;
+use super::state::{Entry, in_sum};
 use super::{Damage, KindRow, LeftOut, OpenError, Rules, Stored, document, names, quarantine};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
@@ -23,13 +24,23 @@ use std::sync::Arc;
 /// The highest revision that every JSON reader holds exactly. A file that says a higher one was edited by hand.
 const REVISION_MAX: u64 = 1 << 53;
 
-/// What the journal says of a key: the durable part, compact; None: that there is no such object.
-pub type Covered = BTreeMap<Arc<Key>, Option<Bytes>>;
+/// What a person wrote into a file, as the write that it becomes.
+pub struct Edited {
+    pub key: Arc<Key>,
+    /// The checksum of what the file holds.
+    pub was: Option<u32>,
+}
 
 pub struct Tree<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) rules: &'a Rules<'a>,
     pub covered: Covered,
+    /// Objects whose files people wrote over what the journal says.
+    pub(super) overridden: BTreeMap<Arc<Key>, Overridden>,
+    /// Files that say no revision: no store has written them.
+    pub(super) unwritten: HashSet<Arc<Key>>,
+    /// Objects of the journal whose files are not where they belong, and are to be brought.
+    pub brought: Vec<Arc<Key>>,
     /// The last revision that may have been used before; None: HEAD.json is lost.
     pub base: Option<u64>,
     /// Nothing in the directory may be changed.
@@ -37,11 +48,13 @@ pub struct Tree<'a> {
     pub statuses_kept: bool,
     /// The last revision that this start has given or found used.
     pub next: u64,
-    revisions: HashSet<u64>,
+    pub(super) revisions: HashSet<u64>,
     pub objects: BTreeMap<Arc<Key>, Entry>,
     pub damaged: BTreeMap<Key, Damage>,
     pub incidents: Incidents,
     pub foreign: Vec<Damage>,
+    /// What people did to files that did not come to what they may think.
+    pub told: Vec<Damage>,
     pub notes: Vec<String>,
     /// Objects' files of kinds that nobody knows.
     pub left_alone: Vec<LeftOut>,
@@ -51,7 +64,7 @@ pub struct Tree<'a> {
     /// Those that have none.
     pub unstamped: Vec<Arc<Key>>,
     /// Objects as people wrote them: to be made durable before anybody sees them.
-    pub edited: Vec<Arc<Key>>,
+    pub edited: Vec<Edited>,
     scratch: Vec<u8>,
 }
 
@@ -61,6 +74,9 @@ impl<'a> Tree<'a> {
             disk,
             rules,
             covered: Covered::new(),
+            overridden: BTreeMap::new(),
+            unwritten: HashSet::new(),
+            brought: Vec::new(),
             base: None,
             frozen: false,
             statuses_kept: false,
@@ -70,6 +86,7 @@ impl<'a> Tree<'a> {
             damaged: BTreeMap::new(),
             incidents: Incidents { next: 1, ..Incidents::default() },
             foreign: Vec::new(),
+            told: Vec::new(),
             notes: Vec::new(),
             left_alone: Vec::new(),
             degraded: None,
@@ -108,15 +125,20 @@ impl<'a> Tree<'a> {
                 }
             }
         }
-        for (key, object) in self.covered.clone() {
-            if let Some(object) = object
-                && let Some(row) = self.row(&key)
-            {
-                let named = Key { resource: row.resource.clone(), ..Key::clone(&key) };
-                self.take(named, &object, None);
-            }
+        self.miss_files();
+        let there = |(key, said): (&Arc<Key>, &Said)| Some((key.clone(), said.object.clone()?));
+        let covered: Vec<(Arc<Key>, Bytes)> = self.covered.iter().filter_map(there).collect();
+        for (key, object) in covered {
+            self.take_covered(&key, &object);
         }
         Ok(())
+    }
+
+    /// The journal says it.
+    pub(super) fn take_covered(&mut self, key: &Key, object: &Bytes) {
+        if let Some(row) = self.row(key) {
+            self.take(Key { resource: row.resource.clone(), ..key.clone() }, object, None);
+        }
     }
 
     pub(super) fn row(&self, key: &Key) -> Option<&'a KindRow> {
@@ -129,7 +151,7 @@ impl<'a> Tree<'a> {
             return self.put_aside(&path, None, wrong);
         };
         // The file need not even be whole, unless somebody has written to it since.
-        if self.covered.contains_key(&key) && !self.is_edited_over(&key, &path) {
+        if self.covered.contains_key(&key) && !self.is_written_over(&key, &path) {
             return;
         }
         let Some(row) = self.row(&key) else {
@@ -170,6 +192,9 @@ impl<'a> Tree<'a> {
             if let Some(json) = json {
                 let key = Arc::new(key);
                 let stored = Stored::new(key.clone(), revision, json, sketch.labels());
+                if sketch.revision().is_none() {
+                    self.unwritten.insert(key.clone());
+                }
                 self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() });
                 return;
             }
@@ -182,9 +207,13 @@ impl<'a> Tree<'a> {
 
     fn take_document(&mut self, key: Key, mut document: Value, crc: u32) {
         let durable = (self.rules.durable)(&key, &document);
-        let revision = self.revision_of(document::revision(&document), durable);
+        let said = document::revision(&document);
+        let revision = self.revision_of(said, durable);
         let claims = (self.rules.claims)(&key, &document).into();
         let key = Arc::new(key);
+        if said.is_none() {
+            self.unwritten.insert(key.clone());
+        }
         let stored = Stored::of(key.clone(), revision, &mut document);
         self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims });
     }
@@ -204,8 +233,19 @@ impl<'a> Tree<'a> {
         Revision(self.next)
     }
 
-    pub fn files_sum(&self) -> u64 {
-        files_sum(self.objects.values())
+    /// The sum over all files as they were when the journal began to say more than they do; None: it does not say.
+    pub fn files_sum(&self) -> Option<u64> {
+        let edited: BTreeMap<&Key, Option<u32>> = self.edited.iter().map(|edited| (&*edited.key, edited.was)).collect();
+        let mut sum = 0_u64;
+        for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
+            let file = edited.get(&**key).copied().unwrap_or(entry.file_crc);
+            sum = sum.wrapping_add(file.map_or(0, |file| in_sum(key, file)));
+        }
+        let overridden = self.overridden.iter().map(|(key, overridden)| (key, &overridden.said));
+        for (key, said) in self.covered.iter().chain(overridden) {
+            sum = sum.wrapping_add(said.file_before()?.map_or(0, |file| in_sum(key, file)));
+        }
+        Some(sum)
     }
 
     /// Nothing is known of the revisions used: whoever saw an object before has to look again.
@@ -241,7 +281,7 @@ impl<'a> Tree<'a> {
             });
             let Some((revision, durable, labels, claims)) = told else { continue };
             // What a person wrote counts.
-            let overlaid = file_crc.is_some() && !self.edited.iter().any(|edited| **edited == key);
+            let overlaid = file_crc.is_some() && !self.edited.iter().any(|edited| *edited.key == key);
             if overlaid || durable == Durable::Nothing {
                 let key = Arc::new(key);
                 let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(&compact), labels);
@@ -295,7 +335,7 @@ impl<'a> Tree<'a> {
         self.incidents.in_place.insert(key, word);
     }
 
-    fn kind_of(&self, key: Option<&Key>) -> Option<(String, String)> {
+    pub(super) fn kind_of(&self, key: Option<&Key>) -> Option<(String, String)> {
         let row = self.row(key?)?;
         Some((row.api_version.to_string(), row.kind.to_string()))
     }
@@ -359,12 +399,4 @@ fn fitting<'t>(compact: &'t [u8], key: &Key, row: &KindRow) -> Option<Sketch<'t>
 
 fn is_about(sketch: &Sketch, key: &Key) -> bool {
     sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace
-}
-
-pub fn files_sum<'a>(entries: impl Iterator<Item = &'a Entry>) -> u64 {
-    // The key takes part, so that two files that changed places are seen.
-    entries.fold(0, |sum, entry| match entry.file_crc {
-        Some(crc) => sum.wrapping_add(u64::from(crc) << 32 | u64::from(document::crc32(names::path(&entry.stored.key).as_bytes()))),
-        None => sum,
-    })
 }

@@ -307,6 +307,8 @@ pub struct Health {
     pub damaged: Vec<Damage>,
     /// What was wrong since the start and has been seen to.
     pub remarks: Vec<String>,
+    /// What people did to files that did not come to what they may think: said until the next start.
+    pub told: Vec<Damage>,
     pub figures: Figures,
 }
 

@@ -3,12 +3,13 @@
 //!
 //! ```text
 //! {"n":26,"b":26,"op":"open","seg":370,"prev":25,"reserved":9000,"carry":3,"bytes":1048576,"crc":"e7add0f7"}
-//! {"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","obj":{...},"crc":"6415280b"}
-//! {"n":30,"b":30,"op":"del","rev":259,"key":"core/pods/default/web","crc":"..."}
+//! {"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
+//! {"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
 //! {"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
 //! ```
 //!
-//! `n` counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go.
+//! `n` counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go. `was` is the
+//! checksum of what the object's file is to hold before: a file that holds anything else was written by somebody else.
 
 use crate::store::document::crc32;
 use crate::store::names;
@@ -17,6 +18,7 @@ use coracle_api::meta::{Key, Revision};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fmt;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -24,6 +26,9 @@ use std::sync::Arc;
 const CRC_BEFORE: &[u8] = b",\"crc\":\"";
 const CRC_AFTER: &[u8] = b"\"}";
 const CRC_DIGITS: usize = 8;
+/// `was`, where there was no file; and `by`, where a person wrote it.
+const ABSENT: &str = "-";
+const HAND: &str = "hand";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
@@ -36,15 +41,18 @@ pub enum Record {
         carry: u64,
         bytes: u64,
     },
-    /// The durable part of an object, compact, its revision inside.
+    /// The durable part of an object, compact, its revision inside. `by_hand`: a person wrote it into the file.
     Put {
         revision: Revision,
         key: Arc<Key>,
+        was: Was,
+        by_hand: bool,
         object: Bytes,
     },
     Remove {
         revision: Revision,
         key: Arc<Key>,
+        was: Was,
     },
     /// Revisions up to this one may be used by what is not journaled.
     Reserve {
@@ -57,6 +65,42 @@ impl Record {
         match self {
             Record::Put { key, .. } | Record::Remove { key, .. } => Some(key),
             Record::Open { .. } | Record::Reserve { .. } => None,
+        }
+    }
+}
+
+/// What a record follows, as far as files are concerned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Was {
+    /// A master wrote the record that did not say it.
+    #[default]
+    Unknown,
+    Absent,
+    /// The checksum of the compact document.
+    Sum(u32),
+}
+
+impl Was {
+    pub fn of(file_crc: Option<u32>) -> Was {
+        file_crc.map_or(Was::Absent, Was::Sum)
+    }
+
+    fn read(text: Option<&str>) -> Option<Was> {
+        match text {
+            None => Some(Was::Unknown),
+            Some(ABSENT) => Some(Was::Absent),
+            Some(sum) => u32::from_str_radix(sum, 16).ok().map(Was::Sum),
+        }
+    }
+}
+
+/// As it stands in a line, with the comma behind it.
+impl fmt::Display for Was {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Was::Unknown => Ok(()),
+            Was::Absent => write!(f, "\"was\":\"{ABSENT}\","),
+            Was::Sum(sum) => write!(f, "\"was\":\"{sum:08x}\","),
         }
     }
 }
@@ -85,13 +129,14 @@ pub fn encode(n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
             write!(out, "\"op\":\"open\",\"seg\":{segment},\"prev\":{prev},\"reserved\":{reserved}").expect(all);
             write!(out, ",\"carry\":{carry},\"bytes\":{bytes}").expect(all);
         }
-        Record::Put { revision, key, object } => {
+        Record::Put { revision, key, was, by_hand, object } => {
             // A path holds nothing that JSON escapes.
-            write!(out, "\"op\":\"put\",\"rev\":{revision},\"key\":\"{}\",\"obj\":", names::label(key)).expect(all);
+            let by = if *by_hand { "\"by\":\"hand\"," } else { "" };
+            write!(out, "\"op\":\"put\",\"rev\":{revision},\"key\":\"{}\",{was}{by}\"obj\":", names::label(key)).expect(all);
             out.extend_from_slice(object);
         }
-        Record::Remove { revision, key } => {
-            write!(out, "\"op\":\"del\",\"rev\":{revision},\"key\":\"{}\"", names::label(key)).expect(all);
+        Record::Remove { revision, key, was } => {
+            write!(out, "\"op\":\"del\",{was}\"rev\":{revision},\"key\":\"{}\"", names::label(key)).expect(all);
         }
         Record::Reserve { reserved } => write!(out, "\"op\":\"reserve\",\"reserved\":{reserved}").expect(all),
     }
@@ -112,8 +157,12 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
     let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
     let record = match raw.op.as_ref() {
         "open" => Record::Open { segment: raw.seg?, prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes? },
-        "put" => Record::Put { revision: Revision(raw.rev?), key: key()?, object: text.slice_ref(raw.obj?.get().as_bytes()) },
-        "del" => Record::Remove { revision: Revision(raw.rev?), key: key()? },
+        "put" => {
+            let object = text.slice_ref(raw.obj?.get().as_bytes());
+            let by_hand = raw.by.as_deref() == Some(HAND);
+            Record::Put { revision: Revision(raw.rev?), key: key()?, was: Was::read(raw.was.as_deref())?, by_hand, object }
+        }
+        "del" => Record::Remove { revision: Revision(raw.rev?), key: key()?, was: Was::read(raw.was.as_deref())? },
         "reserve" => Record::Reserve { reserved: raw.reserved? },
         _ => return None,
     };
@@ -130,6 +179,10 @@ struct Raw<'a> {
     #[serde(borrow)]
     key: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    was: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    by: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     obj: Option<&'a RawValue>,
     seg: Option<u64>,
     prev: Option<u64>,
@@ -145,10 +198,17 @@ mod tests {
 
     fn records() -> Vec<Record> {
         let key = |name: &str| Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() });
+        let put = |was, by_hand| {
+            let object = Bytes::from_static(br#"{"a":"\n\"}"}"#);
+            Record::Put { revision: Revision(7), key: key("web"), was, by_hand, object }
+        };
         vec![
             Record::Open { segment: 3, prev: 6, reserved: 100, carry: 1, bytes: 4096 },
-            Record::Put { revision: Revision(7), key: key("web"), object: Bytes::from_static(br#"{"a":"\n\"}"}"#) },
-            Record::Remove { revision: Revision(8), key: key(&"Ü\"\\".repeat(100)) },
+            put(Was::Unknown, false),
+            put(Was::Absent, true),
+            put(Was::Sum(0x1c), false),
+            Record::Remove { revision: Revision(8), key: key(&"Ü\"\\".repeat(100)), was: Was::Sum(7) },
+            Record::Remove { revision: Revision(8), key: key("web"), was: Was::Unknown },
             Record::Reserve { reserved: 200 },
         ]
     }

@@ -45,7 +45,7 @@ pub struct Recovered {
     pub start: Option<Position>,
     /// Segments that hold nothing.
     pub void: Vec<u64>,
-    /// Ends that a power cut tore, or that were refused and fenced off.
+    /// Ends that a power cut tore, and that no later segment says to be dealt with.
     pub torn: Vec<Place>,
     pub missing: Option<Missing>,
     /// Where the last record of the last segment begins.
@@ -124,10 +124,9 @@ impl Chain<'_> {
                 if end.last < fence.prev && fence.prev >= self.from {
                     let (place, n) = (end.bad_place(), (end.last + 1).max(self.from));
                     self.miss(place, n, "the next segment continues after it");
-                } else if end.last > fence.prev {
-                    self.all.torn.push(end.bad_place());
-                    self.all.records.retain(|line| line.n <= fence.prev);
                 }
+                // Refused, or carried over: whoever wrote the fence has dealt with it.
+                self.all.records.retain(|line| line.n <= fence.prev);
             }
             Some(_) => {}
             None => {
@@ -311,7 +310,8 @@ mod tests {
 
     fn put(n: u64) -> Record {
         let key = Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: format!("p{n}") };
-        Record::Put { revision: Revision(n), key: Arc::new(key), object: Bytes::from_static(b"{}") }
+        let (was, object) = (record::Was::Absent, Bytes::from_static(b"{}"));
+        Record::Put { revision: Revision(n), key: Arc::new(key), was, by_hand: false, object }
     }
 
     fn open(segment: u64, prev: u64, carry: u64) -> Record {
@@ -375,7 +375,8 @@ mod tests {
         check(Some((1, 6)), &[(1, first())], &[], 5, 0);
         let second = segment(5, &[&[open(2, 4, 1), put(6)], &[put(7)]]);
         // The fence cuts record 5, and the carried one stands in its place.
-        check(None, &[(1, first()), (2, second)], &[2, 3, 4, 6, 7], 6, 1);
+        check(None, &[(1, first()), (2, second.clone())], &[2, 3, 4, 6, 7], 6, 1);
+        assert_eq!(read(None, &[(1, first()), (2, second)]).torn, []);
         let only_opened = segment(6, &[&[open(2, 5, 0)]]);
         check(None, &[(1, first()), (2, only_opened)], &[2, 3, 4, 5], 5, 0);
     }

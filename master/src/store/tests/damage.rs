@@ -149,6 +149,9 @@ impl Disk for ReadOnly {
     fn put(&self, _: &str, _: &[u8], _: Option<u32>) -> std::io::Result<()> {
         Err(std::io::Error::from_raw_os_error(EROFS))
     }
+    fn mark(&self, _: &str, _: u32) -> std::io::Result<()> {
+        Err(std::io::Error::from_raw_os_error(EROFS))
+    }
     fn stamp(&self, path: &str) -> std::io::Result<disk::Stamp> {
         self.0.stamp(path)
     }

@@ -239,6 +239,28 @@ fn a_directory_that_was_copied_without_stamps_was_not_edited() {
 }
 
 #[test]
+fn a_copy_that_gets_its_stamps_when_the_power_goes_is_whole() {
+    for seed in 0..60 {
+        let disk = SimDisk::new(seed);
+        let store = memory_on(&disk);
+        for name in ["Web", "B", "C"] {
+            put(&store, name, "a").expect("new");
+        }
+        store.close().expect("the disk is well");
+        drop(store);
+        copy_without_stamps(&disk);
+        let store = memory_on(&disk);
+        let before = specs(&store);
+        let mut checkpoint = store.begin_checkpoint().expect("stamps are missing");
+        while checkpoint.step().expect("the disk is well") {}
+        drop((checkpoint, store));
+        disk.power_loss();
+        let store = memory_on(&disk);
+        assert_eq!((specs(&store), store.health().damaged.len()), (before, 0), "seed {seed}");
+    }
+}
+
+#[test]
 fn writers_share_batches_and_each_gets_its_own_answer() {
     let dir = std::env::temp_dir().join(format!("coracle-store-{}-together", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();

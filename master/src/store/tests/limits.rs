@@ -54,6 +54,9 @@ impl Disk for Gated {
         self.disk.put(path, bytes, stamp)
     }
 
+    fn mark(&self, path: &str, stamp: u32) -> io::Result<()> {
+        self.disk.mark(path, stamp)
+    }
     fn stamp(&self, path: &str) -> io::Result<Stamp> {
         self.disk.stamp(path)
     }

@@ -5,6 +5,7 @@ use super::oracle::{Oracle, all};
 use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, Promise, SimDisk};
 use super::*;
 use crate::store::checkpoint::Checkpoint;
+use crate::store::disk::Stamp;
 use crate::store::load::Ids;
 use crate::store::protocol::Protocol;
 
@@ -156,6 +157,8 @@ impl Host {
         self.stop();
         if closed && self.dice.one_in(2) {
             self.edit();
+        } else if !closed && self.dice.one_in(4) {
+            self.edit_after_cut();
         }
         Ok(())
     }
@@ -295,6 +298,10 @@ impl Host {
             let end = bytes.iter().rposition(|byte| *byte != b'\n').map_or(1, |last| last + 1);
             let within = if self.dice.one_in(8) { bytes.len() } else { end };
             let (at, bit) = (self.dice.below(within as u64) as usize, self.dice.below(8) as u8);
+            if path.starts_with("objects/") && image.stamp(&path).is_ok_and(|stamp| stamp == Stamp::None) {
+                // A cut took its stamp, and nobody can tell this from an edit.
+                continue;
+            }
             image.flip(&path, at, bit);
             self.tally.flips += 1;
             let store = match open(&image, &SimDisk::new(0), 0, self.setup) {
@@ -369,6 +376,43 @@ impl Host {
                     self.oracle.edited(key, Some(&object));
                 }
             }
+        }
+    }
+
+    /// A person changes files after a kill or a power cut, whatever lies there.
+    fn edit_after_cut(&mut self) {
+        for _ in 0..1 + self.dice.below(2) {
+            let keys = keys();
+            let key = self.dice.pick(&keys[..keys.len() - 1]);
+            if self.oracle.is_broken(key) || self.oracle.is_edited(key) {
+                continue;
+            }
+            let path = format!("objects/{}", names::path(key));
+            self.tally.edits += 1;
+            self.written += 1;
+            let there = self.disk.peek(&path);
+            if there.is_some() && self.dice.one_in(4) {
+                self.disk.take(&path);
+                self.oracle.edited_after_cut(key, None);
+                continue;
+            }
+            let spec = format!("{} by hand", self.written);
+            // What a cut tore has to be written anew.
+            let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
+            let object = whole.map_or_else(
+                || object(key, &spec),
+                |mut object| {
+                    object["spec"]["is"] = json!(spec);
+                    // Somebody else may own by now what it claimed then: no such edit counts.
+                    object["metadata"].as_object_mut().expect("an object").remove("annotations");
+                    object
+                },
+            );
+            match there {
+                Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),
+                _ => self.disk.place(&path, object.to_string().as_bytes()),
+            }
+            self.oracle.edited_after_cut(key, Some(&object));
         }
     }
 

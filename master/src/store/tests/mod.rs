@@ -3,6 +3,7 @@
 mod conformance;
 mod crash;
 mod damage;
+mod edits;
 mod faults;
 mod fuzz;
 mod journal;

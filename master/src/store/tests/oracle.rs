@@ -31,6 +31,9 @@ pub struct Oracle {
     broken: BTreeSet<Key>,
     /// Those of which somebody tried to give them up, and was refused by the disk.
     perhaps_broken: BTreeSet<Key>,
+    /// Objects whose files a person touched after a kill or a cut, and those that he took away: what the journal says more of is kept.
+    hands: BTreeSet<Key>,
+    perhaps_gone: BTreeSet<Key>,
 }
 
 impl Oracle {
@@ -115,6 +118,28 @@ impl Oracle {
         self.any_revisions();
     }
 
+    pub fn is_edited(&self, key: &Key) -> bool {
+        self.hands.contains(key)
+    }
+
+    /// A person changed a file of a store that was not closed. Whatever of the last writes is there, this counts; but nobody knows
+    /// whether what was taken away was only as new as its file.
+    pub fn edited_after_cut(&mut self, key: &Key, object: Option<&Value>) {
+        self.hands.insert(key.clone());
+        match object {
+            Some(object) => {
+                self.edited(key, Some(object));
+                self.perhaps_gone.remove(key);
+                let text = durable_text(key, object.clone());
+                self.doubts.iter_mut().filter(|(doubtful, _)| doubtful == key).for_each(|(_, then)| *then = text.clone());
+            }
+            None => {
+                self.perhaps_gone.insert(key.clone());
+                self.any_revisions();
+            }
+        }
+    }
+
     pub fn broke(&mut self, key: &Key) {
         self.edited(key, None);
         self.broken.insert(key.clone());
@@ -146,6 +171,9 @@ impl Oracle {
         }
         self.perhaps_broken.clear();
         self.broken = broken;
+        if let Some(told) = health.told.iter().find(|told| told.key.as_ref().is_none_or(|key| !self.hands.contains(key))) {
+            return Err(format!("nobody did that: {told}"));
+        }
         let now = all(store);
         let there: BTreeMap<Key, Bytes> = now.iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect();
         if let Some(closed) = self.closed.take().filter(|closed| *closed != there) {
@@ -153,9 +181,14 @@ impl Oracle {
         }
         self.reached(store.revision())?;
         let held = self.look(store, &now)?;
+        for key in std::mem::take(&mut self.perhaps_gone).into_iter().filter(|key| !held.contains_key(key)) {
+            self.held.remove(&key);
+            self.doubts.retain(|(doubtful, _)| *doubtful != key);
+        }
         self.compare(&held)?;
         self.held = held;
         self.doubts.clear();
+        self.hands.clear();
         claims_fit(store, &now)
     }
 

@@ -250,6 +250,17 @@ impl SimDisk {
         inside.names.change_settled(vec![(at, name.to_owned(), Some(Node::File(id)))]);
     }
 
+    /// The same, with a stamp that fits.
+    pub fn place_stamped(&self, path: &str, text: &[u8]) {
+        self.place(path, text);
+        let mut compact = Vec::new();
+        crate::store::document::stripped(text, &mut compact);
+        let mut inside = self.inside();
+        let content = inside.file(path).unwrap().0;
+        content.mark(crate::store::document::crc32(&compact));
+        content.sync();
+    }
+
     /// Writes over a file in place, as some editors do: its stamp stays.
     pub fn overwrite(&self, path: &str, text: &[u8]) {
         let mut inside = self.inside();
@@ -458,6 +469,15 @@ impl Disk for SimDisk {
             inside.files.get_mut(&id).unwrap().mark(crc);
         }
         Ok(())
+    }
+
+    fn mark(&self, path: &str, stamp: u32) -> io::Result<()> {
+        let mut inside = self.inside();
+        let done = inside.step(|| format!("mark {path}"));
+        if goes_on(&done) {
+            inside.file(path)?.0.mark(stamp);
+        }
+        done.map_err(|stop| stop.error)
     }
 
     fn stamp(&self, path: &str) -> io::Result<Stamp> {

@@ -1,0 +1,239 @@
+//! Objects of which the journal says more than their files: whether somebody wrote to such a file since. Only he can have, where a file
+//! holds neither what it is to hold before the first record nor what any record says.
+//!
+//! ```text
+//! the file holds what some record says, or what was before     a checkpoint came so far: the journal counts
+//! it is no object                                              torn by a power cut: the journal counts · or broken by a person: set aside, said
+//! it is another object than any record says                    a person's: it counts, and what the journal says is set aside, said
+//! it is gone, and no record removes it                         a person's, or a copy that is not whole: the journal counts, said
+//! ```
+
+use super::disk::Stamp;
+use super::files::{OBJECTS, QUARANTINE, make_folder};
+use super::journal::record::{Line, Record, Was};
+use super::journal::recover::Recovered;
+use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::tree::Tree;
+use super::{Damage, document, names, quarantine};
+use bytes::Bytes;
+use coracle_api::meta::{Key, Revision};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// What the journal says of the objects that it says anything of.
+pub type Covered = BTreeMap<Arc<Key>, Said>;
+
+pub struct Said {
+    /// The last word: the durable part, compact; None: that there is no such object.
+    pub object: Option<Bytes>,
+    pub revision: Revision,
+    /// What the file held before the first record.
+    was: Was,
+    /// Checksums of what a checkpoint may have left in the file.
+    sums: Vec<u32>,
+    /// Of what people wrote, and the journal took.
+    by_hand: Vec<u32>,
+    versions: Vec<Bytes>,
+    /// All that the file may hold is known.
+    known: bool,
+    /// There was a file, and no record removes it.
+    stays: bool,
+    found: bool,
+}
+
+/// An object whose file a person wrote, over what the journal says.
+pub struct Overridden {
+    pub said: Said,
+    /// The revision that he saw.
+    base: Option<Revision>,
+}
+
+/// The last word of the journal on each key, and every earlier one. What lies beyond a hole counts where something is missing: it was
+/// acknowledged too, and it is newer than the files. Then nothing is known of what the files may hold.
+pub fn covered(recovered: &Recovered) -> Covered {
+    let mut covered = Covered::new();
+    let whole = recovered.missing.is_none();
+    let beyond = if whole { &[] } else { recovered.beyond.as_slice() };
+    for Line { record, .. } in recovered.records.iter().chain(beyond) {
+        let (key, revision, was, by_hand, object) = match record {
+            Record::Put { key, revision, was, by_hand, object } => (key, revision, was, *by_hand, Some(object)),
+            Record::Remove { key, revision, was } => (key, revision, was, false, None),
+            Record::Open { .. } | Record::Reserve { .. } => continue,
+        };
+        let said = covered.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole));
+        if let Was::Sum(sum) = was {
+            said.sums.push(*sum);
+            said.by_hand.extend(by_hand.then_some(*sum));
+        }
+        said.stays &= object.is_some();
+        said.revision = *revision;
+        said.object = object.cloned();
+        if let Some(object) = object {
+            said.sums.push(document::crc32(object));
+            said.versions.push(object.clone());
+        }
+    }
+    for said in covered.values_mut() {
+        // Nothing keeps a segment in memory for long.
+        said.object = said.object.as_deref().map(Bytes::copy_from_slice);
+    }
+    covered
+}
+
+impl Said {
+    fn first(revision: Revision, was: Was, whole: bool) -> Said {
+        Said {
+            object: None,
+            revision,
+            was,
+            sums: Vec::new(),
+            by_hand: Vec::new(),
+            versions: Vec::new(),
+            known: whole && was != Was::Unknown,
+            stays: whole && matches!(was, Was::Sum(_)),
+            found: false,
+        }
+    }
+
+    /// The checksum of what its file held before the journal began to say more, if there was one; None: nobody knows.
+    pub fn file_before(&self) -> Option<Option<u32>> {
+        match self.was {
+            Was::Unknown => None,
+            Was::Absent => Some(None),
+            Was::Sum(sum) => Some(Some(sum)),
+        }
+    }
+
+    /// Whether a file's content is somebody else's.
+    fn is_foreign(&self, sum: u32, stamp: Stamp) -> bool {
+        let last = self.object.as_deref().map(document::crc32);
+        match stamp {
+            _ if last == Some(sum) || self.by_hand.contains(&sum) => false,
+            // The medium is failing, and the journal knows better.
+            Stamp::Intact(said) if said != sum => false,
+            Stamp::Touched(said) if said != sum => true,
+            Stamp::None | Stamp::Intact(_) | Stamp::Touched(_) => self.known && !self.sums.contains(&sum),
+        }
+    }
+
+    /// Whether a power cut in the middle of a checkpoint may have left it, for all that anybody knows.
+    fn may_be_torn(&self, bytes: &[u8]) -> bool {
+        let part = || self.versions.iter().any(|version| document::indented(version).starts_with(bytes));
+        bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err() || part()
+    }
+}
+
+impl Tree<'_> {
+    /// Whether the file of an object that the journal covers counts all the same.
+    pub(super) fn is_written_over(&mut self, key: &Key, path: &str) -> bool {
+        let at = format!("{OBJECTS}/{path}");
+        let Some(said) = self.covered.get_mut(key) else { return true };
+        said.found = true;
+        let bytes = match self.disk.read(&at, FILE_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                self.put_broken_aside(key, path, &Wrong { word: "too-large", why: too_large() });
+                return false;
+            }
+            // The journal says it better anyway.
+            Err(_) => return false,
+        };
+        let mut compact = Vec::new();
+        document::stripped(&bytes, &mut compact);
+        let (sum, stamp) = (document::crc32(&compact), self.disk.stamp(&at).unwrap_or(Stamp::None));
+        let Some(row) = self.rules.kinds.iter().find(|kind| kind.resource == key.resource) else { return false };
+        let Some(said) = self.covered.get(key).filter(|said| said.is_foreign(sum, stamp)) else { return false };
+        match judge(&bytes, key, (&row.api_version, &row.kind)) {
+            Ok(document) => {
+                let base = document::revision(&document);
+                if let Some((key, said)) = self.covered.remove_entry(key) {
+                    self.overridden.insert(key, Overridden { said, base });
+                }
+                true
+            }
+            Err(_) if said.may_be_torn(&bytes) => {
+                self.notes.push(format!("{at} was cut short when the last master ended; the journal has the object"));
+                false
+            }
+            Err(wrong) => {
+                self.put_broken_aside(key, path, &wrong);
+                false
+            }
+        }
+    }
+
+    /// Says which files are gone that only a person can have taken away, or a copy has left out. Nobody can tell whether that was before
+    /// or after the last write that was acknowledged, so that one is kept.
+    pub(super) fn miss_files(&mut self) {
+        let gone = self.covered.iter().filter(|(_, said)| said.stays && !said.found);
+        let gone: Vec<(Arc<Key>, Revision)> = gone.map(|(key, said)| (key.clone(), said.revision)).collect();
+        for (key, revision) in gone {
+            let file = format!("{OBJECTS}/{}", names::path(&key));
+            let why =
+                format!("{file}: it was taken away, but the object was written after the file was: it is kept as of revision {revision}");
+            let remedy = "delete the object where it is not wanted".to_owned();
+            self.tell(&key, file, why, remedy);
+            self.brought.push(key);
+        }
+    }
+
+    /// A person wrote it, and it is no object; the journal has the object that it was.
+    fn put_broken_aside(&mut self, key: &Key, path: &str, wrong: &Wrong) {
+        let from = format!("{OBJECTS}/{path}");
+        let why = format!("{from}: it was edited by hand and does not count, for {}", wrong.why);
+        let mut file = from.clone();
+        if !self.frozen {
+            let folder = quarantine::settled(&quarantine::folder(self.incidents.next, wrong.word));
+            match quarantine::set_aside(self.disk, &from, path, &folder) {
+                Ok(to) => {
+                    self.incidents.next += 1;
+                    file = to;
+                    self.brought.push(Arc::new(key.clone()));
+                }
+                Err(error) => self.notes.push(error.to_string()),
+            }
+        }
+        self.tell(key, file, why, "put it right and replace the object by it".to_owned());
+    }
+
+    /// The edit counts, over a write that its author may never have seen: that is kept beside.
+    pub(super) fn keep_overridden(&mut self, key: &Key, Overridden { said, base }: Overridden) {
+        let Some(object) = said.object.filter(|_| base.is_none_or(|base| base < said.revision)) else { return };
+        let folder = quarantine::settled(&quarantine::folder(self.incidents.next, "overridden"));
+        let path = names::path(key);
+        let file = format!("{QUARANTINE}/{folder}/{path}");
+        let why = format!(
+            "{OBJECTS}/{path}: it was edited by hand, and counts; what the object was at revision {}, acknowledged, was not in it",
+            said.revision
+        );
+        if !self.frozen {
+            let (above, _) = file.rsplit_once('/').expect("it lies in quarantine");
+            let kept = make_folder(self.disk, above).map_err(|error| error.to_string()).and_then(|()| {
+                let text = document::indented(&object);
+                let done = self.disk.create(&file, &text).and_then(|()| self.disk.sync_dir(above));
+                done.map_err(|error| format!("cannot write {file}: {error}"))
+            });
+            match kept {
+                Ok(()) => self.incidents.next += 1,
+                Err(error) => self.notes.push(error),
+            }
+        }
+        self.tell(key, file, why, "look whether something of that is missed".to_owned());
+    }
+
+    /// The edit is none that any writer would be allowed. False: the journal knows nothing better.
+    pub(super) fn take_back(&mut self, key: &Key, wrong: &Wrong) -> bool {
+        let Some((key, Overridden { said, .. })) = self.overridden.remove_entry(key) else { return false };
+        let Some(object) = said.object.clone() else { return false };
+        self.put_broken_aside(&key, &names::path(&key), wrong);
+        self.covered.insert(key.clone(), said);
+        self.take_covered(&key, &object);
+        true
+    }
+
+    fn tell(&mut self, key: &Key, file: String, why: String, remedy: String) {
+        let kind = self.kind_of(Some(key));
+        self.told.push(Damage { file, key: Some(key.clone()), kind, why, remedy });
+    }
+}

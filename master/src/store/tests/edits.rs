@@ -1,0 +1,182 @@
+//! What people do to the files of a store that was killed: of objects that the journal says more of, and of others.
+
+use super::crash::spec_of;
+use super::sim::SimDisk;
+use super::*;
+
+const WEB: &str = "objects/core/pods/default/%57eb.json";
+
+/// A store that was killed: the file of Web says `a`, the journal `b`; B and C are as their files say, unless there is no other object.
+fn killed(alone: bool) -> SimDisk {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    store.write(create(pod("Web", "a", None))).expect("new");
+    for name in ["B", "C"] {
+        let (key, object, claims) = (key(name), pod(name, "a", None), Vec::new());
+        let durable = if alone { Durable::Nothing } else { Durable::Whole };
+        store.write(Write::Create { key, object, durable, claims }).expect("new");
+    }
+    store.checkpoint().expect("the disk is well");
+    let web = store.get(&key("Web")).expect("whole").expect("there").revision;
+    store.write(update(pod("Web", "b", None), web)).expect("seen");
+    disk
+}
+
+fn web(store: &FlatStore) -> String {
+    spec_of(&store.get(&key("Web")).expect("whole").expect("there"))
+}
+
+fn edited(disk: &SimDisk, file: &str, from: &str, to: &str) -> Vec<u8> {
+    String::from_utf8(disk.peek(file).expect("its file")).expect("text").replace(&format!("\"{from}\""), &format!("\"{to}\"")).into_bytes()
+}
+
+fn told(store: &FlatStore) -> Vec<String> {
+    store.health().told.iter().map(|told| format!("{} {}", told.key.as_ref().expect("an object's").name, told.file)).collect()
+}
+
+enum By {
+    /// `sed -i`, editors, `git checkout`.
+    Replacing,
+    Writing,
+    /// `cp -a`, from elsewhere.
+    CopyingStamped,
+    Removing,
+}
+
+/// What Web is then, and what people are told.
+fn check(by: By, text: &str, is: &str, says: &[&str]) {
+    for alone in [false, true] {
+        let disk = killed(alone);
+        let now = memory_on(&disk.fork(2)).get(&key("Web")).expect("whole").expect("there").revision;
+
+        match by {
+            By::Replacing => disk.place(WEB, text.as_bytes()),
+            By::Writing => disk.overwrite(WEB, text.as_bytes()),
+            By::CopyingStamped => disk.place_stamped(WEB, text.as_bytes()),
+            By::Removing => disk.take(WEB),
+        }
+        let store = memory_on(&disk);
+        assert_eq!(web(&store), is);
+        let revision = store.get(&key("Web")).expect("whole").expect("there").revision;
+        assert_eq!(revision == now, is == "b", "{revision} after {now}, alone {alone}: {text:?}");
+        assert_eq!(told(&store), says);
+        assert!(store.health().damaged.is_empty() && store.health().degraded.is_none(), "{:?}", store.health());
+        for said in says.iter().filter_map(|said| said.strip_prefix("Web quarantine/")) {
+            assert!(disk.peek(&format!("quarantine/{said}")).is_some(), "{said}");
+        }
+        // Killed, and the power goes: it was made durable, and is said once.
+        drop(store);
+        disk.power_loss();
+        let store = memory_on(&disk);
+        let again = store.get(&key("Web")).expect("whole").expect("there");
+        assert_eq!((spec_of(&again).as_str(), again.revision), (is, revision));
+        assert_eq!(told(&store), [""; 0]);
+        // What is written from here on counts.
+        store.write(update(pod("Web", "c", None), revision)).expect("seen");
+        drop(store);
+        let store = memory_on(&disk);
+        assert_eq!((web(&store), told(&store)), ("c".to_owned(), vec![]));
+    }
+}
+
+const OVERRIDDEN: &str = "Web quarantine/0001-overridden-settled/core/pods/default/%57eb.json";
+
+#[test]
+fn an_edit_by_replacement_counts_over_the_journal_which_is_kept_beside() {
+    let disk = killed(false);
+    let text = |to: &str| String::from_utf8(edited(&disk, WEB, "a", to)).expect("text");
+    check(By::Replacing, &text("hand"), "hand", &[OVERRIDDEN]);
+    check(By::Writing, &text("hand"), "hand", &[OVERRIDDEN]);
+    check(By::CopyingStamped, &text("older"), "older", &[OVERRIDDEN]);
+    // Whoever saw the last write overrides nothing, and a new document from nowhere does.
+    let store = memory_on(&disk.fork(3));
+    let last = store.get(&key("Web")).expect("whole").expect("there");
+    let seen = String::from_utf8_lossy(&last.json).replace("\"b\"", "\"hand\"");
+    check(By::Replacing, &seen, "hand", &[]);
+    check(By::Replacing, &pod("Web", "hand", None).to_string(), "hand", &[OVERRIDDEN]);
+}
+
+#[test]
+fn what_is_as_it_was_is_no_edit() {
+    let disk = killed(false);
+    let same = String::from_utf8(disk.peek(WEB).expect("its file")).expect("text");
+    let store = memory_on(&disk.fork(3));
+    let last = store.get(&key("Web")).expect("whole").expect("there");
+    for text in [&same, &same.replace(' ', ""), &String::from_utf8_lossy(&last.json).into_owned()] {
+        check(By::Replacing, text, "b", &[]);
+        check(By::CopyingStamped, text, "b", &[]);
+    }
+    check(By::Writing, &same, "b", &[]);
+}
+
+#[test]
+fn a_removed_file_of_which_the_journal_says_more_is_brought_again_and_told() {
+    check(By::Removing, "", "b", &["Web objects/core/pods/default/%57eb.json"]);
+}
+
+#[test]
+fn a_broken_edit_over_the_journal_is_set_aside_and_told() {
+    let aside = |word: &str| format!("Web quarantine/0001-{word}-settled/core/pods/default/%57eb.json");
+    let other = pod("other", "a", None).to_string();
+    let malformed = pod("Web", "a", None).to_string().replace(r#"{"is":"a"}"#, r#""text""#);
+    let large = " ".repeat(13 << 20);
+    for (word, text) in [("not-json", "{ \"mine\""), ("misplaced", &other), ("malformed", &malformed), ("too-large", &large)] {
+        check(By::Replacing, text, "b", &[&aside(word)]);
+        check(By::Writing, text, "b", &[&aside(word)]);
+    }
+    // A cut in the middle of a checkpoint leaves such things.
+    let disk = killed(false);
+    let store = memory_on(&disk.fork(3));
+    let last = document::indented(&store.get(&key("Web")).expect("whole").expect("there").json);
+    let part = String::from_utf8_lossy(&last[..last.len() / 2]).into_owned();
+    for text in ["", "\0\0\0", &part] {
+        check(By::Replacing, text, "b", &[]);
+    }
+}
+
+#[test]
+fn an_edit_of_the_only_file_is_an_edit() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let made = store.write(create(pod("Web", "a", None))).expect("new");
+    store.checkpoint().expect("the disk is well");
+    drop(store);
+    disk.place(WEB, &edited(&disk, WEB, "a", "hand"));
+    let store = memory_on(&disk);
+    let now = store.get(&key("Web")).expect("whole").expect("there");
+    assert_eq!(spec_of(&now), "hand");
+    assert!(now.revision > made.revision, "a revision serves one content");
+}
+
+#[test]
+fn an_object_that_was_deleted_may_be_put_back() {
+    let disk = killed(false);
+    let store = memory_on(&disk);
+    let text = edited(&disk, WEB, "a", "back");
+    let seen = store.get(&key("Web")).expect("whole").expect("there").revision;
+    store.write(Write::Delete { key: key("Web"), seen }).expect("seen");
+    drop(store);
+    assert!(memory_on(&disk.fork(2)).get(&key("Web")).expect("whole").is_none(), "its file is as it was");
+    disk.place(WEB, &text);
+    assert_eq!(web(&memory_on(&disk)), "back");
+}
+
+#[test]
+fn a_kill_after_a_kill_tears_nothing() {
+    let disk = SimDisk::new(1);
+    let open = || {
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens")
+    };
+    let store = open().store;
+    let web = store.write(create(pod("Web", "a", None))).expect("new");
+    drop(store);
+    for kills in 1..=4 {
+        let opened = open();
+        assert_eq!(opened.notes, [""; 0], "kill {kills}");
+        let store = opened.store;
+        assert_eq!(store.get(&key("Web")).expect("whole").expect("there").json, web.json);
+        // What each life reserves may have been used.
+        assert_eq!(store.revision().0, kills * setup::RESERVE);
+    }
+}
