@@ -91,7 +91,7 @@ impl FlatStore {
         lead.put_back(later);
         batch.settle(&mut writer);
         batch.reserve(&writer.journal, &self.inner.setup);
-        let done = if batch.records.is_empty() { Ok(()) } else { writer.journal.append(&batch.records) };
+        let done = if batch.records.is_empty() { Ok(()) } else { self.append(&mut writer, &batch.records) };
         self.note(&done, batch.records.is_empty());
         if done.is_ok() && !batch.records.is_empty() {
             let figures = &mut locked(&self.inner.trouble).figures;
@@ -133,6 +133,16 @@ impl FlatStore {
         for (reply, answer) in answers {
             reply.give(answer);
         }
+    }
+
+    fn append(&self, writer: &mut Writer, records: &[Record]) -> Result<(), DiskError> {
+        if writer.head.clean {
+            // The start could not say it. A journal that is gone would not be missed.
+            let head = Head { clean: false, ..writer.head.clone() };
+            head.write(&*writer.disk, &self.inner.setup.protocol)?;
+            writer.head = head;
+        }
+        writer.journal.append(records)
     }
 
     /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are answered.

@@ -9,12 +9,17 @@
 
 use super::disk::Stamp;
 use super::files::OBJECTS;
+use super::journal;
+use super::journal::record::Record;
+use super::journal::scan::{Found, scan};
 use super::judge::Wrong;
+use super::load::SEGMENT_BYTES_READ_MAX;
 use super::state::{Entry, OBJECT_BYTES_MAX};
 use super::tree::{Edited, Tree};
 use super::{Stored, document, names};
 use coracle_api::meta::Key;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Files that are looked at to tell whether a directory was copied.
@@ -71,6 +76,24 @@ impl Tree<'_> {
                 self.unstamped.push(key);
             }
         }
+    }
+
+    /// Somebody changed the files, and may have removed some. Old segments still tell of those, should HEAD.json be lost one day; so the
+    /// journal says that they are gone.
+    pub fn bury_removed(&mut self, old: &[(u64, u64)], checksums: bool) {
+        let mut there = BTreeMap::new();
+        for (segment, _) in old {
+            let Ok(text) = self.disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX) else { continue };
+            for found in scan(&text.into(), checksums) {
+                if let Found::Line { line, .. } = found
+                    && let Some(key) = line.record.key()
+                {
+                    there.insert(key.clone(), matches!(line.record, Record::Put { .. }));
+                }
+            }
+        }
+        let known = |key: &Arc<Key>| self.objects.contains_key(key) || self.covered.contains_key(key) || self.damaged.contains_key(&**key);
+        self.removed = there.into_iter().filter(|(key, put)| *put && !known(key)).map(|(key, _)| key).collect();
     }
 
     /// Nobody edited anything, but the whole directory may have been copied here without its stamps.

@@ -70,7 +70,7 @@ pub struct Found {
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
     let (head, damaged_head) = find_head(&*disk)?;
-    let found = find_journal(&*disk, head.as_ref().and_then(|head| head.wal), setup)?;
+    let found = find_journal(&*disk, head.as_ref(), setup)?;
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
     tree.frozen = recovered.missing.is_some() || setup.look_only;
@@ -106,12 +106,18 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     } else if tree.stamped {
         tree.sample();
     }
+    if head_sum.is_some() && !left {
+        tree.bury_removed(&found.old, setup.protocol.checksums);
+    }
     tree.recall_incidents(clean)?;
     if let Some(kept) = kept {
         tree.overlay(kept);
     }
     if tree.base.is_none() {
         tree.restamp_all(LOST_HEAD_JUMP);
+    }
+    if clean && recovered.start.is_none() {
+        tree.notes.push(format!("{WAL}/ does not hold what {HEAD} names; the store was closed in order, so nothing is missing"));
     }
     tree.notes.extend(recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept")));
     begin(disk.clone(), head, ids, tree, found, changed, setup)
@@ -128,7 +134,6 @@ fn begin(
     changed: bool,
     setup: &Setup,
 ) -> Result<Loaded, OpenError> {
-    let last = Revision(tree.next);
     let Found { recovered, mut old, mut live, next } = found;
     let mut outdated = Vec::new();
     if changed && !setup.look_only {
@@ -150,6 +155,7 @@ fn begin(
     let brought =
         std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
     let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
+    let last = Revision(tree.next);
     let missing = recovered.missing.is_some() || setup.look_only;
     let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved);
@@ -168,7 +174,15 @@ fn begin(
                 // If it stays it is void the next time, too.
                 disk.unlink(&journal::path(*segment)).ok();
             }
-            if !is_new && !changed {
+            for (segment, _) in &outdated {
+                let path = journal::path(*segment);
+                disk.unlink(&path).map_err(failed("remove", &path))?;
+            }
+            if !outdated.is_empty() {
+                disk.sync_dir(WAL).map_err(failed("fsync", WAL))?;
+            }
+            // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
+            if !is_new && !changed && !head.clean {
                 return Ok(());
             }
             let fresh = Position { segment: next, n: recovered.last + 1 };
@@ -178,10 +192,6 @@ fn begin(
             let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files, summed, stamped, ..head.clone() };
             fresh.write(&*disk, &setup.protocol)?;
             head = fresh;
-            for (segment, _) in &outdated {
-                let path = journal::path(*segment);
-                disk.unlink(&path).map_err(failed("remove", &path))?;
-            }
             Ok(())
         });
         if let Err(error) = done {
@@ -298,7 +308,7 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
 }
 
 /// Reads the journal and changes nothing but that what is read is durable.
-pub fn find_journal(disk: &dyn Disk, head: Option<Position>, setup: &Setup) -> Result<Found, OpenError> {
+pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Result<Found, OpenError> {
     let failed = |path: &str, error| OpenError::Io { path: PathBuf::from(path), error };
     let mut segments: Vec<u64> = match disk.list(WAL) {
         Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
@@ -306,8 +316,10 @@ pub fn find_journal(disk: &dyn Disk, head: Option<Position>, setup: &Setup) -> R
         Err(error) => return Err(failed(WAL, error)),
     };
     segments.sort_unstable();
-    let next = segments.last().map_or(1, |last| last + 1);
+    let closed = head.is_some_and(|head| head.clean);
+    let head = head.and_then(|head| head.wal);
     let from = head.map_or(0, |head| head.segment);
+    let next = segments.last().copied().unwrap_or_default().max(from) + 1;
     let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
     for segment in segments {
         if segment < from {
@@ -324,7 +336,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<Position>, setup: &Setup) -> R
         bytes.push((segment, length as u64));
         scanned.push(Scanned { segment, bytes: length, found: text.map(|text| scan(&text, setup.protocol.checksums)) });
     }
-    let recovered = recover(head, scanned, &setup.protocol);
+    let recovered = recover(head, closed, scanned, &setup.protocol);
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     Ok(Found { recovered, old, live, next })
 }

@@ -65,6 +65,8 @@ pub struct Tree<'a> {
     pub unstamped: Vec<Arc<Key>>,
     /// Objects as people wrote them: to be made durable before anybody sees them.
     pub edited: Vec<Edited>,
+    /// Objects whose files were taken away, and of which old segments still tell.
+    pub removed: Vec<Arc<Key>>,
     scratch: Vec<u8>,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Tree<'a> {
             stamped: false,
             unstamped: Vec::new(),
             edited: Vec::new(),
+            removed: Vec::new(),
             scratch: Vec::new(),
         }
     }

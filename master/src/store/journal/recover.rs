@@ -79,9 +79,10 @@ impl fmt::Display for Missing {
     }
 }
 
-/// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `segments` in ascending order.
-pub fn recover(head: Option<Position>, segments: Vec<Scanned>, protocol: &Protocol) -> Recovered {
-    let mut chain = Chain { head, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
+/// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
+/// since. `segments` in ascending order.
+pub fn recover(head: Option<Position>, closed: bool, segments: Vec<Scanned>, protocol: &Protocol) -> Recovered {
+    let mut chain = Chain { head, closed, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
     for segment in segments {
         let part = Part::read(segment, chain.from, protocol);
         chain.join(part);
@@ -96,6 +97,8 @@ pub fn recover(head: Option<Position>, segments: Vec<Scanned>, protocol: &Protoc
 
 struct Chain<'a> {
     head: Option<Position>,
+    /// Nothing from there on was acknowledged.
+    closed: bool,
     from: u64,
     protocol: &'a Protocol,
     /// The last segment that holds something, without its lines.
@@ -107,7 +110,7 @@ impl Chain<'_> {
     fn join(&mut self, mut part: Part) {
         self.all.beyond.append(&mut part.beyond);
         let Some(fence) = part.fence else {
-            if part.damaged && self.protocol.later_batch_is_damage {
+            if part.damaged && !self.closed && self.protocol.later_batch_is_damage {
                 self.miss(
                     part.bad_place(),
                     self.next(),
@@ -143,16 +146,17 @@ impl Chain<'_> {
 
     fn finish(mut self) -> Recovered {
         let Some(end) = self.end.take() else {
-            if let Some(head) = self.head {
+            if let Some(head) = self.head.filter(|_| !self.closed) {
                 self.miss(Place { segment: head.segment, offset: 0 }, head.n, "the segment that HEAD.json names is gone or damaged");
             }
             self.all.last = self.from.saturating_sub(1);
             return self.all;
         };
-        if end.damaged && self.protocol.later_batch_is_damage {
+        let matters = !self.closed || end.last >= self.from;
+        if end.damaged && matters && self.protocol.later_batch_is_damage {
             let why = if end.short { "the file is shorter than it was made" } else { "the line is damaged, and later batches follow" };
             self.miss(end.bad_place(), end.last + 1, why);
-        } else if end.bad.is_some() {
+        } else if end.bad.is_some() && matters {
             self.all.torn.push(end.bad_place());
         }
         self.all.end = end.end;
@@ -339,7 +343,7 @@ mod tests {
             found: Some(scan(&Bytes::copy_from_slice(text), true)),
         };
         let head = head.map(|(segment, n)| Position { segment, n });
-        recover(head, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
+        recover(head, false, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
     }
 
     /// The records with a key that hold, the fence of the next segment, and how many it carries.
@@ -419,7 +423,7 @@ mod tests {
         );
         // A segment that cannot be read may hold anything.
         let unreadable = vec![Scanned { segment: 1, bytes: usize::MAX, found: None }];
-        let told = recover(Some(Position { segment: 1, n: 3 }), unreadable, &Protocol::WHOLE);
+        let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable, &Protocol::WHOLE);
         assert_eq!((told.missing.expect("unknown is not absent").n, told.void), (3, vec![]));
         // Segments are gone.
         check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
@@ -443,7 +447,7 @@ mod tests {
         let text = segment(1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
             let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), true)) };
-            recover(None, vec![scanned], &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
+            recover(None, false, vec![scanned], &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
         };
         assert_eq!(told(&text, 16_384), None);
         assert_eq!(told(&text[..8_192], 8_192), Some((3, 8_192)));

@@ -180,3 +180,51 @@ fn a_kill_after_a_kill_tears_nothing() {
         assert_eq!(store.revision().0, kills * setup::RESERVE);
     }
 }
+
+fn lose_journal(disk: &SimDisk) {
+    for path in disk.tree().iter().filter(|path| path.starts_with("wal/")) {
+        disk.take(path);
+    }
+}
+
+#[test]
+fn a_journal_lost_after_a_clean_close_is_not_missed_and_later_it_is() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let web = store.write(create(pod("Web", "a", None))).expect("new");
+    store.close().expect("the disk is well");
+    drop(store);
+    lose_journal(&disk);
+    let store = memory_on(&disk);
+    assert_eq!(store.health().degraded, None);
+    assert_eq!(store.get(&key("Web")).expect("whole").expect("there").json, web.json);
+    let second = store.write(update(pod("Web", "b", None), web.revision)).expect("seen");
+    drop(store);
+    // It opens again, as far as the journal is there.
+    let fork = disk.fork(2);
+    assert_eq!(memory_on(&fork).get(&key("Web")).expect("whole").expect("there").json, second.json);
+    lose_journal(&disk);
+    let store = memory_on(&disk);
+    assert!(store.health().degraded.is_some_and(|why| why.contains("is gone or damaged")));
+}
+
+#[test]
+fn a_start_that_cannot_say_that_it_began_makes_good_for_it_before_it_answers() {
+    for step in 0..80 {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        let web = store.write(create(pod("Web", "a", None))).expect("new");
+        store.close().expect("the disk is well");
+        drop(store);
+        disk.fail(step..step + 1, super::sim::EIO);
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let Ok(opened) = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL) else { continue };
+        disk.heal();
+        if opened.store.write(update(pod("Web", "b", None), web.revision)).is_err() {
+            continue;
+        }
+        drop(opened);
+        lose_journal(&disk);
+        assert!(memory_on(&disk).health().degraded.is_some(), "step {step}: an acknowledged write is gone without a word");
+    }
+}

@@ -151,7 +151,7 @@ fn a_segment_of_anything_is_read_in_one_pass() {
             Scanned { segment, bytes: bytes.len(), found: Some(found) }
         });
         let segments: Vec<_> = segments.collect();
-        let told = recover(None, segments, &Protocol::WHOLE);
+        let told = recover(None, false, segments, &Protocol::WHOLE);
         assert!(told.records.is_sorted_by_key(|line| line.n), "seed {seed}: records out of order");
     }
     // Damage everywhere costs no more than reading it.

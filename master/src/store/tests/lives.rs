@@ -550,7 +550,15 @@ fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
             let taken = [claims(other, new.as_ref()), claims(other, old.as_ref())].concat();
             other == key || taken.iter().any(|claim| wanted.contains(claim))
         };
-        let taken: Vec<usize> = (0..at).filter(|earlier| meets(&asked[*earlier])).map(|earlier| turns[earlier]).collect();
+        // What is refused out of hand takes nobody's place.
+        let stale = |(key, _, write): &Asked| match write {
+            Write::Update { seen, .. } | Write::Delete { seen, .. } => {
+                store.get(key).ok().flatten().is_some_and(|now| now.revision != *seen)
+            }
+            Write::Create { .. } => false,
+        };
+        let earlier = (0..at).filter(|earlier| meets(&asked[*earlier]) && !stale(&asked[*earlier]));
+        let taken: Vec<usize> = earlier.map(|earlier| turns[earlier]).collect();
         turns.push((0..).find(|turn| !taken.contains(turn)).expect("there are more turns than writes"));
     }
     turns
