@@ -542,6 +542,17 @@ fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
     let claims = |key: &Key, object: Option<&Value>| -> Vec<String> {
         object.iter().flat_map(|object| claims_of(key, object)).map(|claimed| claimed.claim.value).collect()
     };
+    // What is refused out of hand takes nobody's place.
+    let owners = store.claimed("token");
+    let idle = |(key, object, write): &Asked| {
+        let stale = match write {
+            Write::Update { seen, .. } | Write::Delete { seen, .. } => {
+                store.get(key).ok().flatten().is_some_and(|now| now.revision != *seen)
+            }
+            Write::Create { .. } => false,
+        };
+        stale || claims(key, object.as_ref()).iter().any(|wanted| owners.iter().any(|(claim, owner)| claim == wanted && owner != key))
+    };
     let mut turns: Vec<usize> = Vec::new();
     for (at, (key, object, _)) in asked.iter().enumerate() {
         let wanted = claims(key, object.as_ref());
@@ -550,14 +561,7 @@ fn turns(store: &FlatStore, asked: &[Asked]) -> Vec<usize> {
             let taken = [claims(other, new.as_ref()), claims(other, old.as_ref())].concat();
             other == key || taken.iter().any(|claim| wanted.contains(claim))
         };
-        // What is refused out of hand takes nobody's place.
-        let stale = |(key, _, write): &Asked| match write {
-            Write::Update { seen, .. } | Write::Delete { seen, .. } => {
-                store.get(key).ok().flatten().is_some_and(|now| now.revision != *seen)
-            }
-            Write::Create { .. } => false,
-        };
-        let earlier = (0..at).filter(|earlier| meets(&asked[*earlier]) && !stale(&asked[*earlier]));
+        let earlier = (0..at).filter(|earlier| meets(&asked[*earlier]) && !idle(&asked[*earlier]));
         let taken: Vec<usize> = earlier.map(|earlier| turns[earlier]).collect();
         turns.push((0..).find(|turn| !taken.contains(turn)).expect("there are more turns than writes"));
     }

@@ -269,6 +269,8 @@ impl SimDisk {
         content.empty(now);
         content.write(0, text, now);
         content.sync();
+        // Long since durable, and so is its name.
+        inside.names.sync_all();
     }
 
     /// Takes a file away as a person would.
