@@ -1,13 +1,40 @@
 //! What whoever writes an object is told though it is taken: fields that do not do what they seem to. PURE.
 
-use super::doc::{has, is_empty, list, text};
+use super::doc::{has, is_empty, list, number, text, texts};
 use super::qos::quantity;
 use coracle_schema::Path;
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Sentences about an object as it is stored.
 pub type Advice = fn(&Value) -> Vec<String>;
 
+/// Labels of nodes by their first names.
+const LABELS: [(&str, &str); 5] = [
+    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
+    ("beta.kubernetes.io/instance-type", "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"),
+    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    ("failure-domain.beta.kubernetes.io/region", "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead"),
+    ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
+];
+/// What pods said in annotations before there were fields; a slash at the end: all that begin so.
+const ANNOTATIONS: [(&str, &str); 5] = [
+    ("container.apparmor.security.beta.kubernetes.io/", "deprecated since v1.30; use the \"appArmorProfile\" field instead"),
+    ("container.seccomp.security.alpha.kubernetes.io/", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
+    ("scheduler.alpha.kubernetes.io/critical-pod", "non-functional in v1.16+; use the \"priorityClassName\" field instead"),
+    ("seccomp.security.alpha.kubernetes.io/pod", "non-functional in v1.27+; use the \"seccompProfile\" field instead"),
+    ("security.alpha.kubernetes.io/sysctls", "non-functional in v1.11+; use the \"sysctls\" field instead"),
+];
+/// Kinds of volumes that are gone, or nearly.
+const VOLUMES: [(&str, &str); 7] = [
+    ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
+    ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+    ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
+    ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
+    ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+    ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
+];
 /// Sentences of one answer; who needs more has other worries.
 const SENTENCES_MAX: usize = 50;
 
@@ -45,26 +72,48 @@ pub fn pod(pod: &Value) -> Vec<String> {
         let words = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
         said.push(format!("metadata.name: {words}: [must not contain dots]"));
     }
-    said.extend(pod_spec(&pod["spec"], &Path::new("spec")));
+    said.extend(pod_like(pod, &Path::root()));
     said
 }
 
 /// Of whatever holds a template at `spec.template`.
 pub fn workload(workload: &Value) -> Vec<String> {
-    pod_spec(&workload["spec"]["template"]["spec"], &Path::new("spec.template.spec"))
+    pod_like(&workload["spec"]["template"], &Path::new("spec.template"))
 }
 
 pub fn cron_job(cron_job: &Value) -> Vec<String> {
-    let spec = &cron_job["spec"]["jobTemplate"]["spec"]["template"]["spec"];
-    pod_spec(spec, &Path::new("spec.jobTemplate.spec.template.spec"))
+    pod_like(&cron_job["spec"]["jobTemplate"]["spec"]["template"], &Path::new("spec.jobTemplate.spec.template"))
 }
 
-fn pod_spec(spec: &Value, path: &Path) -> Vec<String> {
+/// Of a pod or a template of pods.
+fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
+    let (spec, of_meta, path) = (&pod["spec"], path.field("metadata"), path.field("spec"));
     let mut said = Vec::new();
+    for (key, words) in LABELS.iter().filter(|(key, _)| has(&spec["nodeSelector"], key)) {
+        said.push(format!("{}: {words}", path.field("nodeSelector").key(key)));
+    }
+    for (key, _) in texts(&pod["metadata"], "annotations").take(SENTENCES_MAX) {
+        let words = ANNOTATIONS.iter().find(|(known, _)| if known.ends_with('/') { key.starts_with(known) } else { key == *known });
+        said.extend(words.map(|(_, words)| format!("{}: {words}", of_meta.field("annotations").key(key))));
+    }
+    for (at, volume) in list(spec, "volumes").iter().enumerate().take(SENTENCES_MAX) {
+        let old = VOLUMES.iter().find(|(source, _)| has(volume, source));
+        said.extend(old.map(|(source, words)| format!("{}: {words}", path.field("volumes").index(at).field(source))));
+    }
+    for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate().take(SENTENCES_MAX) {
+        if text(secret, "name").is_empty() {
+            said.push(format!("{}: invalid empty name \"\"", path.field("imagePullSecrets").index(at).field("name")));
+        }
+    }
+    if number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
+        let words = "must be >= 0; negative values are invalid and will be treated as 1";
+        said.push(format!("{}: {words}", path.field("terminationGracePeriodSeconds")));
+    }
     for field in ["initContainers", "containers"] {
         for (at, container) in list(spec, field).iter().enumerate() {
             let path = path.field(field).index(at);
             ports(container, &path, &mut said);
+            variables(container, &path, &mut said);
             amounts(container, &path, &mut said);
             if said.len() >= SENTENCES_MAX {
                 return said;
@@ -72,6 +121,20 @@ fn pod_spec(spec: &Value, path: &Path) -> Vec<String> {
         }
     }
     said
+}
+
+/// A variable twice: the later one holds.
+fn variables(container: &Value, path: &Path, said: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    for (at, variable) in list(container, "env").iter().enumerate() {
+        let name = text(variable, "name");
+        // One that is made of the one before keeps it.
+        let extends = text(variable, "value").contains(&format!("$({name})"));
+        if !seen.insert(name) && !extends && said.len() < SENTENCES_MAX {
+            let words = "hides previous definition of";
+            said.push(format!("{}: {words} {name:?}, which may be dropped when using apply", path.field("env").index(at)));
+        }
+    }
 }
 
 /// The same port twice.
@@ -121,6 +184,20 @@ mod tests {
         check(pod, json!({"metadata": {"name": "p"}, "spec": {"containers": [container]}}), &[twice, part]);
         let udp = json!({"containerPort": 80, "protocol": "UDP"});
         check(pod, json!({"metadata": {"name": "p"}, "spec": {"containers": [{"ports": [port, udp]}]}}), &[]);
+        let old = json!({"metadata": {"name": "p", "annotations": {"container.seccomp.security.alpha.kubernetes.io/c": "unconfined"}}, "spec": {
+            "nodeSelector": {"beta.kubernetes.io/os": "linux"}, "volumes": [{"name": "v", "rbd": {}}], "terminationGracePeriodSeconds": -1,
+            "containers": [{"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "$(A)2"}, {"name": "A"}]}]}});
+        let expected = [
+            "spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+            "metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use the \"seccompProfile\" field \
+             instead",
+            "spec.volumes[0].rbd: deprecated in v1.28, non-functional in v1.31+",
+            "spec.terminationGracePeriodSeconds: must be >= 0; negative values are invalid and will be treated as 1",
+            "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply",
+        ];
+        check(pod, old.clone(), &expected);
+        let template = workload(&json!({"spec": {"template": old}}));
+        assert!(template[0].starts_with("spec.template.spec.nodeSelector["), "{template:?}");
         let dots = pod(&json!({"metadata": {"name": "a.b"}}));
         assert!(dots.len() == 1 && dots[0].starts_with("metadata.name: this is used"));
     }

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 /// Lines around a change.
 const CONTEXT: usize = 3;
-/// Pairs of lines that are looked at: some thousand changed lines. Beyond, nobody reads it.
-const PAIRS_MAX: usize = 4 << 20;
+/// Pairs of lines that are looked at: a thousand changed lines. Beyond, nobody reads it.
+const PAIRS_MAX: usize = 1 << 20;
 
 /// Changed lines with those around them. None: too much changed to be shown.
 pub fn unified(old: &str, new: &str) -> Option<String> {

@@ -62,6 +62,8 @@ struct Operation {
 /// One path.
 struct Place {
     path: String,
+    /// What generated clients call its operations: before and behind `Namespaced`, which stands there where it is.
+    titles: (String, String),
     namespaced: bool,
     named: bool,
     operations: Vec<Operation>,
@@ -215,16 +217,20 @@ fn places(types: &Types, kind: &Kind) -> Vec<Place> {
         let verbs = verbs.iter().filter(|verb| all == matches!(verb, Verb::List | Verb::Create | Verb::DeleteCollection));
         verbs.filter_map(|verb| operation(*verb, &about, &own, &list)).collect::<Vec<_>>()
     };
-    let place = |path: String, named: bool, operations: Vec<Operation>| {
+    let group_title = if group.is_empty() { "core" } else { group.trim_end_matches(".k8s.io") };
+    let titled = camel(group_title) + &capital(&kind.version);
+    let place = |path: String, title: String, named: bool, operations: Vec<Operation>| {
         let namespaced = path.contains("{namespace}");
-        Place { path, namespaced, named, operations }
+        Place { path, titles: (titled.clone(), title), namespaced, named, operations }
     };
+    let title = kind.kind.to_string();
     let mut places = vec![
-        place(inside.clone(), false, operations(&kind.verbs, true)),
-        place(format!("{inside}/{{name}}"), true, operations(&kind.verbs, false)),
+        place(inside.clone(), title.clone(), false, operations(&kind.verbs, true)),
+        place(format!("{inside}/{{name}}"), title.clone(), true, operations(&kind.verbs, false)),
     ];
     if kind.namespaced && kind.offers(Verb::List) {
-        places.push(place(format!("{base}/{plural}"), false, operations(&[Verb::List], true)));
+        let title = format!("{title}ForAllNamespaces");
+        places.push(place(format!("{base}/{plural}"), title, false, operations(&[Verb::List], true)));
     }
     for part in &kind.subresources {
         let own = schema(&part_type(kind, part));
@@ -235,7 +241,7 @@ fn places(types: &Types, kind: &Kind) -> Vec<Place> {
         let (group, version) = part.group_version.map_or((about.0.clone(), about.1.clone()), |(g, v)| (g.to_owned(), v.to_owned()));
         let about = (group, version, part.kind.to_string());
         let operations = part.verbs.iter().filter_map(|verb| operation(*verb, &about, &own, &None)).collect();
-        places.push(place(format!("{inside}/{{name}}/{}", part.name), true, operations));
+        places.push(place(format!("{inside}/{{name}}/{}", part.name), title.clone() + &capital(&part.name), true, operations));
     }
     places.retain(|place| !place.operations.is_empty());
     places
@@ -272,6 +278,29 @@ fn names(place: &Place) -> impl Iterator<Item = &'static str> {
     [("name", place.named), ("namespace", place.namespaced)].into_iter().filter(|(_, there)| *there).map(|(name, _)| name)
 }
 
+/// `rbac.authorization` is `RbacAuthorization`.
+fn camel(words: &str) -> String {
+    words.split('.').map(capital).collect()
+}
+
+fn capital(word: &str) -> String {
+    word[..word.len().min(1)].to_ascii_uppercase() + &word[word.len().min(1)..]
+}
+
+/// `listCoreV1NamespacedPod`: by which generated clients know it.
+fn id(place: &Place, operation: &Operation) -> String {
+    let verb = match operation.action {
+        "get" => "read",
+        "post" => "create",
+        "put" => "replace",
+        "deletecollection" => "delete",
+        other => other,
+    };
+    let collection = if operation.action == "deletecollection" { "Collection" } else { "" };
+    let namespaced = if place.namespaced { "Namespaced" } else { "" };
+    format!("{verb}{}{collection}{namespaced}{}", place.titles.0, place.titles.1)
+}
+
 fn place_v3(place: &Place) -> Value {
     let mut shown = Map::new();
     for operation in &place.operations {
@@ -283,6 +312,7 @@ fn place_v3(place: &Place) -> Value {
             json!({"content": content, "required": operation.method != "delete"})
         });
         let mut told = about(operation);
+        told.insert("operationId".to_owned(), id(place, operation).into());
         told.insert("parameters".to_owned(), operation.query.iter().map(parameter).collect());
         if let Some(body) = body {
             told.insert("requestBody".to_owned(), body);
@@ -305,6 +335,7 @@ fn place_v2(place: &Place) -> Value {
         let mut parameters: Vec<Value> =
             operation.query.iter().map(|(name, kind)| json!({"name": name, "in": "query", "type": kind})).collect();
         let mut told = about(operation);
+        told.insert("operationId".to_owned(), id(place, operation).into());
         if let Some(schema) = &operation.takes {
             let required = operation.method != "delete";
             parameters.push(json!({"name": "body", "in": "body", "required": required, "schema": Dialect::V2.reference(schema)}));
@@ -329,4 +360,37 @@ fn about(operation: &Operation) -> Map<String, Value> {
     told.insert("x-kubernetes-action".to_owned(), json!(operation.action));
     told.insert("x-kubernetes-group-version-kind".to_owned(), json!({"group": group, "version": version, "kind": kind}));
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_api::types;
+    use std::collections::HashSet;
+
+    #[test]
+    fn each_operation_has_the_name_that_clients_know() {
+        let kinds = Kinds::builtin();
+        let rows = versions(&kinds).into_iter().flat_map(|(group, version)| discovery::rows(&kinds, group, version));
+        let places: Vec<Place> = rows.flat_map(|kind| places(&types::builtin(), kind)).collect();
+        let mut ids = HashSet::new();
+        for place in &places {
+            for operation in &place.operations {
+                let id = id(place, operation);
+                assert!(ids.insert(id.clone()), "{id} twice");
+            }
+        }
+        for known in [
+            "readCoreV1NamespacedPod",
+            "listCoreV1PodForAllNamespaces",
+            "deleteCoreV1CollectionNamespacedPod",
+            "replaceCoreV1NamespacedPodStatus",
+            "createCoreV1Namespace",
+            "patchAppsV1NamespacedDeploymentScale",
+            "listRbacAuthorizationV1ClusterRole",
+            "createAutoscalingV2NamespacedHorizontalPodAutoscaler",
+        ] {
+            assert!(ids.contains(known), "{known}");
+        }
+    }
 }
