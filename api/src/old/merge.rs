@@ -99,7 +99,7 @@ fn merge_object(shape: &Shape, at: &[&str], stored: &mut Object, new: &Object) {
     if merged.is_empty() && new.is_none() { take(stored, at) } else { put(stored, at, Value::Object(merged)) }
 }
 
-fn merge_list(shape: &Shape, key: &[&str], old: &[Value], new: &[Value]) -> Vec<Value> {
+pub(super) fn merge_list(shape: &Shape, key: &[&str], old: &[Value], new: &[Value]) -> Vec<Value> {
     let name =
         |entry: &Value| -> String { key.iter().map(|field| entry.get(*field).map(Value::to_string).unwrap_or_default() + "/").collect() };
     let mut known: HashMap<String, VecDeque<&Value>> = HashMap::new();

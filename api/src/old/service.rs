@@ -4,7 +4,7 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 use super::common::{LABELS, META};
-use super::merge::{merge, replace};
+use super::merge::{merge_list, replace};
 use super::place::{get, get_text, put};
 use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own};
 
@@ -126,21 +126,8 @@ fn merge_ports(stored: &mut Object, new: &Object) {
     let none = Vec::new();
     let old = get(stored, PORTS_AT).and_then(Value::as_array).unwrap_or(&none);
     let Some(Value::Array(new_ports)) = get(new, PORTS_AT) else { return replace(&PORTS, stored, new) };
-    let name = |port: &Value| port.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut by_name: std::collections::HashMap<String, &Value> = old.iter().map(|port| (name(port), port)).collect();
-    let merged = new_ports.iter().map(|port| merge_port(by_name.remove(&name(port)), port)).collect();
-    put(stored, PORTS_AT, merged);
-}
-
-fn merge_port(stored: Option<&Value>, new: &Value) -> Value {
-    match (stored, new) {
-        (Some(Value::Object(stored)), Value::Object(new)) => {
-            let mut merged = stored.clone();
-            merge(&PORT, &mut merged, new);
-            Value::Object(merged)
-        }
-        _ => new.clone(),
-    }
+    let merged = merge_list(&PORT, &["name"], old, new_ports);
+    put(stored, PORTS_AT, Value::Array(merged));
 }
 
 /// A client that knows one port speaks of the first: it keeps its name, and the others stay.
