@@ -9,6 +9,7 @@ mod control;
 mod kubelet_events;
 mod kubelet_status;
 mod observed;
+mod old_verbs;
 mod openapi;
 mod proxy;
 mod replay;
