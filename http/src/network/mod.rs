@@ -42,8 +42,9 @@ const KEEPALIVE_PROBES: u32 = 4;
 /// No descriptors is the likely error of an accept: the connection waits in the backlog, and others end meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Bytes: handlers parse and print documents of 3 MiB, none of it recursive beyond what serde_json allows.
-pub const HANDLER_STACK_BYTES: usize = 512 * 1024;
+/// Bytes: handlers parse and print documents of 3 MiB. A level of YAML costs 5 KiB of stack when it is read, and unoptimised
+/// builds three times that; what is not touched costs nothing.
+pub const HANDLER_STACK_BYTES: usize = 2 << 20;
 
 /// A handler thread that has nothing to do ends after this.
 pub const HANDLER_KEEP_ALIVE: Duration = Duration::from_secs(10);

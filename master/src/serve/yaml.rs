@@ -6,8 +6,8 @@ use serde_json::{Number, Value};
 
 /// Nodes of a document, aliases replayed: a deployment has some hundred, a config map of many lines as many.
 const NODES_MAX: usize = 200_000;
-/// Levels; no kind has twenty.
-const DEPTH_MAX: usize = 100;
+/// Levels; no kind has twenty. Each costs 5 KiB of the stack of a thread that has it for all its requests.
+const DEPTH_MAX: usize = 64;
 /// Up to here a whole number with a point is written without one.
 const WHOLE_MAX: f64 = 1e15;
 

@@ -139,7 +139,7 @@ fn take_out(types: &Types, place: Place<'_>, value: &Value, gone: &Fields) -> Op
             let kept = steps.iter().zip(entries).filter(|(step, _)| !gone.has(step));
             let out: Vec<Value> = kept
                 .map(|(step, value)| match gone.inside(step) {
-                    Some(gone) => take_out(types, Place::Entry(list), value, gone).unwrap_or_default(),
+                    Some(gone) => take_out(types, Place::Entry(list), value, gone).unwrap_or_else(|| bare(&shape, value)),
                     None => value.clone(),
                 })
                 .collect();
@@ -149,6 +149,12 @@ fn take_out(types: &Types, place: Place<'_>, value: &Value, gone: &Fields) -> Op
         // What is one as a whole goes as a whole.
         _ => None,
     }
+}
+
+/// What stays of an entry of which all is taken but the entry itself: its keys, without which it would be no entry.
+fn bare(shape: &Shape<'_>, entry: &Value) -> Value {
+    let (Shape::List(_, keys), Value::Object(fields)) = (shape, entry) else { return Value::Null };
+    keys.iter().filter_map(|key| fields.get(&**key).map(|value| (key.to_string(), value.clone()))).collect::<Map<_, _>>().into()
 }
 
 /// A set in which every field that has a name of its own is a member where something inside it is one.

@@ -87,17 +87,17 @@ impl<'t> Strategy<'t> {
             let merged = match (standing, value) {
                 (Value::Object(standing), Value::Object(value)) => {
                     let known = self.field(shape, &name)?;
-                    Value::Object(if known.replaced { value } else { self.map(standing, value, known.shape)? })
+                    if known.replaced { new(Value::Object(value)) } else { Value::Object(self.map(standing, value, known.shape)?) }
                 }
                 (Value::Array(standing), Value::Array(value)) => {
                     let known = self.field(shape, &name)?;
                     match known.merged {
                         true => Value::Array(self.list(standing, value, known, deletes)?),
                         false if deletes => return Err(bad("primitive list")),
-                        false => Value::Array(value),
+                        false => new(Value::Array(value)),
                     }
                 }
-                (_, value) => value,
+                (_, value) => new(value),
             };
             original.insert(name, merged);
         }
@@ -122,7 +122,7 @@ impl<'t> Strategy<'t> {
                 (Some(standing), None) => standing,
                 (None, Some(changes)) => changes.into_iter().filter_map(plain).collect(),
                 (Some(standing), Some(changes)) if known.merged => self.list(standing, changes, known, false)?,
-                (Some(_), Some(changes)) => changes,
+                (Some(_), Some(changes)) => changes.into_iter().filter_map(plain).collect(),
             };
             original.insert(name.to_owned(), Value::Array(arranged(merged, &order, &before, known.key)?));
         }
@@ -219,6 +219,14 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     }
     original.retain(|name, _| kept.contains(name.as_str()));
     Ok(())
+}
+
+/// What takes the place of something whole is as it would be where nothing stood.
+fn new(value: Value) -> Value {
+    match plain(value) {
+        Some(value) => value,
+        None => Value::Object(Map::new()),
+    }
 }
 
 /// A patch's value where nothing stands yet: without the directives, which have nothing to direct. None: it was to be deleted.
