@@ -109,7 +109,12 @@ fn events_of_their_group() -> Kind {
 fn namespaces() -> Kind {
     let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
     let row = row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
-    Kind { verbs: Cow::Borrowed(NAMED), keeps_status: false, ..row.given(&["spec.finalizers"]) }
+    Kind {
+        verbs: Cow::Borrowed(NAMED),
+        keeps_status: false,
+        given_unnamed: &["metadata|labels|kubernetes.io/metadata.name"],
+        ..row.given(&["spec.finalizers"])
+    }
 }
 
 fn nodes() -> Kind {

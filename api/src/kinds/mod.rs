@@ -148,6 +148,8 @@ pub struct Kind {
     /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
     /// Names with points in them are parted by bars.
     pub given: &'static [&'static str],
+    /// The same where the name is generated: else it follows from what the client said.
+    pub given_unnamed: &'static [&'static str],
     /// What the server takes out of what is said, or empties: whoever said it owns it all the same.
     pub taken: &'static [&'static str],
     /// Fields that nobody is written down as the owner of.

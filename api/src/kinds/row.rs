@@ -60,6 +60,7 @@ impl Group {
             parting: None,
             keeps_status: false,
             given: &[],
+            given_unnamed: &[],
             taken: &[],
             unowned: &[],
             scale: None,

@@ -35,7 +35,9 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             let zero = old.is_none().then(|| apply::zero(&TYPES, &kind.type_name));
             let before = old.or(zero.as_ref()).unwrap_or(&Value::Null);
             let mut counted = new.clone();
-            for path in kind.given.iter() {
+            let named = said.object.as_ref().is_some_and(|said| said["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()));
+            let unnamed: &[&str] = if named { &[] } else { kind.given_unnamed };
+            for path in kind.given.iter().chain(unnamed) {
                 let path: Vec<&str> = path.split(if path.contains('|') { '|' } else { '.' }).collect();
                 put_back(&mut counted, said.object.as_ref(), Some(before), &path);
             }
