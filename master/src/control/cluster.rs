@@ -205,6 +205,15 @@ impl Cluster {
         inside(&self.services, "services", namespace)
     }
 
+    /// Whether a pod that may run uses a claim of its namespace.
+    pub fn uses(&self, claim: &Key) -> bool {
+        let named = format!("\"claimName\":{:?}", claim.name);
+        let names = |pod: &PodView| std::str::from_utf8(&pod.document.json).is_ok_and(|text| text.contains(&named));
+        // One that cannot be read may use anything.
+        let unknown = self.damaged.iter().any(|key| &*key.resource.plural == "pods" && key.namespace == claim.namespace);
+        unknown || self.pods_in(&claim.namespace).any(|(_, pod)| !pod.node.is_empty() && !pod.terminal() && names(pod))
+    }
+
     /// An empty name: those on no node.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = (&Key, &PodView)> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))

@@ -5,6 +5,8 @@
 //!     an owner is to go without it     -> the owner is taken off it (orphan), and then the owner is let go
 //!     it keeps an owner                -> the others are taken off it
 //!
+//!     a volume or a claim, in use      -> its protection is taken off it when nobody uses it any more
+//!
 //! An owner of a kind that nobody here knows, one whose file cannot be read, and one that nobody has looked for yet may be there: unknown is
 //! not absent. What is known of an owner is its revision too, so that old news never undoes newer.
 
@@ -16,6 +18,8 @@ use coracle_api::strategy::meta::{FOREGROUND, ORPHAN};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Hold claims and volumes that are being deleted while somebody uses them.
+const GUARDS: [&str; 2] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
 const EVENTS: Resource = Resource::core("events");
 const NAMESPACES: Resource = Resource::core("namespaces");
 
@@ -26,6 +30,8 @@ pub struct Garbage {
     known: BTreeMap<Key, Known>,
     /// Named as owners, and not looked for yet.
     unlooked: BTreeSet<Key>,
+    /// What is being deleted and protected.
+    guarded: BTreeSet<Key>,
     /// Whose world has changed.
     dirty: BTreeSet<Key>,
 }
@@ -64,6 +70,10 @@ struct Object {
     lets_go: bool,
     /// It is to go when what it owns is gone.
     waits: bool,
+    /// What protects it while it is used.
+    guard: Option<&'static str>,
+    /// A claim holds it.
+    bound: bool,
 }
 
 struct Owner {
@@ -87,6 +97,8 @@ enum Stand {
 struct View {
     #[serde(default)]
     metadata: ObjectMeta,
+    #[serde(default)]
+    status: serde_json::Value,
 }
 
 /// Whether an event of what nobody else follows can matter: most objects own nothing and are owned by nobody.
@@ -150,13 +162,18 @@ impl Garbage {
         std::mem::take(&mut self.dirty)
     }
 
+    /// What is protected for as long as pods of this namespace use it.
+    pub fn guarded(&self, namespace: &str) -> impl Iterator<Item = &Key> {
+        self.guarded.iter().filter(move |key| key.namespace == namespace)
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.known.keys()
     }
 
     /// None: it makes no sense.
     fn object(&self, key: &Key, stored: &Stored) -> Option<Object> {
-        let View { metadata: meta } = serde_json::from_slice(&stored.json).ok()?;
+        let View { metadata: meta, status } = serde_json::from_slice(&stored.json).ok()?;
         let holds = |finalizer: &str| meta.finalizers.iter().any(|one| one == finalizer);
         let deleting = meta.deletion_timestamp.is_some();
         Some(Object {
@@ -164,6 +181,8 @@ impl Garbage {
             released: deleting && meta.deletion_grace_period_seconds == Some(0) && meta.finalizers.is_empty(),
             lets_go: deleting && holds(ORPHAN),
             waits: deleting && holds(FOREGROUND),
+            guard: GUARDS.into_iter().find(|guard| deleting && holds(guard)),
+            bound: status["phase"] == "Bound",
             owners: meta.owner_references.iter().map(|owner| self.owner(key, owner)).collect(),
             uid: meta.uid,
         })
@@ -191,6 +210,11 @@ impl Garbage {
             return;
         }
         known.revision = revision;
+        if matches!(&state, State::Here(object) if object.guard.is_some()) {
+            self.guarded.insert(key.clone());
+        } else {
+            self.guarded.remove(key);
+        }
         let was = std::mem::replace(&mut known.state, state);
         let now: BTreeSet<Key> = owners_of(&known.state);
         self.dirty.insert(key.clone());
@@ -255,7 +279,8 @@ fn owners_of(state: &State) -> BTreeSet<Key> {
     }
 }
 
-pub fn decide(garbage: &Garbage, key: &Key) -> Decision {
+/// `used`: whether a pod uses the claim.
+pub fn decide(garbage: &Garbage, key: &Key, used: impl Fn(&Key) -> bool) -> Decision {
     let Some(known) = garbage.known.get(key) else { return Decision::default() };
     let State::Here(object) = &known.state else { return Decision::default() };
     let seen = known.revision;
@@ -272,7 +297,10 @@ pub fn decide(garbage: &Garbage, key: &Key) -> Decision {
         return disown(let_go);
     }
     if object.deleting {
+        // A volume is used by the claim that it is bound to.
+        let in_use = if key.namespace.is_empty() { object.bound } else { object.guard.is_some() && used(key) };
         return match &**object {
+            Object { guard: Some(guard), .. } if !in_use => release(Some(*guard)),
             Object { released: true, .. } if !is_namespace => release(None),
             Object { lets_go: true, uid, .. } if !garbage.owns(known, uid, false) => release(Some(ORPHAN)),
             Object { waits: true, uid, .. } if !garbage.owns(known, uid, true) => release(Some(FOREGROUND)),
@@ -334,7 +362,7 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let keys: Vec<Key> = garbage.keys().cloned().collect();
-        let found: Vec<String> = keys.iter().flat_map(|key| decide(&garbage, key).intents).map(line).collect();
+        let found: Vec<String> = keys.iter().flat_map(|key| decide(&garbage, key, |key| key.name == "used").intents).map(line).collect();
         assert_eq!(found, expected, "{events:?}");
     }
 
@@ -400,6 +428,13 @@ mod tests {
         check(&[("o", leaving("o", &[]))], &["o is released: nothing holds it"]);
     }
 
+    #[test]
+    fn what_is_used_stays() {
+        check(&[("c", leaving("c", &[GUARDS[0]]))], &["c is released: kubernetes.io/pvc-protection"]);
+        check(&[("used", leaving("c", &[GUARDS[0]]))], &[]);
+        check(&[("c", leaving("c", &[GUARDS[0], "example.com/mine"]))], &["c is released: kubernetes.io/pvc-protection"]);
+    }
+
     /// Old news comes after newer: what was looked up has seen more than the events that are on their way.
     #[test]
     fn revisions_decide() {
@@ -409,9 +444,9 @@ mod tests {
         assert_eq!(garbage.unlooked(), BTreeSet::from([owner.clone()]));
         garbage.saw(&owner, Revision(8), &Ok(Some(stored)));
         garbage.apply(&Event { revision: Revision(5), key: Arc::new(owner.clone()), old: None, new: None });
-        assert_eq!(decide(&garbage, &key("configmaps", "a")), Decision::default(), "its forerunner went at 5");
+        assert_eq!(decide(&garbage, &key("configmaps", "a"), |_| false), Decision::default(), "its forerunner went at 5");
         garbage.apply(&Event { revision: Revision(10), key: Arc::new(owner), old: None, new: None });
-        assert_eq!(decide(&garbage, &key("configmaps", "a")).intents.len(), 1);
+        assert_eq!(decide(&garbage, &key("configmaps", "a"), |_| false).intents.len(), 1);
         garbage.apply(&Event { revision: Revision(11), key: Arc::new(key("configmaps", "a")), old: None, new: None });
         assert_eq!(garbage.keys().count(), 0, "what is over is forgotten");
     }

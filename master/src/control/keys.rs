@@ -62,6 +62,9 @@ pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet
     cluster.apply(event, uptime);
     owners.extend(of(cluster, key));
     owners.extend(cluster.garbage.dirty().into_iter().map(Owner::Garbage));
+    if &*key.resource.plural == "pods" {
+        owners.extend(cluster.garbage.guarded(&key.namespace).cloned().map(Owner::Garbage));
+    }
     // Something has gone from a namespace that waits for it.
     if event.new.is_none() {
         owners.extend(ending(cluster, &key.namespace));

@@ -96,7 +96,7 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
         Owner::Controller(key) => replicate::decide(cluster, key, now),
         Owner::Service(key) => endpoints::decide(cluster, key),
         Owner::Node(name) => nodes::decide(cluster, name, now),
-        Owner::Garbage(key) => garbage::decide(&cluster.garbage, key),
+        Owner::Garbage(key) => garbage::decide(&cluster.garbage, key, |claim| cluster.uses(claim)),
         Owner::Namespace(name) => namespaces::decide(cluster, name),
         Owner::Events => nodes::expire_events(cluster, now),
     }
