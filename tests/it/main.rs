@@ -10,6 +10,7 @@ mod fuzz;
 mod kubelet_events;
 mod kubelet_status;
 mod observed;
+mod old_clients;
 mod old_verbs;
 mod openapi;
 mod proxy;
