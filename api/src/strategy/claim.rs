@@ -112,6 +112,32 @@ fn claim(claim: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::invalid(&at, wanted.clone(), "must be greater than zero"));
     }
     found.extend(class(spec, &path));
+    found.extend(form(spec, &path));
+    for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| has(spec, field)) {
+        found.extend(data_source(&spec[field], &path.field(field)));
+    }
+    let (one, other) = (&spec["dataSource"], &spec["dataSourceRef"]);
+    let same = ["apiGroup", "kind", "name"].iter().all(|field| one[field] == other[field]);
+    if has(spec, "dataSource") && has(spec, "dataSourceRef") && !same {
+        found.push(Problem::invalid(&path, "dataSource", "must match dataSourceRef"));
+    }
+    found
+}
+
+/// Where the first content of a volume comes from: an object of this namespace.
+fn data_source(source: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for field in ["name", "kind"].into_iter().filter(|field| text(source, field).is_empty()) {
+        found.push(Problem::required(&path.field(field), ""));
+    }
+    let (group, kind) = (text(source, "apiGroup"), text(source, "kind"));
+    if group.is_empty() && kind != "PersistentVolumeClaim" {
+        let words = "must be 'PersistentVolumeClaim' when referencing the default apiGroup";
+        found.push(Problem::invalid(path, kind, words));
+    }
+    if !group.is_empty() {
+        found.extend(names::problems(&path.field("apiGroup"), group, names::subdomain(group)));
+    }
     found
 }
 
@@ -163,25 +189,60 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         let at = path.field("nodeAffinity").field("required");
         found.extend(super::affinity::node_selector(&spec["nodeAffinity"]["required"], &at));
     }
+    if has(spec, "nodeAffinity") && !has(&spec["nodeAffinity"], "required") {
+        let words = "must specify required node constraints";
+        found.push(Problem::required(&path.field("nodeAffinity").field("required"), words));
+    }
     found.extend(class(spec, &path));
+    found.extend(form(spec, &path));
     found
+}
+
+/// A file system, or the bare device.
+fn form(spec: &Value, path: &Path) -> Option<Problem> {
+    let form = text(spec, "volumeMode");
+    if form.is_empty() { None } else { super::container::one_of(form, &["Block", "Filesystem"], &path.field("volumeMode")) }
+}
+
+/// What a volume of a kind has to say, in a pod too.
+pub fn needs(source: &str) -> &'static [&'static str] {
+    match source {
+        "hostPath" | "local" => &["path"],
+        "gcePersistentDisk" => &["pdName"],
+        "awsElasticBlockStore" | "cinder" | "portworxVolume" => &["volumeID"],
+        "glusterfs" => &["endpoints", "path"],
+        "nfs" => &["server", "path"],
+        "rbd" => &["monitors", "image"],
+        "quobyte" => &["registry", "volume"],
+        "cephfs" => &["monitors"],
+        "iscsi" => &["targetPortal", "iqn"],
+        "flexVolume" | "csi" => &["driver"],
+        "azureFile" => &["secretName", "shareName"],
+        "vsphereVolume" => &["volumePath"],
+        "photonPersistentDisk" => &["pdID"],
+        "azureDisk" => &["diskName", "diskURI"],
+        "scaleIO" => &["gateway", "system", "volumeName"],
+        "gitRepo" => &["repository"],
+        _ => &[],
+    }
 }
 
 fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
     let at = path.field(source);
-    let needed = |field: &str| text(&spec[source], field).is_empty().then(|| Problem::required(&at.field(field), ""));
-    let mut found: Vec<Problem> = match source {
-        "hostPath" | "local" => needed("path").into_iter().collect(),
-        "nfs" => needed("server").into_iter().chain(needed("path")).collect(),
-        "csi" => needed("driver").into_iter().chain(needed("volumeHandle")).collect(),
-        _ => Vec::new(),
-    };
+    let handle = (source == "csi").then_some("volumeHandle");
+    let fields = needs(source).iter().copied().chain(handle);
+    let missing = fields.filter(|field| is_empty(&spec[source][field]));
+    let mut found: Vec<Problem> = missing.map(|field| Problem::required(&at.field(field), "")).collect();
     let directory = text(&spec[source], "path");
     if matches!(source, "hostPath" | "local") && directory.split('/').any(|part| part == "..") {
         found.push(Problem::invalid(&at.field("path"), directory, "must not contain '..'"));
     }
     if source == "nfs" && !directory.is_empty() && !directory.starts_with('/') {
         found.push(Problem::invalid(&at.field("path"), directory, "must be an absolute path"));
+    }
+    if source == "hostPath" && directory == "/" && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        let words = "may not be 'recycle' for a hostPath mount of '/'";
+        found.push(Problem::forbidden(&path.field("persistentVolumeReclaimPolicy"), words));
     }
     if source == "local" && !has(spec, "nodeAffinity") {
         found.push(Problem::required(&path.field("nodeAffinity"), "Local volume requires node affinity"));
@@ -226,6 +287,64 @@ fn volume_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         let words = format!("spec.persistentvolumesource is immutable after creation\n{change}");
         found.push(Problem::forbidden(&Path::new("spec.persistentvolumesource"), words));
     }
+    if has(was, "nodeAffinity") && now["nodeAffinity"] != was["nodeAffinity"] {
+        let words = "field is immutable, except for updating from beta label to GA";
+        found.push(Problem::invalid(&Path::new("nodeAffinity"), now["nodeAffinity"].clone(), words));
+    }
     found.extend(immutable(now, was, "volumeMode", &Path::root()));
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(validate: fn(&Value, Rules) -> Vec<Problem>, spec: Value, expected: &[&str]) {
+        let object = json!({"metadata": {"name": "v"}, "spec": spec});
+        let found: Vec<String> = validate(&object, Rules::default()).iter().map(Problem::to_string).collect();
+        let found: Vec<&String> = found.iter().filter(|problem| !problem.starts_with("metadata.namespace")).collect();
+        assert_eq!(found, expected, "{spec}");
+    }
+
+    #[test]
+    fn volumes() {
+        let of = |more: Value| {
+            let mut of = json!({"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}});
+            of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            of
+        };
+        check(volume, of(json!({"csi": {"driver": "d", "volumeHandle": "h"}})), &[]);
+        check(
+            volume,
+            of(json!({"rbd": {"monitors": []}, "volumeMode": "Tape", "nodeAffinity": {}})),
+            &[
+                "spec.rbd.monitors: Required value",
+                "spec.rbd.image: Required value",
+                "spec.nodeAffinity.required: Required value: must specify required node constraints",
+                "spec.volumeMode: Unsupported value: \"Tape\": supported values: \"Block\", \"Filesystem\"",
+            ],
+        );
+        check(
+            volume,
+            of(json!({"hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Recycle"})),
+            &["spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"],
+        );
+    }
+
+    #[test]
+    fn claims() {
+        let of =
+            |source: Value| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": source});
+        check(claim, of(json!({"kind": "PersistentVolumeClaim", "name": "a"})), &[]);
+        check(claim, of(json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"})), &[]);
+        check(
+            claim,
+            of(json!({"kind": "VolumeSnapshot"})),
+            &[
+                "spec.dataSource.name: Required value",
+                "spec.dataSource: Invalid value: \"VolumeSnapshot\": must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+            ],
+        );
+    }
 }

@@ -5,7 +5,7 @@ use super::doc::{default_to, has, is_empty, list, number, shown, text, texts, ye
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{Rules, affinity, full, supported};
+use super::{Rules, affinity, claim, full, supported};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -198,15 +198,14 @@ fn source(volume: &Value, path: &Path) -> Vec<Problem> {
     }
     let Some(kind) = kinds.first() else { return found };
     let (source, path) = (&volume[kind], path.field(kind));
-    let required = match *kind {
-        "hostPath" => "path",
-        "secret" => "secretName",
-        "configMap" => "name",
-        "persistentVolumeClaim" => "claimName",
-        _ => "",
+    let required: &[&str] = match *kind {
+        "secret" => &["secretName"],
+        "configMap" => &["name"],
+        "persistentVolumeClaim" => &["claimName"],
+        kind => claim::needs(kind),
     };
-    if !required.is_empty() && text(source, required).is_empty() {
-        found.push(Problem::required(&path.field(required), ""));
+    for field in required.iter().filter(|field| is_empty(&source[**field])) {
+        found.push(Problem::required(&path.field(field), ""));
     }
     if *kind == "hostPath" {
         let target = text(source, "path");
