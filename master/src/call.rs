@@ -66,6 +66,7 @@ pub enum Verb {
     PatchScale,
     Evict,
     Bind,
+    Token,
     Log,
 }
 
@@ -293,6 +294,7 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
         ("PUT", _) if share(place).is_some() => Verb::UpdatePart,
         ("PATCH", _) if share(place).is_some() => Verb::PatchPart,
         ("POST", "binding") => Verb::Bind,
+        ("POST", "token") => Verb::Token,
         ("GET", "log") => Verb::Log,
         _ => return Err(Misdirected::Method),
     };
@@ -320,7 +322,7 @@ fn offered(place: &Place, verb: Verb) -> bool {
         Verb::UpdatePart | Verb::UpdateScale => part(kinds::Verb::Update),
         Verb::PatchPart | Verb::PatchScale => part(kinds::Verb::Patch),
         Verb::Evict => part(kinds::Verb::Create),
-        Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Log => true,
+        Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Token | Verb::Log => true,
     }
 }
 

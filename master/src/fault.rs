@@ -80,6 +80,7 @@ impl Fault {
                 }
                 return fault;
             }
+            Unfit::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
             Unfit::Stale => Status::stale(resource, name),
             Unfit::NoRevision { given } => {
                 let why = format!("resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");

@@ -4,6 +4,7 @@
 //!
 //! `start` is the only place where the parts meet.
 
+pub mod admit;
 pub mod call;
 pub mod command;
 pub mod config;
@@ -22,6 +23,7 @@ pub mod through;
 pub mod upkeep;
 pub mod usage;
 
+use crate::admit::ledger::Ledger;
 use crate::config::Config;
 use crate::control::{Control, Gate};
 use crate::identity::Identity;
@@ -83,13 +85,19 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let identity = Identity::open(&*shared, &kinds, &maker).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
-    let gate =
-        Gate::new(kinds.clone(), maker.clone()).with_workloads(config.workloads).trusting(identity.as_deref().map(Identity::authority));
-    let serve = Serve::new(shared.clone(), kinds, maker, identity);
+    let ledger = Arc::new(Ledger::new(kinds.clone(), maker.clone()));
+    let gate = Gate::new(kinds.clone(), maker.clone())
+        .charging(ledger.clone())
+        .with_workloads(config.workloads)
+        .trusting(identity.as_deref().map(Identity::authority));
+    let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger);
     for name in FIRST_NAMESPACES {
         if let Err(why) = serve.ensure_namespace(name) {
             log::error!("{why}");
         }
+    }
+    if let Err(why) = serve.ensure_classes() {
+        log::error!("{why}");
     }
     let store::Health { damaged, told, .. } = shared.health();
     gate.tell_damage(&*shared, &[damaged, told].concat(), control::now(Instant::now()));

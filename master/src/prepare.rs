@@ -8,8 +8,9 @@
 
 mod owned;
 
-pub use owned::with_writer;
+pub use owned::{answered, with_writer};
 
+use crate::admit::Stage;
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
@@ -97,6 +98,12 @@ pub enum Unfit {
         given: String,
         stands: String,
     },
+    /// Because of what else there is.
+    Forbidden {
+        /// Of the object; what its name will begin with, where it has none yet.
+        name: String,
+        why: String,
+    },
     /// A precondition names another revision.
     OtherRevision {
         given: String,
@@ -111,6 +118,7 @@ impl fmt::Display for Unfit {
                 let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 f.write_str(&texts.join(", "))
             }
+            Unfit::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
             Unfit::Stale => f.write_str("somebody else wrote first"),
             Unfit::NoRevision { given } => write!(f, "resourceVersion {given:?} is no number"),
             Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
@@ -135,10 +143,25 @@ pub fn create(kind: &Kind, namespace: &str, object: Value, rules: Rules, making:
 pub fn create_owned(
     kind: &Kind,
     namespace: &str,
+    object: Value,
+    rules: Rules,
+    making: &mut Making<'_>,
+    ownership: Ownership<'_>,
+) -> Result<Write, Unfit> {
+    create_admitted(kind, namespace, object, rules, making, ownership, &|_, _| Ok(()))
+}
+
+/// What else there is may complete an object, or forbid it.
+pub type Admit<'a> = &'a dyn Fn(Stage, &mut Value) -> Result<(), String>;
+
+pub fn create_admitted(
+    kind: &Kind,
+    namespace: &str,
     mut object: Value,
     rules: Rules,
     making: &mut Making<'_>,
     ownership: Ownership<'_>,
+    admit: Admit<'_>,
 ) -> Result<Write, Unfit> {
     place(kind, namespace, &mut object);
     if kind.keeps_status
@@ -148,8 +171,12 @@ pub fn create_owned(
     }
     default(&TYPES, &kind.type_name, &mut object);
     let said = owned::said(&mut object, &ownership);
+    let name = called(&object);
+    admit(Stage::Complete, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     (kind.strategy.create)(&mut object, making);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    let name = called(&object);
+    admit(Stage::Judge, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     // Problems are told of the document as it was sent.
     tidy(&TYPES, &kind.type_name, &mut object);
     owned::settle(kind, Part::Main, None, &mut object, said, ownership, making.now);
@@ -157,6 +184,11 @@ pub fn create_owned(
     let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
     let claims = claims(kind, &object);
     Ok(Write::Create { key, durable: (kind.strategy.durable)(&object), object, claims })
+}
+
+fn called(object: &Value) -> String {
+    let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+    said("name").or(said("generateName")).unwrap_or_default().to_owned()
 }
 
 /// A question: a document that is answered and never stored. It has no name.

@@ -29,7 +29,7 @@ pub use check::check;
 pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;
 pub use problem::{Path, Problem, Reason};
-pub use quantity::{Quantity, QuantityError, canonical as canonical_quantity};
+pub use quantity::{Quantity, QuantityError, Sum, canonical as canonical_quantity};
 pub use read::{in_order, read, read_from};
 pub use tidy::tidy;
 pub use trail::DEPTH_MAX;

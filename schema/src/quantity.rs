@@ -105,6 +105,54 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, QuantityError> {
     Ok(Cow::Owned(if binary { base_1024(milli / 1000) } else { decimal(milli, -3, written.format) }))
 }
 
+/// Amounts counted together. Written as Kubernetes writes a sum: in the form of the first that was more than nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    nanos: i128,
+    format: Option<Format>,
+}
+
+impl Sum {
+    /// A number of things.
+    pub fn of_count(count: i64) -> Sum {
+        Sum { nanos: i128::from(count) * NANO, format: Some(Format::DecimalSi) }
+    }
+
+    /// None: the text is no amount.
+    pub fn of_text(text: &str) -> Option<Sum> {
+        let written = read(text.trim()).ok()?;
+        Some(Sum { nanos: written.nanos(), format: Some(written.format) })
+    }
+
+    pub fn plus(self, other: Sum) -> Sum {
+        let format = if self.nanos == 0 { other.format.or(self.format) } else { self.format };
+        Sum { nanos: self.nanos.saturating_add(other.nanos), format }
+    }
+
+    pub fn minus(self, other: Sum) -> Sum {
+        let format = if self.nanos == 0 { other.format.or(self.format) } else { self.format };
+        Sum { nanos: self.nanos.saturating_sub(other.nanos), format }
+    }
+
+    /// The larger one.
+    pub fn or_more(self, other: Sum) -> Sum {
+        if other.nanos > self.nanos { other } else { self }
+    }
+
+    pub fn amount(self) -> Quantity {
+        Quantity { nanos: self.nanos }
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let format = self.format.unwrap_or(Format::DecimalSi);
+        let milli = round_up(self.nanos, NANO / 1000);
+        let binary = format == Format::Binary && milli % 1000 == 0 && (milli / 1000).unsigned_abs() >= 1024;
+        f.write_str(&if binary { base_1024(milli / 1000) } else { decimal(milli, -3, format) })
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     DecimalSi,
@@ -349,5 +397,23 @@ mod tests {
         ] {
             assert_eq!(canonical(text), Err(expected), "{text}");
         }
+    }
+
+    #[test]
+    fn sums() {
+        for (amounts, expected) in [
+            (&["512Mi", "512Mi"][..], "1Gi"),
+            (&["0", "512Mi"], "512Mi"),
+            (&["600m", "0.4"], "1"),
+            (&["1", "1Ki"], "1025"),
+            (&[], "0"),
+            (&["1Gi", "500"], "1073742324"),
+        ] {
+            let sum = amounts.iter().filter_map(|text| Sum::of_text(text)).fold(Sum::default(), Sum::plus);
+            assert_eq!(sum.to_string(), expected, "{amounts:?}");
+        }
+        let three = Sum::of_count(3);
+        assert_eq!((three.minus(Sum::of_count(2)).to_string(), three.or_more(Sum::of_count(2))), ("1".to_owned(), three));
+        assert_eq!(Sum::of_text("x"), None);
     }
 }

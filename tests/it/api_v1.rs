@@ -26,6 +26,35 @@ fn server() {
 }
 
 #[test]
+fn tokens() {
+    check("v1-tokens");
+}
+
+#[test]
+fn admission() {
+    check("v1-admission");
+}
+
+/// Many at once, and not one more than a quota allows.
+#[test]
+fn a_quota_holds_against_a_crowd() {
+    const CROWD: usize = 16;
+    let bed = Bed::new();
+    let post = |path: &str, body: Value| ask(bed.local(), "POST", path, &[], &body.to_string()).code;
+    let quota = json!({"metadata": {"name": "q"}, "spec": {"hard": {"secrets": "5"}}});
+    assert_eq!(post("/api/v1/namespaces/default/resourcequotas", quota), 201);
+    let made = std::thread::scope(|scope| {
+        let one = |n: usize| post("/api/v1/namespaces/default/secrets", json!({"metadata": {"name": format!("s{n}")}}));
+        let threads: Vec<_> = (0..CROWD).map(|n| scope.spawn(move || one(n))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).filter(|code| *code == 201).count()
+    });
+    assert_eq!(made, 5);
+    let quota = ask(bed.local(), "GET", "/api/v1/namespaces/default/resourcequotas/q", &[], "");
+    let quota: Value = serde_json::from_slice(&quota.body).expect("JSON");
+    assert_eq!(quota["status"]["used"]["secrets"], "5");
+}
+
+#[test]
 fn namespaces() {
     check("v1-namespaces");
 }

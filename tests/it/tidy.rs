@@ -44,6 +44,10 @@ const SYSTEM: &[(&str, &str)] = &[
 const PURE: &[&str] = &[
     "schema/src/",
     "api/src/",
+    "master/src/admit/limits.rs",
+    "master/src/admit/mod.rs",
+    "master/src/admit/pod.rs",
+    "master/src/admit/quota.rs",
     "master/src/call.rs",
     "master/src/control/namespaces.rs",
     "master/src/identity/der.rs",

@@ -39,7 +39,7 @@ fn row(plural: &'static str, singular: &'static str, kind: &'static str, strateg
 
 fn limits() -> Kind {
     let row = CORE.row("limitranges", "limitrange", "LimitRange", &strategy::LIMIT_RANGE).known_as("limitRanges");
-    row.short(&["limits"]).put_creates().idle()
+    row.short(&["limits"]).put_creates()
 }
 
 fn bindings() -> Kind {
@@ -183,7 +183,7 @@ fn replicationcontrollers() -> Kind {
 
 fn quotas() -> Kind {
     let row = CORE.row("resourcequotas", "resourcequota", "ResourceQuota", &strategy::RESOURCE_QUOTA).known_as("resourceQuotas");
-    row.short(&["quota"]).with_status().delete_shows().idle()
+    row.short(&["quota"]).with_status().delete_shows()
 }
 
 fn secrets() -> Kind {

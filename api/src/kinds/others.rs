@@ -31,7 +31,7 @@ pub fn rows() -> Vec<Kind> {
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).advised(advice::ingress).short(&["ing"]).with_status().idle(),
         NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
-        RUNTIMES.row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS).of_cluster().put_creates().idle(),
+        RUNTIMES.row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS).of_cluster().put_creates(),
         RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)
             .of_cluster()
             .put_creates()
@@ -39,7 +39,7 @@ pub fn rows() -> Vec<Kind> {
         RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().taken(&["rules"]).idle(),
         RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
         RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
-        SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]).idle(),
+        SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]),
     ]
 }
 

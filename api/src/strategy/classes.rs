@@ -5,7 +5,7 @@ use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
 use super::{Rules, Strategy, full, general, names, without_status};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 
 /// Above are the system's own.
@@ -14,6 +14,14 @@ const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
 const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+
+/// The classes that every cluster has.
+pub fn system_classes() -> [Value; 2] {
+    let one = |name: &str, value: i64, words: &str| json!({"metadata": {"name": name}, "value": value, "description": words});
+    let moved = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.";
+    let stays = "Used for system critical pods that must not be moved from their current node.";
+    [one("system-cluster-critical", 2_000_000_000, moved), one("system-node-critical", 2_000_001_000, stays)]
+}
 
 pub static PRIORITY_CLASS: Strategy = Strategy {
     // Kubernetes counts its generations and never goes on.

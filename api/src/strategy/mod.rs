@@ -52,6 +52,7 @@ pub mod service;
 mod service_rules;
 mod signing;
 mod templates;
+pub mod token;
 mod webhooks;
 
 pub use network::Cidr;
@@ -67,7 +68,7 @@ pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, TEMPLATE_GENER
 pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind};
 pub use claim::{CLAIM, VOLUME};
-pub use classes::{ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT};
+pub use classes::{ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, system_classes};
 pub use config::{CONFIG_MAP, SECRET};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
 pub use endpoints::ENDPOINTS;

@@ -59,6 +59,10 @@ fn delete(namespace: &Value, deleting: Deleting) -> Deletion {
         let mut ending = namespace.clone();
         ending["metadata"]["deletionTimestamp"] = deleting.now.to_string().into();
         map_at(&mut ending, "status").insert("phase".into(), "Terminating".into());
+        // One of before namespaces had finalizers: what it holds goes all the same.
+        if list(&ending["spec"], "finalizers").is_empty() {
+            ending["spec"] = json!({"finalizers": [FINALIZER]});
+        }
         return Deletion::Mark(ending);
     }
     if released(namespace) { Deletion::Remove } else { Deletion::Mark(namespace.clone()) }
@@ -133,7 +137,8 @@ mod tests {
         let active = json!({"metadata": {}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}});
         let ending =
             json!({"metadata": {"deletionTimestamp": at}, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Terminating"}});
-        check(active, Some(ending.clone()));
+        check(active.clone(), Some(ending.clone()));
+        check(held_by(&active, &[]), Some(ending.clone()));
         check(ending.clone(), Some(ending.clone()));
         check(held_by(&ending, &[]), None);
         let mut held = held_by(&ending, &[]);

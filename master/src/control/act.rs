@@ -3,13 +3,17 @@
 use super::intent::{About, Decision, Intent, Tale};
 use super::namespaces::{self, Content, Item};
 use super::{Now, Owner};
+use crate::admit::{
+    self,
+    ledger::{Barred, Ledger},
+};
 use crate::making::Maker;
-use crate::prepare::{self, Part, Preconditions, Standing};
+use crate::prepare::{self, Ownership, Part, Preconditions, Standing, Unfit};
 use crate::store::{Damage, Refused, Store, Stored, Write};
 use coracle_api::kinds::{Kind, Kinds, Verb};
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::strategy::meta::{FOREGROUND, ORPHAN, without_finalizer, without_owners};
-use coracle_api::strategy::{Deleting, Fate, Rules, bind, namespace};
+use coracle_api::strategy::{Deleting, Fate, Making, Rules, bind, namespace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -34,6 +38,7 @@ pub struct Gate {
     told: AtomicU64,
     workloads: bool,
     authority: Option<Arc<str>>,
+    ledger: Arc<Ledger>,
 }
 
 impl Gate {
@@ -42,7 +47,18 @@ impl Gate {
     }
 
     pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
-        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true, authority: None }
+        let ledger = Arc::new(Ledger::new(kinds.clone(), maker.clone()));
+        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true, authority: None, ledger }
+    }
+
+    /// With whom what is used of quotas is counted.
+    pub fn charging(self, ledger: Arc<Ledger>) -> Gate {
+        Gate { ledger, ..self }
+    }
+
+    /// Counts what is used of the quotas of a namespace.
+    pub fn recount(&self, store: &dyn Store, namespace: &str) {
+        self.ledger.recount(store, namespace);
     }
 
     /// Whether pods are placed and replicated at all.
@@ -172,16 +188,40 @@ impl Gate {
         // What controllers make comes of objects that were taken as they are, ids of 2014 among them.
         let rules = Rules { old_names: true, service_cidr: None };
         let generated = object["metadata"]["name"].is_null();
+        if &*resource.plural == "pods" {
+            self.furnish(store, namespace);
+        }
+        let admit = |stage, object: &mut Value| admit::create(&store, kind, namespace, stage, object);
         for _ in 0..NAMES_MAX {
-            let write = self.maker.making(|making| prepare::create(kind, namespace, object.clone(), rules, making));
-            match store.write(write.map_err(|unfit| unfit.to_string())?) {
+            let made = |making: &mut Making<'_>| {
+                prepare::create_admitted(kind, namespace, object.clone(), rules, making, Ownership::Untold, &admit)
+            };
+            let write = self.maker.making(made).map_err(|unfit| unmade(resource, unfit))?;
+            match self.ledger.commit(store, kind, write, None, false) {
                 Ok(stored) => return Ok(Some(Key::clone(&stored.key))),
-                Err(Refused::Exists { .. } | Refused::Damaged { .. }) if generated => {}
-                Err(Refused::Exists { .. }) => return Ok(None),
-                Err(refused) => return Err(refused.to_string()),
+                Err(Barred::Refused(Refused::Exists { .. } | Refused::Damaged { .. })) if generated => {}
+                Err(Barred::Refused(Refused::Exists { .. })) => return Ok(None),
+                Err(Barred::Refused(refused)) => return Err(refused.to_string()),
+                Err(Barred::Forbidden(why)) => {
+                    let name = object["metadata"]["generateName"].as_str().or(object["metadata"]["name"].as_str()).unwrap_or_default();
+                    return Err(format!("{resource} {name:?} is forbidden: {why}"));
+                }
             }
         }
         Err(format!("{NAMES_MAX} generated names were all taken"))
+    }
+
+    /// What every namespace holds, before the first pod in it.
+    fn furnish(&self, store: &dyn Store, namespace: &str) {
+        for (resource, object) in namespaces::furniture(self.authority.as_deref()) {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name };
+            if matches!(store.get(&key), Ok(None))
+                && let Err(why) = self.create(store, &resource, namespace, &object)
+            {
+                log::warn!("{key}: {why}");
+            }
+        }
     }
 
     fn update(
@@ -218,6 +258,11 @@ impl Gate {
     fn kind(&self, resource: &Resource) -> Result<&Kind, String> {
         self.kinds.by_resource(resource).ok_or_else(|| format!("{resource} is no kind of this server"))
     }
+}
+
+/// Why prepare let something not through, in the words that its owner is told.
+fn unmade(resource: &Resource, unfit: Unfit) -> String {
+    if matches!(unfit, Unfit::Forbidden { .. }) { format!("{resource} {unfit}") } else { unfit.to_string() }
 }
 
 /// Whether something can be made in a namespace. What nobody can read is there.

@@ -32,6 +32,7 @@ pub struct Cluster {
     pub events: Events,
     /// Every namespace, and whether it ends.
     pub namespaces: BTreeMap<String, bool>,
+    pub quotas: BTreeSet<Key>,
     /// What every namespace should hold, and whether it is as it should be.
     pub furniture: BTreeMap<Key, (Revision, bool)>,
     /// What `kube-root-ca.crt` should say. None: this master does not know who it is.
@@ -101,6 +102,13 @@ impl Cluster {
             "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
+                true
+            }
+            "resourcequotas" => {
+                match new {
+                    Some(_) => self.quotas.insert(key.clone()),
+                    None => self.quotas.remove(key),
+                };
                 true
             }
             "namespaces" => {

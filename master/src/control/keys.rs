@@ -22,6 +22,8 @@ pub enum Owner {
     Node(String),
     /// One namespace and what is in it.
     Namespace(String),
+    /// The quotas of one namespace.
+    Quotas(String),
     /// All events: they expire.
     Events,
     /// One object that owns, is owned, or is being deleted.
@@ -35,7 +37,7 @@ impl Owner {
             Owner::Controller(own) | Owner::Service(own) | Owner::Garbage(own) => own == key,
             Owner::Node(name) => &*key.resource.plural == "nodes" && *name == key.name,
             Owner::Namespace(name) => &*key.resource.plural == "namespaces" && *name == key.name,
-            Owner::Unbound | Owner::Events => false,
+            Owner::Quotas(_) | Owner::Unbound | Owner::Events => false,
         }
     }
 }
@@ -47,6 +49,7 @@ impl fmt::Display for Owner {
             Owner::Unbound => f.write_str("pods on no node"),
             Owner::Node(name) => write!(f, "nodes/{name}"),
             Owner::Namespace(name) => write!(f, "namespaces/{name}"),
+            Owner::Quotas(name) => write!(f, "resourcequotas/{name}"),
             Owner::Events => f.write_str("events"),
         }
     }
@@ -65,9 +68,11 @@ pub fn apply(cluster: &mut Cluster, event: &Event, uptime: Duration) -> BTreeSet
     if &*key.resource.plural == "pods" {
         owners.extend(cluster.garbage.guarded(&key.namespace).cloned().map(Owner::Garbage));
     }
-    // Something has gone from a namespace that waits for it.
+    // Something has gone from a namespace that waits for it, or has its quota back.
     if event.new.is_none() {
-        owners.extend(ending(cluster, &key.namespace));
+        owners.extend(left(cluster, &key.namespace));
+    } else if is_counted(key) && (event.old.is_none() || room_before != room(cluster)) {
+        owners.extend(charged(cluster, &key.namespace));
     }
     // A pod that is where it was leaves as much room to others as before.
     if room_before != room(cluster) {
@@ -98,15 +103,27 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
         "endpoints" => [Owner::Service(service_of(key))].into(),
         "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound].into(),
         "events" => [Owner::Events].into(),
+        "resourcequotas" => [Owner::Quotas(key.namespace.clone())].into(),
         "namespaces" => [Owner::Namespace(key.name.clone())].into(),
         "serviceaccounts" | "configmaps" if namespaces::concerns(key) => [Owner::Namespace(key.namespace.clone())].into(),
         _ => BTreeSet::new(),
     }
 }
 
-/// A namespace, if it ends.
-pub fn ending(cluster: &Cluster, namespace: &str) -> Option<Owner> {
-    cluster.namespaces.get(namespace).filter(|ends| **ends).map(|_| Owner::Namespace(namespace.to_owned()))
+/// Whom it concerns that something is gone from a namespace.
+pub fn left(cluster: &Cluster, namespace: &str) -> impl Iterator<Item = Owner> {
+    let ends = cluster.namespaces.get(namespace).is_some_and(|ends| *ends);
+    ends.then(|| Owner::Namespace(namespace.to_owned())).into_iter().chain(charged(cluster, namespace))
+}
+
+/// The quotas of a namespace, if it has any.
+fn charged(cluster: &Cluster, namespace: &str) -> Option<Owner> {
+    cluster.quotas.iter().any(|quota| quota.namespace == namespace).then(|| Owner::Quotas(namespace.to_owned()))
+}
+
+/// What uses a quota by what it becomes, and not only by being there.
+fn is_counted(key: &Key) -> bool {
+    key.resource.group.is_empty() && matches!(&*key.resource.plural, "pods" | "services")
 }
 
 fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
@@ -144,6 +161,7 @@ pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));
     owners.extend(cluster.nodes.keys().cloned().map(Owner::Node));
+    owners.extend(cluster.quotas.iter().map(|quota| Owner::Quotas(quota.namespace.clone())));
     owners.extend(cluster.namespaces.keys().cloned().map(Owner::Namespace));
     owners.extend(cluster.removed_nodes.keys().cloned().map(Owner::Node));
     owners.extend(cluster.garbage.keys().cloned().map(Owner::Garbage));

@@ -23,7 +23,7 @@ pub use act::Gate;
 pub use cluster::Cluster;
 pub use intent::{Decision, Intent};
 pub use keys::Owner;
-pub use namespaces::furniture;
+pub use namespaces::{ACCOUNT, ACCOUNTS, furniture};
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;
@@ -98,6 +98,8 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
         Owner::Node(name) => nodes::decide(cluster, name, now),
         Owner::Garbage(key) => garbage::decide(&cluster.garbage, key, |claim| cluster.uses(claim)),
         Owner::Namespace(name) => namespaces::decide(cluster, name),
+        // Counting them is no decision: see `Ledger`.
+        Owner::Quotas(_) => Decision::default(),
         Owner::Events => nodes::expire_events(cluster, now),
     }
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 
 pub const ACCOUNTS: Resource = Resource::core("serviceaccounts");
 pub const CONFIG_MAPS: Resource = Resource::core("configmaps");
+pub const QUOTAS: Resource = Resource::core("resourcequotas");
 pub const NAMESPACES: Resource = Resource::core("namespaces");
 /// The service account of pods that name none.
 pub const ACCOUNT: &str = "default";
@@ -24,9 +25,10 @@ const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the ku
 /// Objects that one look takes away: then the other controllers have their turn.
 const DELETIONS_MAX: usize = 64;
 
-/// Whether an object is a namespace, or what every one holds.
+/// Whether an object is a namespace, what every one holds, or says what one may use.
 pub fn concerns(key: &Key) -> bool {
     match &*key.resource.plural {
+        "resourcequotas" => key.resource == QUOTAS,
         "namespaces" => key.resource == NAMESPACES,
         "serviceaccounts" => key.resource == ACCOUNTS && key.name == ACCOUNT,
         "configmaps" => key.resource == CONFIG_MAPS && key.name == ROOT,

@@ -21,12 +21,14 @@ pub const EVENT_LIFE: Duration = Duration::from_secs(3600);
 /// Events kept in all; beyond that the oldest go first. About 2 MB.
 pub const EVENTS_MAX: usize = 2000;
 
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
 pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
     let Some(node) = cluster.nodes.get(name) else { return orphans(cluster, name, now) };
     let silent_at = cluster.heard(name).unwrap_or_default() + SILENCE_MAX;
     if now.uptime < silent_at {
         // It speaks again: its next status says so, and that is an event.
-        return Decision { intents: Vec::new(), wake_at: (!node.silent()).then_some(silent_at) };
+        return Decision { intents: welcome(name, node), wake_at: (!node.silent()).then_some(silent_at) };
     }
     let mut intents = Vec::new();
     if !node.silent() {
@@ -42,6 +44,19 @@ pub fn decide(cluster: &Cluster, name: &str, now: Now) -> Decision {
         cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true) && !pod.terminal()).map(|(key, pod)| not_ready(key, pod, now.wall)),
     );
     Decision::of(intents)
+}
+
+/// A node that is ready for the first time: what admission put on it when it was made is taken away.
+fn welcome(name: &str, node: &NodeView) -> Vec<Intent> {
+    let new = |key: &str, effect: &str| key == NOT_READY && effect == "NoSchedule";
+    if node.ready != "True" || !node.taints.iter().any(|taint| new(&taint.key, &taint.effect)) {
+        return Vec::new();
+    }
+    let mut object: Value = serde_json::from_slice(&node.document.json).unwrap_or_default();
+    if let Some(taints) = object["spec"]["taints"].as_array_mut() {
+        taints.retain(|taint| !new(taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()));
+    }
+    vec![Intent::Update { key: node_key(name), seen: node.revision, object }]
 }
 
 /// The pods of a node whose deletion was seen: nobody will stop them, nobody will say that they have stopped.

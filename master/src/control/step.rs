@@ -39,7 +39,7 @@ struct Fill {
     length: AtomicUsize,
     /// Something was left out.
     over: AtomicBool,
-    /// A namespace ends: whatever goes is a hint.
+    /// A namespace ends, or has quotas: whatever goes is a hint.
     ends: AtomicBool,
 }
 
@@ -167,7 +167,7 @@ impl Step {
         }
         for _ in 0..LOOKS_MAX {
             let Some(owner) = self.dirty.pop_first() else {
-                let ends = self.cluster.namespaces.values().any(|ends| *ends);
+                let ends = self.cluster.namespaces.values().any(|ends| *ends) || !self.cluster.quotas.is_empty();
                 self.inbox.fill.ends.store(ends, Ordering::Release);
                 return Rest::Until(self.timers.first());
             };
@@ -229,7 +229,7 @@ impl Step {
             }
             match wake {
                 Wake::Event(event) => self.dirty.extend(keys::apply(&mut self.cluster, &event, now.uptime)),
-                Wake::Left(namespace) => self.dirty.extend(keys::ending(&self.cluster, &namespace)),
+                Wake::Left(namespace) => self.dirty.extend(keys::left(&self.cluster, &namespace)),
                 Wake::Heard(key) => {
                     if self.cluster.hear(&key.name, now.uptime) {
                         self.dirty.insert(Owner::Node(key.name));
@@ -293,6 +293,11 @@ impl Step {
         }
         let decision = match owner {
             Owner::Namespace(name) if self.cluster.namespaces.get(name) == Some(&true) => self.end(name, now),
+            Owner::Quotas(namespace) => {
+                self.inbox.fill.ends.store(true, Ordering::Release);
+                self.gate.recount(&*self.store, namespace);
+                return None;
+            }
             _ => decide(&self.cluster, owner, now),
         };
         let mut wake_at = decision.wake_at;

@@ -91,6 +91,17 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
     })
 }
 
+/// The owners of an answer that is stored nowhere: a document of this type, of this part of an object.
+pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &str, now: Time) {
+    let before = apply::zero(&TYPES, type_name);
+    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let (api_version, kind, now) = (text("apiVersion"), text("kind"), now.to_string());
+    let ignored = Fields::named(&["status"]);
+    let writer = Writer { manager, subresource: part, api_version: &api_version, kind: &kind, type_name, now: &now, ignored: &ignored };
+    let managed = apply::track(&TYPES, &before, object, Managed::default(), writer, true);
+    managed.put(object);
+}
+
 /// What a write of this part leaves as it was.
 fn ignored(kind: &Kind, part: Part) -> Fields {
     match part {

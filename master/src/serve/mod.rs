@@ -27,12 +27,14 @@ mod review;
 mod scale;
 mod selector;
 mod timer;
+mod token;
 mod watch;
 mod write;
 mod yaml;
 
 pub use yaml::read as read_yaml;
 
+use crate::admit::ledger::{Barred, Ledger};
 use crate::call::{self, Call, Route, Verb, Version};
 use crate::fault::Fault;
 use crate::identity::Identity;
@@ -65,6 +67,7 @@ pub struct Serve {
     maker: Arc<Maker>,
     /// None: the cluster's own Secrets cannot be used.
     identity: Option<Arc<Identity>>,
+    ledger: Arc<Ledger>,
     watches: watch::Watches,
     lists: read::Lists,
     metrics: metrics::Metrics,
@@ -78,6 +81,7 @@ pub struct Serve {
 impl Serve {
     pub fn new(store: Arc<dyn Store>, kinds: Arc<Kinds>, maker: Arc<Maker>, identity: Option<Arc<Identity>>) -> Serve {
         Serve {
+            ledger: Arc::new(Ledger::new(kinds.clone(), maker.clone())),
             store,
             kinds,
             heard: Box::new(|_| {}),
@@ -92,6 +96,11 @@ impl Serve {
         }
     }
 
+    /// With whom what is used of quotas is counted.
+    pub fn charging(self, ledger: Arc<Ledger>) -> Serve {
+        Serve { ledger, ..self }
+    }
+
     /// Who is told of signs of life.
     pub fn heard_by(self, heard: Heard) -> Serve {
         Serve { heard, ..self }
@@ -104,6 +113,11 @@ impl Serve {
     /// Makes a namespace unless it is there.
     pub fn ensure_namespace(&self, name: &str) -> Result<(), String> {
         namespace::ensure(self, name).map_err(|fault| fault.status.message)
+    }
+
+    /// Makes what else every cluster has.
+    pub fn ensure_classes(&self) -> Result<(), String> {
+        namespace::ensure_classes(self).map_err(|fault| fault.status.message)
     }
 
     pub fn answer(&self, request: &Request) -> Answer {
@@ -168,6 +182,7 @@ impl Serve {
             Verb::PatchScale => scale::patch(self, call, request),
             Verb::Evict => evict::evict(self, call, request),
             Verb::Bind => bind::bind(self, call, request),
+            Verb::Token => token::give(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
             Verb::DeleteCollection => delete::collection(self, call, request),
             Verb::Log => log::log(self, call),
@@ -187,6 +202,11 @@ impl Serve {
     /// Writes, or says what writing would come to.
     fn commit(&self, write: Write, rehearsal: bool) -> Result<Stored, Refused> {
         if rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
+    }
+
+    /// The same of what quotas may count. `old`: what an update replaces.
+    fn charge(&self, kind: &Kind, write: Write, old: Option<&serde_json::Value>, rehearsal: bool) -> Result<Stored, Barred> {
+        self.ledger.commit(&*self.store, kind, write, old, rehearsal)
     }
 
     fn rules(&self, call: &Call) -> Rules {

@@ -3,15 +3,15 @@
 
 use super::Serve;
 use crate::call::Call;
-use crate::control::furniture;
+use crate::control::{ACCOUNT, ACCOUNTS, furniture};
 use crate::fault::Fault;
 use crate::prepare;
 use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::{Cause, Status};
-use coracle_api::strategy::Rules;
 use coracle_api::strategy::namespace::{is_ending, refuse_delete};
+use coracle_api::strategy::{Rules, system_classes};
 use serde_json::{Value, json};
 
 const NAMESPACES: Resource = Resource::core("namespaces");
@@ -26,7 +26,13 @@ pub fn ready(serve: &Serve, call: &Call, object: &Value) -> Result<(), Fault> {
     match serve.store.get(&key) {
         Ok(Some(stored)) => {
             let namespace: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
-            if is_ending(&namespace) { Err(ending(call, object).into()) } else { Ok(()) }
+            if is_ending(&namespace) {
+                return Err(ending(call, object).into());
+            }
+            if !furnished(serve, name) {
+                furnish(serve, name);
+            }
+            Ok(())
         }
         Ok(None) if call.version.is_flat() => ensure(serve, name),
         Ok(None) => Err(Status::not_found(&NAMESPACES, name).into()),
@@ -53,11 +59,23 @@ pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// What every cluster has besides its namespaces.
+pub fn ensure_classes(serve: &Serve) -> Result<(), Fault> {
+    let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
+    system_classes().into_iter().try_for_each(|class| make(serve, &classes, "", class))
+}
+
 /// After a create of a namespace: whoever hears of it can make pods in it at once. The controllers make what is missing later.
 pub fn furnish_new(serve: &Serve, call: &Call, made: &Stored) {
     if is_one(call.kind) {
         furnish(serve, &made.key.name);
     }
+}
+
+/// Whether pods can be made in it. The controllers may not have come round to that.
+fn furnished(serve: &Serve, name: &str) -> bool {
+    let key = Key { resource: ACCOUNTS, namespace: name.to_owned(), name: ACCOUNT.to_owned() };
+    !matches!(serve.store.get(&key), Ok(None))
 }
 
 /// What every namespace holds. That it cannot be made now is no reason to refuse the namespace.

@@ -1,6 +1,6 @@
 //! Questions: a create that is answered and stores nothing.
 
-use super::{Serve, body, options, shown};
+use super::{Serve, body, options, shown, token};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -18,6 +18,9 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let mut question = prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
         .map_err(|unfit| Fault::unfit(call, "", unfit))?;
     reply(&mut question, &asker(&request.caller), now);
+    if token::is_review(call.kind) {
+        question["status"] = token::review(serve, &question["spec"], now);
+    }
     let rendered = render::document(call.form, &call.shown.type_name, &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
     super::warn(&mut answer, &sent.warnings);

@@ -3,9 +3,10 @@
 use super::body::Document;
 use super::options::Wish;
 use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
+use crate::admit::{self, ledger::Barred};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
-use crate::prepare::{self, Ownership, Part, Standing, Updated};
+use crate::prepare::{self, Admit, Ownership, Part, Standing, Updated};
 use crate::store::{Refused, Stored, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
@@ -23,7 +24,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     name_old(serve, call, sent.object_mut());
     if call.version.is_flat() {
         // A document that is refused must not leave a namespace behind.
-        fit(serve, call, sent.object(), wish.ownership())?;
+        fit(serve, call, sent.object(), wish.ownership(), &|_, _| Ok(()))?;
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, sent.object())?;
@@ -110,9 +111,15 @@ pub fn make<'o>(
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
-        let write = fit(serve, call, object, ownership()).map_err(Unmade::Fault)?;
+        let view = &*serve.store;
+        let admit = |stage, object: &mut Value| admit::create(&view, call.kind, &call.namespace, stage, object);
+        let write = fit(serve, call, object, ownership(), &admit).map_err(Unmade::Fault)?;
         let (key, written) = (key_of(&write), object_of(&write));
-        let outcome = serve.commit(write, rehearsal);
+        let outcome = match serve.charge(call.kind, write, None, rehearsal) {
+            Err(Barred::Forbidden(why)) => return Err(Unmade::Fault(Status::forbidden(&key.resource, &key.name, &why).into())),
+            Err(Barred::Refused(refused)) => Err(refused),
+            Ok(stored) => Ok(stored),
+        };
         // Where both its name and its token are taken, the token tells more.
         if matches!(outcome, Err(Refused::Exists { .. }))
             && let Some(first) = written.as_ref().and_then(|object| first_with_token(serve, call, object))
@@ -143,9 +150,9 @@ fn first_with_token(serve: &Serve, call: &Call, object: &Value) -> Option<Key> {
 }
 
 /// What a create would write.
-fn fit(serve: &Serve, call: &Call, object: &Value, ownership: Ownership<'_>) -> Result<Write, Fault> {
-    let rules = serve.rules(call);
-    let made = |making: &mut Making<'_>| prepare::create_owned(call.kind, &call.namespace, object.clone(), rules, making, ownership);
+fn fit(serve: &Serve, call: &Call, object: &Value, ownership: Ownership<'_>, admit: Admit<'_>) -> Result<Write, Fault> {
+    let (rules, namespace) = (serve.rules(call), &call.namespace);
+    let made = |making: &mut Making<'_>| prepare::create_admitted(call.kind, namespace, object.clone(), rules, making, ownership, admit);
     let write = serve.maker.making(made);
     write.map_err(|unfit| Fault::unfit(call, object["metadata"]["name"].as_str().unwrap_or_default(), unfit))
 }
@@ -214,9 +221,14 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
     let Updated { write, last } = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
     let written = object_of(&write);
-    let stored = serve.commit(write, rehearsal).map_err(|refused| match refused {
-        Refused::Stale { .. } => Lost::Race,
-        refused => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
+    let forbidden = |why: String| Lost::Fault(Status::forbidden(&old.key.resource, &old.key.name, &why).into());
+    if let Some(written) = written.as_ref().filter(|_| part == Part::Main) {
+        admit::update(&&*serve.store, call.kind, &old.key.namespace, written).map_err(forbidden)?;
+    }
+    let stored = serve.charge(call.kind, write, Some(standing), rehearsal).map_err(|barred| match barred {
+        Barred::Forbidden(why) => forbidden(why),
+        Barred::Refused(Refused::Stale { .. }) => Lost::Race,
+        Barred::Refused(refused) => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
     })?;
     // It went, and the client is shown how.
     Ok(match last {

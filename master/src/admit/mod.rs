@@ -1,0 +1,129 @@
+//! What a new object is given, and what it is held to, because of others that are there: priority classes, service accounts, runtime
+//! classes, limit ranges; and what a namespace may use. PURE but for `View`, which looks.
+//!
+//!     create:  schema defaults -> complete -> strategy -> validate -> judge -> (quota) -> Store::write
+//!
+//! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by a lock, the rest is
+//! as true as it was when it was looked at, as in Kubernetes.
+
+pub mod ledger;
+mod limits;
+mod pod;
+pub mod quota;
+
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Resource};
+use serde_json::{Value, json};
+
+const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
+const RUNTIME_CLASSES: (&str, &str) = ("node.k8s.io", "runtimeclasses");
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+/// What admission looks at. `Err`: it is there, and nobody can read it.
+pub trait View {
+    fn get(&self, key: &Key) -> Result<Option<Value>, String>;
+    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value>;
+}
+
+/// At which point of a create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Before its kind's own rules.
+    Complete,
+    /// After them.
+    Judge,
+}
+
+/// An object that is made now. `Err`: why it is forbidden.
+pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, object: &mut Value) -> Result<(), String> {
+    match (&*kind.resource.group, &*kind.resource.plural, stage) {
+        ("", "pods", Stage::Complete) => {
+            limits::complete(&ranges(view, namespace), object);
+            pod::account(view, namespace, object)?;
+            pod::priority(view, object)?;
+            pod::runtime(view, object)
+        }
+        ("", "pods", Stage::Judge) => {
+            limits::judge_pod(&ranges(view, namespace), object)?;
+            pod::overhead(view, object)
+        }
+        ("", "persistentvolumeclaims", Stage::Judge) => limits::judge_claim(&ranges(view, namespace), object),
+        ("", "nodes", Stage::Complete) => {
+            taint(object);
+            Ok(())
+        }
+        (group, plural, Stage::Judge) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
+        _ => Ok(()),
+    }
+}
+
+/// An object that is changed.
+pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value) -> Result<(), String> {
+    match (&*kind.resource.group, &*kind.resource.plural) {
+        ("", "persistentvolumeclaims") => limits::judge_claim(&ranges(view, namespace), object),
+        (group, plural) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
+        _ => Ok(()),
+    }
+}
+
+fn ranges(view: &dyn View, namespace: &str) -> Vec<Value> {
+    view.list(&Resource::core("limitranges"), Some(namespace))
+}
+
+fn resource((group, plural): (&'static str, &'static str)) -> Resource {
+    Resource { group: group.into(), plural: plural.into() }
+}
+
+/// Nobody has said yet that a new node is ready: the node controller takes this away when somebody does.
+fn taint(node: &mut Value) {
+    let spec = &mut node["spec"];
+    let ours = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
+    let taint = json!({"key": NOT_READY, "effect": "NoSchedule"});
+    match spec["taints"].as_array_mut() {
+        Some(taints) if taints.iter().any(ours) => {}
+        Some(taints) => taints.push(taint),
+        None => spec["taints"] = json!([taint]),
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Objects as they are given.
+    #[derive(Default)]
+    pub struct Objects(pub BTreeMap<Key, Value>);
+
+    impl Objects {
+        pub fn with(mut self, resource: Resource, object: Value) -> Objects {
+            let said = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+            self.0.insert(Key { resource, namespace: said("namespace"), name: said("name") }, object);
+            self
+        }
+    }
+
+    impl View for Objects {
+        fn get(&self, key: &Key) -> Result<Option<Value>, String> {
+            Ok(self.0.get(key).cloned())
+        }
+
+        fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value> {
+            let held = |key: &&Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
+            self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone()).collect()
+        }
+    }
+
+    #[test]
+    fn a_new_node_is_not_ready() {
+        for (spec, expected) in [
+            (json!({}), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
+            (json!({"taints": [{"key": "k"}]}), json!([{"key": "k"}, {"key": NOT_READY, "effect": "NoSchedule"}])),
+            (json!({"taints": [{"key": NOT_READY, "effect": "NoSchedule"}]}), json!([{"key": NOT_READY, "effect": "NoSchedule"}])),
+        ] {
+            let mut node = json!({"spec": spec});
+            taint(&mut node);
+            assert_eq!(node["spec"]["taints"], expected);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a pod is given by the objects that it names: its service account, its class of priority, its runtime. PURE.
+
+use super::{PRIORITY_CLASSES, RUNTIME_CLASSES, View, resource};
+use coracle_api::meta::{Key, Resource};
+use coracle_schema::Quantity;
+use serde_json::{Map, Value, json};
+
+const DEFAULT_ACCOUNT: &str = "default";
+/// Of pods that stand for a manifest on their node.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+const PREEMPTION: &str = "PreemptLowerPriority";
+const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
+
+fn text<'a>(of: &'a Value, field: &str) -> &'a str {
+    of[field].as_str().unwrap_or_default()
+}
+
+/// Who it is. A pod that its node runs anyway is nobody's to ask.
+pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), String> {
+    if pod["metadata"]["annotations"][MIRROR].is_string() {
+        return Ok(());
+    }
+    let spec = &pod["spec"];
+    let said = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
+    let name = said.unwrap_or(DEFAULT_ACCOUNT).to_owned();
+    let key = Key { resource: Resource::core("serviceaccounts"), namespace: namespace.to_owned(), name: name.clone() };
+    let lost = |why: String| format!("error looking up service account {namespace}/{name}: {why}");
+    let account = view.get(&key).map_err(|why| lost(format!("serviceaccount {name:?} is damaged: {why}")))?;
+    let account = account.ok_or_else(|| lost(format!("serviceaccount {name:?} not found")))?;
+    let spec = &mut pod["spec"];
+    spec["serviceAccountName"] = name.into();
+    let secrets = account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty());
+    if let Some(secrets) = secrets
+        && spec["imagePullSecrets"].as_array().is_none_or(Vec::is_empty)
+    {
+        spec["imagePullSecrets"] = secrets.clone().into();
+    }
+    Ok(())
+}
+
+/// How important it is: its class says so, or the one that all others have.
+pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
+    let name = text(&pod["spec"], "priorityClassName").to_owned();
+    let class = if name.is_empty() {
+        default_class(view, "")
+    } else {
+        let key = Key { resource: resource(PRIORITY_CLASSES), namespace: String::new(), name: name.clone() };
+        let found = view.get(&key).map_err(|why| format!("PriorityClass {name} is damaged: {why}"))?;
+        Some(found.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+    };
+    let priority = class.as_ref().and_then(|class| class["value"].as_i64()).unwrap_or_default();
+    let preemption = class.as_ref().map(|class| text(class, "preemptionPolicy")).filter(|policy| !policy.is_empty()).unwrap_or(PREEMPTION);
+    let spec = &mut pod["spec"];
+    let computed = "priority admission controller computed";
+    if let Some(said) = spec["priority"].as_i64().filter(|said| *said != priority) {
+        return Err(format!(
+            "the integer value of priority ({said}) must not be provided in pod spec; {computed} {priority} from the given PriorityClass name"
+        ));
+    }
+    if let Some(said) = spec["preemptionPolicy"].as_str().filter(|said| *said != preemption) {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({said}) must not be provided in pod spec; {computed} {preemption} from the given \
+             PriorityClass name"
+        ));
+    }
+    if let Some(class) = class.as_ref().filter(|_| name.is_empty()) {
+        spec["priorityClassName"] = class["metadata"]["name"].clone();
+    }
+    spec["priority"] = priority.into();
+    spec["preemptionPolicy"] = preemption.into();
+    Ok(())
+}
+
+/// The class of pods that name none; of several the least important, as Kubernetes has it.
+fn default_class(view: &dyn View, but: &str) -> Option<Value> {
+    let classes = view.list(&resource(PRIORITY_CLASSES), None).into_iter();
+    let defaults = classes.filter(|class| class["globalDefault"] == true && text(&class["metadata"], "name") != but);
+    defaults.min_by_key(|class| class["value"].as_i64())
+}
+
+/// Two classes cannot both be that of all others.
+pub fn one_default(view: &dyn View, class: &Value) -> Result<(), String> {
+    if class["globalDefault"] != true {
+        return Ok(());
+    }
+    match default_class(view, text(&class["metadata"], "name")) {
+        None => Ok(()),
+        Some(other) => {
+            let name = text(&other["metadata"], "name");
+            Err(format!("PriorityClass {name} is already marked as default. Only one default can exist"))
+        }
+    }
+}
+
+fn class(view: &dyn View, pod: &Value) -> Result<Option<Value>, String> {
+    let name = text(&pod["spec"], "runtimeClassName");
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let key = Key { resource: resource(RUNTIME_CLASSES), namespace: String::new(), name: name.to_owned() };
+    match view.get(&key).map_err(|why| format!("pod rejected: RuntimeClass {name:?} is damaged: {why}"))? {
+        None => Err(format!("pod rejected: RuntimeClass {name:?} not found")),
+        found => Ok(found),
+    }
+}
+
+/// What its runtime needs for itself, and where that runtime is.
+pub fn runtime(view: &dyn View, pod: &mut Value) -> Result<(), String> {
+    let Some(class) = class(view, pod)? else { return Ok(()) };
+    let (spec, fixed) = (&mut pod["spec"], &class["overhead"]["podFixed"]);
+    if !is_empty(fixed) {
+        if !is_empty(&spec["overhead"]) && !same(&spec["overhead"], fixed) {
+            return Err(OTHER_OVERHEAD.to_owned());
+        }
+        spec["overhead"] = fixed.clone();
+    }
+    let scheduling = &class["scheduling"];
+    for (key, wanted) in entries(&scheduling["nodeSelector"]) {
+        match spec["nodeSelector"][key].as_str() {
+            Some(said) if wanted != said => {
+                let wanted = wanted.as_str().unwrap_or_default();
+                return Err(format!(
+                    "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {said}"
+                ));
+            }
+            _ => spec["nodeSelector"][key] = wanted.clone(),
+        }
+    }
+    for toleration in scheduling["tolerations"].as_array().into_iter().flatten() {
+        match spec["tolerations"].as_array_mut() {
+            Some(all) if all.contains(toleration) => {}
+            Some(all) => all.push(toleration.clone()),
+            None => spec["tolerations"] = json!([toleration]),
+        }
+    }
+    Ok(())
+}
+
+/// Nobody may claim an overhead that no runtime has.
+pub fn overhead(view: &dyn View, pod: &Value) -> Result<(), String> {
+    let said = &pod["spec"]["overhead"];
+    let class = class(view, pod)?;
+    match class.as_ref().map(|class| &class["overhead"]["podFixed"]).filter(|fixed| !is_empty(fixed)) {
+        Some(fixed) if !same(said, fixed) => Err(OTHER_OVERHEAD.to_owned()),
+        None if !is_empty(said) => Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+fn is_empty(amounts: &Value) -> bool {
+    amounts.as_object().is_none_or(Map::is_empty)
+}
+
+fn entries(map: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    map.as_object().into_iter().flatten()
+}
+
+/// Whether two lists of amounts mean the same.
+fn same(one: &Value, other: &Value) -> bool {
+    let amount = |of: &Value| of.as_str().and_then(|text| Quantity::parse(text).ok());
+    let count = |of: &Value| of.as_object().map_or(0, Map::len);
+    count(one) == count(other) && entries(one).all(|(name, value)| other.get(name).is_some_and(|other| amount(other) == amount(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Objects;
+    use super::*;
+
+    fn objects() -> Objects {
+        let named = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});
+        let accounts = Resource::core("serviceaccounts");
+        Objects::default()
+            .with(accounts.clone(), json!({"metadata": named("default", "ns")}))
+            .with(accounts, json!({"metadata": named("puller", "ns"), "imagePullSecrets": [{"name": "s"}]}))
+            .with(resource(PRIORITY_CLASSES), json!({"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}))
+            .with(
+                resource(RUNTIME_CLASSES),
+                json!({"metadata": {"name": "vm"}, "overhead": {"podFixed": {"cpu": "250m"}},
+                    "scheduling": {"nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm"}]}}),
+            )
+    }
+
+    fn check(objects: &Objects, spec: Value, give: fn(&dyn View, &mut Value) -> Result<(), String>, expected: Result<Value, &str>) {
+        let mut pod = json!({"metadata": {}, "spec": spec.clone()});
+        let given = give(objects, &mut pod).map(|()| pod["spec"].take());
+        assert_eq!(given, expected.map_err(str::to_owned), "{spec}");
+    }
+
+    #[test]
+    fn accounts() {
+        let objects = objects();
+        let check = |spec: Value, expected| check(&objects, spec, |view, pod| account(view, "ns", pod), expected);
+        check(json!({}), Ok(json!({"serviceAccountName": "default"})));
+        check(
+            json!({"serviceAccount": "puller"}),
+            Ok(json!({"serviceAccount": "puller", "serviceAccountName": "puller",
+            "imagePullSecrets": [{"name": "s"}]})),
+        );
+        let own = json!({"serviceAccountName": "puller", "imagePullSecrets": [{"name": "own"}]});
+        check(own.clone(), Ok(own));
+        let why = "error looking up service account ns/nobody: serviceaccount \"nobody\" not found";
+        check(json!({"serviceAccountName": "nobody"}), Err(why));
+        let mut mirror = json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": {"serviceAccountName": "nobody"}});
+        assert_eq!(account(&objects, "ns", &mut mirror), Ok(()));
+    }
+
+    #[test]
+    fn priorities() {
+        let objects = objects();
+        let usual = json!({"priority": 0, "preemptionPolicy": "PreemptLowerPriority"});
+        check(&objects, json!({}), priority, Ok(usual.clone()));
+        check(&objects, usual.clone(), priority, Ok(usual));
+        let high = json!({"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "Never"});
+        check(&objects, json!({"priorityClassName": "high"}), priority, Ok(high));
+        check(&objects, json!({"priorityClassName": "nope"}), priority, Err("no PriorityClass with name nope was found"));
+        let why = "the integer value of priority (5) must not be provided in pod spec; priority admission controller computed 0 from the \
+                   given PriorityClass name";
+        check(&objects, json!({"priority": 5}), priority, Err(why));
+        let why = "the string value of PreemptionPolicy (Maybe) must not be provided in pod spec; priority admission controller computed \
+                   PreemptLowerPriority from the given PriorityClass name";
+        check(&objects, json!({"preemptionPolicy": "Maybe"}), priority, Err(why));
+        let low = json!({"metadata": {"name": "low"}, "value": -5, "globalDefault": true});
+        let objects = objects.with(resource(PRIORITY_CLASSES), low.clone());
+        let given = json!({"priorityClassName": "low", "priority": -5, "preemptionPolicy": "PreemptLowerPriority"});
+        check(&objects, json!({}), priority, Ok(given));
+        assert_eq!(one_default(&objects, &low), Ok(()));
+        let why = "PriorityClass low is already marked as default. Only one default can exist";
+        assert_eq!(one_default(&objects, &json!({"metadata": {"name": "x"}, "globalDefault": true})), Err(why.to_owned()));
+    }
+
+    #[test]
+    fn runtimes() {
+        let objects = objects();
+        check(&objects, json!({}), runtime, Ok(json!({})));
+        check(&objects, json!({"runtimeClassName": "nope"}), runtime, Err("pod rejected: RuntimeClass \"nope\" not found"));
+        let given =
+            json!({"runtimeClassName": "vm", "overhead": {"cpu": "250m"}, "nodeSelector": {"vm": "yes"}, "tolerations": [{"key": "vm"}]});
+        check(&objects, json!({"runtimeClassName": "vm", "overhead": {"cpu": "0.25"}}), runtime, Ok(given));
+        check(&objects, json!({"runtimeClassName": "vm", "overhead": {"cpu": "1"}}), runtime, Err(OTHER_OVERHEAD));
+        let why = "conflict: runtimeClass.scheduling.nodeSelector[vm] = yes; pod.spec.nodeSelector[vm] = no";
+        check(&objects, json!({"runtimeClassName": "vm", "nodeSelector": {"vm": "no"}}), runtime, Err(why));
+        let why = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+        assert_eq!(overhead(&objects, &json!({"spec": {"overhead": {"cpu": "1"}}})), Err(why.to_owned()));
+        assert_eq!(overhead(&objects, &json!({"spec": {"runtimeClassName": "vm", "overhead": {"cpu": "250m"}}})), Ok(()));
+    }
+}

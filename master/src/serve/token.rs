@@ -1,0 +1,172 @@
+//! Tokens of service accounts: given out for a TokenRequest, and judged by a TokenReview.
+//!
+//! Nobody has to show a token yet to be served: who may speak to this server is settled by where it listens.
+
+use super::body::{self, Wanted};
+use super::{Serve, options, shown, warn, write};
+use crate::call::Call;
+use crate::fault::Fault;
+use crate::identity::Identity;
+use crate::identity::token::{Bearer, Bound, Claims, ISSUER};
+use crate::making::wall_clock;
+use crate::prepare;
+use crate::render;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Resource, Time};
+use coracle_api::status::Status;
+use coracle_api::strategy::token;
+use coracle_http::{Answer, Request, StatusCode};
+use serde_json::{Value, json};
+
+const REQUEST: Wanted<'static> =
+    Wanted { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest", type_name: "authentication.v1.TokenRequest" };
+const ACCOUNTS: Resource = Resource::core("serviceaccounts");
+
+/// What a token may be bound to: it ends with that.
+const BINDINGS: [(&str, &str); 3] = [("Pod", "pods"), ("Node", "nodes"), ("Secret", "secrets")];
+
+pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
+    let wish = options::wish(call, &request.headers, "CreateOptions")?;
+    let mut sent = body::document(call, request, REQUEST)?;
+    let mut object = sent.object_mut().take();
+    write::right_namespace(call, &object)?;
+    token::complete(&mut object);
+    let problems = token::problems(&object);
+    if !problems.is_empty() {
+        return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, "", &problems).into());
+    }
+    let account = write::parsed(&serve.standing(call)?)?;
+    let now = wall_clock();
+    prepare::answered(&mut object, (REQUEST.type_name, "token"), &wish.manager, now);
+    let bearer = bearer(serve, call, &account, &object["spec"]["boundObjectRef"])?;
+    if object["spec"]["audiences"].as_array().is_none_or(Vec::is_empty) {
+        object["spec"]["audiences"] = json!([ISSUER]);
+    }
+    let life_s = object["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
+    let claims = Claims::new(bearer, texts(&object["spec"]["audiences"]), serve.maker.uuid(), now, life_s);
+    let meta = &account["metadata"];
+    object["metadata"]["name"] = meta["name"].clone();
+    object["metadata"]["namespace"] = meta["namespace"].clone();
+    object["metadata"]["uid"] = meta["uid"].clone();
+    object["metadata"]["creationTimestamp"] = now.to_string().into();
+    let until = Time::from_seconds(claims.exp).unwrap_or(now);
+    // A rehearsal makes nothing that counts.
+    let token = if wish.rehearsal { String::new() } else { identity(serve)?.token(&claims) };
+    object["status"] = json!({"token": token, "expirationTimestamp": until.to_string()});
+    let mut answer = shown(call, StatusCode::CREATED, render::document(call.form, REQUEST.type_name, &object, now));
+    warn(&mut answer, &sent.warnings);
+    Ok(answer)
+}
+
+fn identity(serve: &Serve) -> Result<&Identity, Fault> {
+    let why = "this cluster's signing key cannot be used, see the master's log";
+    serve.identity.as_deref().ok_or_else(|| Status::internal_error(why).into())
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Result<Bearer, Fault> {
+    let (namespace, serviceaccount) = (call.namespace.clone(), bound(account));
+    let mut bearer = Bearer { namespace, node: None, pod: None, secret: None, serviceaccount };
+    if reference.is_null() {
+        return Ok(bearer);
+    }
+    let said = |field: &str| reference[field].as_str().unwrap_or_default();
+    let Some((kind, plural)) = BINDINGS.iter().find(|(kind, _)| *kind == said("kind") && said("apiVersion") == "v1") else {
+        let (group, version) = said("apiVersion").split_once('/').unwrap_or(("", said("apiVersion")));
+        return Err(Fault::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={}", said("kind"))));
+    };
+    let namespace = if *kind == "Node" { "" } else { &call.namespace };
+    let object = object(serve, plural, namespace, said("name"))?;
+    let object = object.ok_or_else(|| Fault::from(Status::not_found(&Resource::core(plural), said("name"))))?;
+    let found = bound(&object);
+    if !said("uid").is_empty() && said("uid") != found.uid {
+        let why = format!(
+            "the UID in the bound object reference ({}) does not match the UID in record. The object might have been deleted and then \
+             recreated",
+            said("uid")
+        );
+        return Err(Status::conflict(&Resource::core(kind), said("name"), &why).into());
+    }
+    match *kind {
+        "Pod" => {
+            if object["spec"]["serviceAccountName"] != *call.name {
+                let why =
+                    format!("cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.", call.name);
+                return Err(Fault::bad_request(why));
+            }
+            let node = object["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+            bearer.node = node.map(|name| {
+                let uid = self::object(serve, "nodes", "", name).ok().flatten().map(|node| bound(&node).uid).unwrap_or_default();
+                Bound { name: name.to_owned(), uid }
+            });
+            bearer.pod = Some(found);
+        }
+        "Node" => bearer.node = Some(found),
+        _ => bearer.secret = Some(found),
+    }
+    Ok(bearer)
+}
+
+fn bound(object: &Value) -> Bound {
+    let said = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    Bound { name: said("name"), uid: said("uid") }
+}
+
+fn object(serve: &Serve, plural: &'static str, namespace: &str, name: &str) -> Result<Option<Value>, Fault> {
+    let key = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: name.to_owned() };
+    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    stored.map(|stored| write::parsed(&stored)).transpose()
+}
+
+pub fn is_review(kind: &Kind) -> bool {
+    kind.resource.plural == "tokenreviews"
+}
+
+/// The status of a review: whose token it is, or why it is nobody's.
+pub fn review(serve: &Serve, spec: &Value, now: Time) -> Value {
+    match judge(serve, spec, now) {
+        Ok((bearer, id, audiences)) => token::accepted(&user(&bearer, &id), &audiences),
+        Err(why) => token::refused(&why),
+    }
+}
+
+fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<String>), String> {
+    let identity = identity(serve).map_err(|fault| fault.status.message)?;
+    let claims = identity.claims(spec["token"].as_str().unwrap_or_default())?;
+    let wanted = Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
+    let audiences = claims.good(&wanted, now)?;
+    let bearer = claims.bearer;
+    let namespace = bearer.namespace.as_str();
+    let alive = [
+        (ACCOUNTS, namespace, Some(&bearer.serviceaccount)),
+        (Resource::core("pods"), namespace, bearer.pod.as_ref()),
+        (Resource::core("secrets"), namespace, bearer.secret.as_ref()),
+        // A pod's token tells its node and does not end with it.
+        (Resource::core("nodes"), "", bearer.node.as_ref().filter(|_| bearer.pod.is_none())),
+    ];
+    for (resource, namespace, bound) in alive {
+        let Some(bound) = bound else { continue };
+        let key = Key { resource, namespace: namespace.to_owned(), name: bound.name.clone() };
+        let stored = serve.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
+        let found: Option<Value> = stored.and_then(|stored| serde_json::from_slice(&stored.json).ok());
+        if found.is_none_or(|found| found["metadata"]["uid"] != *bound.uid) {
+            return Err(format!("service account token has been invalidated: {key} is not what it was"));
+        }
+    }
+    Ok((bearer, claims.jti, audiences))
+}
+
+/// As authorization sees the bearer.
+fn user(bearer: &Bearer, id: &str) -> Value {
+    let mut extra = json!({"authentication.kubernetes.io/credential-id": [format!("JTI={id}")]});
+    for (what, bound) in [("pod", &bearer.pod), ("node", &bearer.node)] {
+        if let Some(bound) = bound {
+            extra[format!("authentication.kubernetes.io/{what}-name")] = json!([bound.name]);
+            extra[format!("authentication.kubernetes.io/{what}-uid")] = json!([bound.uid]);
+        }
+    }
+    json!({"username": bearer.user(), "uid": bearer.serviceaccount.uid, "groups": bearer.groups(), "extra": extra})
+}
