@@ -166,7 +166,7 @@ impl Tree<'_> {
     /// Says which files are gone that only a person can have taken away, or a copy has left out. Nobody can tell whether that was before
     /// or after the last write that was acknowledged, so that one is kept.
     pub(super) fn miss_files(&mut self) {
-        let gone = self.covered.iter().filter(|(_, said)| said.stays && !said.found);
+        let gone = self.covered.iter().filter(|(key, said)| said.stays && !said.found && !self.is_unread(&names::path(key)));
         let gone: Vec<(Arc<Key>, Revision)> = gone.map(|(key, said)| (key.clone(), said.revision)).collect();
         for (key, revision) in gone {
             let file = format!("{OBJECTS}/{}", names::path(&key));
@@ -185,7 +185,7 @@ impl Tree<'_> {
         let mut file = from.clone();
         if !self.frozen {
             let folder = quarantine::settled(&quarantine::folder(self.incidents.next, wrong.word));
-            match quarantine::set_aside(self.disk, &from, path, &folder) {
+            match quarantine::set_aside(self.disk, &from, path, &folder, &wrong.why) {
                 Ok(to) => {
                     self.incidents.next += 1;
                     file = to;

@@ -1,10 +1,13 @@
 //! The disk below the store, as few calls as it needs, so that tests can fail and cut each of them.
 
 use super::OpenError;
+use super::spelling::{raw, told};
 use nix::fcntl::OFlag;
 use rustix::fs::XattrFlags;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +20,7 @@ pub trait Disk: Send + Sync {
     fn create_filled(&self, path: &str, byte: u8, bytes: usize) -> io::Result<()> {
         self.create(path, &vec![byte; bytes])
     }
-    /// As `create`, but nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
+    /// As `create`, but always a new file, and nothing is durable before `sync_all`. `stamp` is the checksum of the bytes, kept beside the file for `stamp`,
     /// best effort.
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()>;
     /// Keeps a checksum beside an existing file, as `put` does, and leaves its content alone.
@@ -104,11 +107,17 @@ impl RealDisk {
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
+        if path.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(&raw(path))) }
     }
 
     fn written(&self, path: &str, bytes: &[u8]) -> io::Result<File> {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(self.at(path))?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(self.at(path))?;
         file.write_all(bytes)?;
         Ok(file)
     }
@@ -130,7 +139,17 @@ impl Disk for RealDisk {
     }
 
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {
-        let file = self.written(path, bytes)?;
+        // A file that is written over may be left as a mixture of both by a cut.
+        let mut options = OpenOptions::new();
+        let new = options.write(true).create_new(true).mode(0o600);
+        let mut file = match new.open(self.at(path)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_file(self.at(path))?;
+                new.open(self.at(path))?
+            }
+            opened => opened?,
+        };
+        file.write_all(bytes)?;
         if let Some(crc) = stamp {
             let value = stamp_value(crc, &file.metadata()?);
             // Not every file system keeps attributes; without one the file's content speaks for itself.
@@ -221,7 +240,7 @@ impl Disk for RealDisk {
             } else {
                 What::Other
             };
-            found.push((entry.ino(), Found { name: entry.file_name().to_string_lossy().into_owned(), what }));
+            found.push((entry.ino(), Found { name: told(entry.file_name().as_bytes()), what }));
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
@@ -257,6 +276,9 @@ pub const LOCK: &str = "LOCK";
 pub fn lock(root: &Path) -> Result<Lock, OpenError> {
     let path = root.join(LOCK);
     let failed = |error: io::Error| OpenError::Io { path: path.clone(), error };
+    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+        return Err(failed(io::Error::other("it is no plain file, and nothing of the store's: move it away")));
+    }
     let folder = File::open(root).map_err(failed)?;
     let alone = folder.try_lock();
     // A file that is open for writing would keep a file system from being mounted read-only; an existing one locks there as well.

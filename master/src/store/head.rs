@@ -30,6 +30,9 @@ pub struct Head {
     /// Not every master says it where the store was not closed.
     #[serde(default)]
     pub summed: bool,
+    /// So many files there were.
+    #[serde(default)]
+    pub objects: u64,
     /// Every object's file had its stamp: one without was replaced by somebody.
     #[serde(default)]
     pub stamped: bool,

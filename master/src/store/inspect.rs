@@ -108,7 +108,7 @@ fn look(disk: &Arc<dyn Disk>, rules: &Rules) -> Result<(Loaded, Found), OpenErro
     let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = load::load(disk.clone(), None, &ids, rules, &setup)?;
-    let found = load::find_journal(&**disk, Some(&loaded.writer.head), &setup)?;
+    let found = load::find_journal(&**disk, Some(&loaded.writer.head), &setup);
     Ok((loaded, found))
 }
 

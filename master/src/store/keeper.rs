@@ -235,6 +235,7 @@ impl FlatStore {
             reserved: writer.journal.reserved(),
             clean: false,
             files: self.state().files_sum(),
+            objects: self.state().files_count(),
             summed: true,
             stamped: writer.stamping,
             ..writer.head.clone()

@@ -11,12 +11,12 @@ use super::checkpoint::Dirty;
 use super::commit::Writer;
 use super::covered::covered;
 use super::disk::{Disk, Stamp};
-use super::files::{self, DiskError, Files, OBJECTS, QUARANTINE, TMP, failed};
+use super::files::{DiskError, Files, TMP, failed};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Record, Was};
 use super::journal::recover::{Position, Recovered, Scanned, recover};
 use super::journal::scan::scan;
-use super::journal::{self, Journal, SPARE, WAL};
+use super::journal::{self, Journal, WAL};
 use super::judge::Wrong;
 use super::keeper::Retired;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
@@ -70,15 +70,17 @@ pub struct Found {
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
     let (head, damaged_head) = find_head(&*disk)?;
-    let found = find_journal(&*disk, head.as_ref(), setup)?;
+    let found = find_journal(&*disk, head.as_ref(), setup);
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
     tree.frozen = recovered.missing.is_some() || setup.look_only;
-    prepare_folders(&*disk, &mut tree)?;
+    tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
     if damaged_head {
         let jump = LOST_HEAD_JUMP;
         tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {jump} further"));
         tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why: "its checksum does not fit, or it cannot be read".to_owned() });
+    } else if head.is_none() {
+        tree.miss_head(!recovered.records.is_empty());
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
     let kept = match (&head, volatile) {
@@ -93,7 +95,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.statuses_kept = kept.is_some();
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
-    tree.walk()?;
+    tree.walk();
     let changed = clean && head.as_ref().is_some_and(|head| Some(head.files) != tree.files_sum());
     if changed {
         // Who saw what is gone now has to look again.
@@ -109,7 +111,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if head_sum.is_some() && !left {
         tree.bury_removed(&found.old, setup.protocol.checksums);
     }
-    tree.recall_incidents(clean)?;
+    tree.recall_incidents(clean);
     if let Some(kept) = kept {
         tree.overlay(kept);
     }
@@ -156,17 +158,31 @@ fn begin(
         std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
     let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
     let last = Revision(tree.next);
-    let missing = recovered.missing.is_some() || setup.look_only;
+    let missing = tree.frozen;
     let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved);
     let frozen = recovered.missing.as_ref().map(|missing| {
         format!("{missing}; nothing is written before a person has looked: stop the master and run coracle-master store salvage")
     });
+    if let Some(missing) = &frozen {
+        // The object that somebody asks for may be what is missing.
+        tree.unread.push((String::new(), missing.clone()));
+    }
+    let frozen = frozen.or_else(|| tree.unread.first().map(|(_, why)| why.clone()));
     let mut degraded = frozen.clone().or(tree.degraded);
     let is_new = head.as_ref().is_none_or(|head| head.wal.is_none() || (head.stamped && !tree.stamped));
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
-    let mut head =
-        head.unwrap_or(Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0, summed: false, stamped: false });
+    let mut head = head.unwrap_or(Head {
+        format: FORMAT,
+        store,
+        wal: None,
+        reserved,
+        clean: false,
+        files: 0,
+        summed: false,
+        objects: 0,
+        stamped: false,
+    });
     if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
             consume(&*disk, &edits, &brought)?;
@@ -217,7 +233,7 @@ fn begin(
         frozen,
         closed: false,
     };
-    let state = State::new(tree.objects, tree.damaged, last);
+    let state = State::new(tree.objects, tree.damaged, last).without(tree.unread);
     Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, degraded })
 }
 
@@ -308,12 +324,16 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
 }
 
 /// Reads the journal and changes nothing but that what is read is durable.
-pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Result<Found, OpenError> {
-    let failed = |path: &str, error| OpenError::Io { path: PathBuf::from(path), error };
+pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Found {
+    let mut unlisted = false;
     let mut segments: Vec<u64> = match disk.list(WAL) {
         Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(failed(WAL, error)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
+        Err(error) => {
+            log::error!("{WAL}: {error}");
+            unlisted = true;
+            Vec::new()
+        }
     };
     segments.sort_unstable();
     let closed = head.is_some_and(|head| head.clean);
@@ -321,6 +341,10 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Resu
     let from = head.map_or(0, |head| head.segment);
     let next = segments.last().copied().unwrap_or_default().max(from) + 1;
     let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
+    if unlisted {
+        // It may hold anything.
+        scanned.push(Scanned { segment: from, bytes: 0, found: None });
+    }
     for segment in segments {
         if segment < from {
             old.push((segment, setup.segment_bytes as u64));
@@ -338,7 +362,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Resu
     }
     let recovered = recover(head, closed, scanned, &setup.protocol);
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
-    Ok(Found { recovered, old, live, next })
+    Found { recovered, old, live, next }
 }
 
 /// Whether the journal has nothing to add to what HEAD.json says.
@@ -365,29 +389,4 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
 pub fn durable_part(json: &Bytes, durable: Durable) -> Option<Bytes> {
     let mut document: Value = serde_json::from_slice(json).expect("the store wrote this JSON itself");
     document::keep_durable(&mut document, durable).then(|| document::compact(&document))
-}
-
-fn prepare_folders(disk: &dyn Disk, tree: &mut Tree) -> Result<(), OpenError> {
-    if tree.frozen {
-        return tree.number_incidents();
-    }
-    for folder in [OBJECTS, TMP, QUARANTINE, WAL, SPARE] {
-        if let Err(error) = files::make_one(disk, folder) {
-            tree.degraded = Some(error.to_string());
-        }
-    }
-    // The folders may be new; and HEAD.json may have been renamed by a master that was killed before its fsync, and what it says is
-    // believed from here on.
-    if let Err(error) = disk.sync_dir("") {
-        tree.degraded = Some(failed("fsync", "the data directory")(error).to_string());
-    }
-    // What was being written when the last master ended was never acknowledged.
-    for folder in [TMP, SPARE] {
-        for found in disk.list(folder).unwrap_or_default() {
-            if let Err(error) = disk.unlink(&format!("{folder}/{}", found.name)) {
-                tree.notes.push(format!("{folder}/{} cannot be removed: {error}", found.name));
-            }
-        }
-    }
-    tree.number_incidents()
 }

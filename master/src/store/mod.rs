@@ -13,11 +13,12 @@
 //! names, document, draft, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! load, tree, covered, examine (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! load, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
+mod aside;
 mod backup;
 mod checkpoint;
 mod commit;
@@ -44,6 +45,7 @@ mod queue;
 mod scrub;
 mod setup;
 mod sketch;
+mod spelling;
 mod state;
 mod tree;
 #[cfg(feature = "trial")]

@@ -9,6 +9,9 @@ use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
+/// Why what lies beside it was set aside.
+const REASON: &str = "REASON";
+const REASON_BYTES_MAX: usize = 64 << 10;
 /// How the folder of a damage that somebody dealt with ends.
 const SETTLED: &str = "-settled";
 
@@ -35,7 +38,7 @@ impl Incidents {
     pub fn settle(&mut self, disk: &dyn Disk, key: &Key) -> Result<(), DiskError> {
         if let Some(word) = self.in_place.get(key) {
             let (path, folder) = (names::path(key), folder(self.next, word));
-            set_aside(disk, &format!("{OBJECTS}/{path}"), &path, &folder)?;
+            set_aside(disk, &format!("{OBJECTS}/{path}"), &path, &folder, word)?;
             self.next += 1;
             self.aside.entry(key.clone()).or_default().insert(folder);
             self.in_place.remove(key);
@@ -68,12 +71,14 @@ pub fn settled(folder: &str) -> String {
     format!("{folder}{SETTLED}")
 }
 
-/// Moves a file aside. The new place is durable before the old one is given up for good.
-pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Result<String, DiskError> {
+/// Moves a file aside. The new place is durable before the old one is given up for good. `why` lies beside it, for whoever comes later.
+pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str, why: &str) -> Result<String, DiskError> {
     let to = format!("{QUARANTINE}/{folder}/{path}");
     let (to_folder, _) = to.rsplit_once('/').expect("it lies in quarantine");
     let (from_folder, _) = from.rsplit_once('/').unwrap_or_default();
     make_folder(disk, to_folder)?;
+    // Without it the next start has to find a reason itself.
+    disk.put(&format!("{QUARANTINE}/{folder}/{REASON}"), format!("{from}: {why}\n").as_bytes(), None).ok();
     disk.rename(from, &to).map_err(failed("rename", from))?;
     disk.sync_dir(to_folder).map_err(failed("fsync", to_folder))?;
     disk.sync_dir(from_folder).map_err(failed("fsync", from_folder))?;
@@ -82,7 +87,14 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str) -> Resul
 
 /// What somebody wrote while the master ran: it is only kept, and nobody waits for it.
 pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<String, DiskError> {
-    set_aside(disk, from, path, &format!("{}{SETTLED}", folder(number, "edited")))
+    set_aside(disk, from, path, &settled(&folder(number, "edited")), "it was edited while the master ran")
+}
+
+/// What was said when a file was set aside.
+pub fn reason(disk: &dyn Disk, folder: &str) -> Option<String> {
+    let text = String::from_utf8(disk.read(&format!("{QUARANTINE}/{folder}/{REASON}"), REASON_BYTES_MAX).ok()?).ok()?;
+    let (_, why) = text.trim_end().split_once(": ")?;
+    (!why.is_empty()).then(|| why.to_owned())
 }
 
 /// Somebody dealt with it: the folder's new name says that nobody waits for it.
@@ -110,6 +122,7 @@ pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
             for found in list(&format!("{QUARANTINE}/{}/{above}", incident.name))? {
                 match found.what {
                     What::Folder => folders.push(format!("{above}{}/", found.name)),
+                    _ if above.is_empty() && found.name == REASON => {}
                     _ => incidents.push(Incident { folder: incident.name.clone(), path: format!("{above}{}", found.name) }),
                 }
             }

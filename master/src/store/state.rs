@@ -88,15 +88,20 @@ pub struct State {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
-    /// The sum over all files, as the journal has them.
+    /// The sum over all files, as the journal has them, and how many they are.
     files: u64,
+    files_count: u64,
+    /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known may lie there.
+    unread: Vec<(String, Damage)>,
 }
 
 impl State {
     pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
+        let files_count = objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
         let files = objects.values().fold(0, |sum: u64, entry| sum.wrapping_add(entry.in_sum()));
         let (claims, graves) = (BTreeMap::new(), VecDeque::new());
-        let mut state = State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files };
+        let unread = Vec::new();
+        let mut state = State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, unread };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
@@ -118,6 +123,10 @@ impl State {
         self.files
     }
 
+    pub fn files_count(&self) -> u64 {
+        self.files_count
+    }
+
     /// A revision that a failed write may have left on disk is not used again. Nobody is shown it either: it need not be reserved.
     pub fn burn(&mut self, revision: Revision) {
         self.spent = self.spent.max(revision);
@@ -127,8 +136,22 @@ impl State {
         self.objects.get(key)
     }
 
+    /// Unknown is not absent.
     pub fn damage(&self, key: &Key) -> Option<&Damage> {
-        self.damaged.get(key)
+        let unread = || {
+            if self.unread.is_empty() || self.objects.contains_key(key) {
+                return None;
+            }
+            let path = names::path(key);
+            self.unread.iter().find(|(folder, _)| path.starts_with(folder.as_str())).map(|(_, damage)| damage)
+        };
+        self.damaged.get(key).or_else(unread)
+    }
+
+    /// Some objects may not be known. A folder ends with its slash.
+    pub fn without(self, unread: Vec<(String, String)>) -> State {
+        let damage = |why| Damage { file: String::new(), key: None, kind: None, why, remedy: String::new() };
+        State { unread: unread.into_iter().map(|(folder, why)| (folder, damage(why))).collect(), ..self }
     }
 
     pub fn all_damage(&self) -> impl Iterator<Item = &Damage> {
@@ -229,6 +252,9 @@ impl State {
             let former = change.former_crc.map_or(0, |crc| in_sum(&change.key, crc));
             let new = change.entry.as_ref().map_or(0, Entry::in_sum);
             self.files = self.files.wrapping_sub(former).wrapping_add(new);
+            let was = u64::from(change.former_crc.is_some());
+            self.files_count += u64::from(change.entry.as_ref().is_some_and(|entry| entry.file_crc.is_some()));
+            self.files_count -= was;
         }
         if change.step == Step::Settle {
             self.damaged.remove(&*change.key);

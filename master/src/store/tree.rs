@@ -7,18 +7,17 @@
 
 use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
-use super::files::{OBJECTS, QUARANTINE, failed};
+use super::files::OBJECTS;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::quarantine::Incidents;
 use super::sketch::Sketch;
 use super::state::{Entry, in_sum};
-use super::{Damage, KindRow, LeftOut, OpenError, Rules, Stored, document, names, quarantine};
+use super::{Damage, KindRow, LeftOut, Rules, Stored, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The highest revision that every JSON reader holds exactly. A file that says a higher one was edited by hand.
@@ -53,6 +52,8 @@ pub struct Tree<'a> {
     pub damaged: BTreeMap<Key, Damage>,
     pub incidents: Incidents,
     pub foreign: Vec<Damage>,
+    /// Folders of objects that cannot be read, with their slash, and why; the empty one is all of them.
+    pub unread: Vec<(String, String)>,
     /// What people did to files that did not come to what they may think.
     pub told: Vec<Damage>,
     pub notes: Vec<String>,
@@ -88,6 +89,7 @@ impl<'a> Tree<'a> {
             damaged: BTreeMap::new(),
             incidents: Incidents { next: 1, ..Incidents::default() },
             foreign: Vec::new(),
+            unread: Vec::new(),
             told: Vec::new(),
             notes: Vec::new(),
             left_alone: Vec::new(),
@@ -100,15 +102,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Without it a file could take the place of one set aside earlier.
-    pub fn number_incidents(&mut self) -> Result<(), OpenError> {
-        let number = quarantine::next_number(self.disk);
-        self.incidents.next = number.map_err(|error| OpenError::Io { path: PathBuf::from(QUARANTINE), error })?;
-        Ok(())
-    }
-
     /// Takes every file that is an object, and what the journal says.
-    pub fn walk(&mut self) -> Result<(), OpenError> {
+    pub fn walk(&mut self) {
         let mut folders = vec![String::new()];
         while let Some(folder) = folders.pop() {
             let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
@@ -116,15 +111,26 @@ impl<'a> Tree<'a> {
                 Ok(found) => found,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 // What lies in there is unknown, not absent.
-                Err(error) => return Err(OpenError::Io { path: PathBuf::from(at), error }),
+                Err(error) => {
+                    self.cannot_read(&folder, &error);
+                    continue;
+                }
             };
             // `.git` and the like are a person's own.
             for found in found.into_iter().filter(|found| !found.name.starts_with('.')) {
                 let path = if folder.is_empty() { found.name } else { format!("{folder}/{}", found.name) };
                 match found.what {
+                    What::Folder if names::key(&path).is_some() => {
+                        let why = "it is a folder where an object's file belongs".to_owned();
+                        self.put_aside(&path, None, Wrong { word: "foreign", why });
+                    }
                     What::Folder => folders.push(path),
                     What::File => self.file(path),
-                    What::Other => self.put_aside(&path, None, Wrong { word: "foreign", why: "it is no regular file".to_owned() }),
+                    What::Other => {
+                        // What it was to be nobody knows, unless the journal does.
+                        let key = names::key(&path).filter(|key| self.row(key).is_some() && !self.covered.contains_key(key));
+                        self.put_aside(&path, key, Wrong { word: "foreign", why: "it is no regular file".to_owned() });
+                    }
                 }
             }
         }
@@ -134,7 +140,6 @@ impl<'a> Tree<'a> {
         for (key, object) in covered {
             self.take_covered(&key, &object);
         }
-        Ok(())
     }
 
     /// The journal says it.
@@ -291,104 +296,6 @@ impl<'a> Tree<'a> {
                 self.objects.insert(key, Entry { stored, durable, file_crc, claims });
             }
         }
-    }
-
-    pub(super) fn put_aside(&mut self, path: &str, key: Option<Key>, wrong: Wrong) {
-        self.set_aside(&format!("{OBJECTS}/{path}"), path, key, wrong);
-    }
-
-    pub fn set_aside(&mut self, from: &str, path: &str, key: Option<Key>, wrong: Wrong) {
-        let folder = quarantine::folder(self.incidents.next, wrong.word);
-        let moved = if self.frozen { None } else { Some(quarantine::set_aside(self.disk, from, path, &folder)) };
-        match moved {
-            Some(Ok(to)) => {
-                self.incidents.next += 1;
-                let remedy = match &key {
-                    Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object"),
-                    None => "look whether it is needed; it is not the store's".to_owned(),
-                };
-                let damage =
-                    Damage { file: to, key: key.clone(), kind: self.kind_of(key.as_ref()), why: format!("{from}: {}", wrong.why), remedy };
-                match key {
-                    Some(key) => {
-                        self.incidents.aside.entry(key.clone()).or_default().insert(folder);
-                        self.damaged.insert(key, damage);
-                    }
-                    None => self.foreign.push(damage),
-                }
-                return;
-            }
-            Some(Err(error)) => self.degraded = Some(error.to_string()),
-            None => {}
-        }
-        match key {
-            Some(key) => self.leave_damaged(path, key, wrong.word, wrong.why),
-            None => {
-                let remedy = "look whether it is needed; it is not the store's".to_owned();
-                self.foreign.push(Damage { file: from.to_owned(), key: None, kind: None, why: format!("{from}: {}", wrong.why), remedy });
-            }
-        }
-    }
-
-    fn leave_damaged(&mut self, path: &str, key: Key, word: &'static str, why: String) {
-        let file = format!("{OBJECTS}/{path}");
-        let kind = self.kind_of(Some(&key));
-        let remedy = "put it right and restart the master, or delete the object".to_owned();
-        self.damaged.insert(key.clone(), Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind, remedy });
-        self.incidents.in_place.insert(key, word);
-    }
-
-    pub(super) fn kind_of(&self, key: Option<&Key>) -> Option<(String, String)> {
-        let row = self.row(key?)?;
-        Some((row.api_version.to_string(), row.kind.to_string()))
-    }
-
-    /// Damage that an earlier start found and nobody has dealt with.
-    pub fn recall_incidents(&mut self, clean: bool) -> Result<(), OpenError> {
-        if !self.frozen
-            && !clean
-            && let Err(error) = self.disk.sync_dir(QUARANTINE)
-        {
-            self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());
-        }
-        let incidents = quarantine::open_incidents(self.disk);
-        for incident in incidents.map_err(|error| OpenError::Io { path: PathBuf::from(error.what), error: error.error })? {
-            self.recall(&incident.folder, &incident.path);
-        }
-        Ok(())
-    }
-
-    fn recall(&mut self, incident: &str, path: &str) {
-        let Some(mut key) = names::key(path) else { return };
-        let Some(row) = self.row(&key) else { return };
-        key.resource = row.resource.clone();
-        // Put right, or deleted after it was set aside: the journal knows of both.
-        if self.objects.contains_key(&key) || self.covered.contains_key(&key) {
-            if !self.frozen {
-                self.notes.push(format!("{key} was put right: {QUARANTINE}/{incident} is settled"));
-                if let Err(error) = quarantine::settle(self.disk, incident) {
-                    self.notes.push(error.to_string());
-                }
-            }
-            return;
-        }
-        self.incidents.aside.entry(key.clone()).or_default().insert(incident.to_owned());
-        if self.damaged.contains_key(&key) {
-            return;
-        }
-        let file = format!("{QUARANTINE}/{incident}/{path}");
-        let why = match self.disk.read(&file, FILE_BYTES_MAX) {
-            Ok(bytes) => match judge(&bytes, &key, (&row.api_version, &row.kind)) {
-                Ok(document) => (self.rules.fault)(&key, document),
-                Err(wrong) => Some(wrong.why),
-            },
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => Some(too_large()),
-            Err(error) => Some(format!("it cannot be read: {error}")),
-        };
-        let why = format!("{OBJECTS}/{path}: {}", why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned()));
-        let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object");
-        let kind = self.kind_of(Some(&key));
-        self.damaged.insert(key.clone(), Damage { file, key: Some(key), kind, why, remedy });
     }
 }
 

@@ -99,7 +99,7 @@ fn a_file_put_right_counts_from_the_next_start() {
     let web = store.get(&key("web")).expect("whole").expect("there");
     assert!(web.revision > before);
     assert!(store.health().damaged.is_empty());
-    assert_eq!(disk.tree().iter().filter(|path| path.starts_with("quarantine/0001-not-json-settled/")).count(), 1);
+    assert_eq!(disk.tree().iter().filter(|path| path.starts_with("quarantine/0001-not-json-settled/")).count(), 2);
 }
 
 #[test]
@@ -276,4 +276,47 @@ fn an_edit_that_names_a_namespace_that_is_not_there_is_set_aside() {
     let store = memory_on(&disk);
     assert_eq!(store.health().damaged, []);
     assert_eq!(store.list(&PODS, Some("rented")).items.len(), 1);
+}
+
+#[test]
+fn a_folder_that_cannot_be_read_hides_its_objects_and_stops_writes_until_it_can() {
+    for folder in ["objects/core/services", "objects/core", "quarantine"] {
+        let disk = closed();
+        let store = memory_on(&disk);
+        let service = Key { resource: Resource::core("services"), ..key("web") };
+        let object = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}});
+        store.write(Write::Create { key: service.clone(), object, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+        store.close().expect("the disk is well");
+        let tree = disk.tree();
+        disk.fail_list(Some(folder));
+        let store = memory_on(&disk);
+        let why = store.health().degraded.expect("it says so");
+        assert!(why.contains(folder) && why.contains("restart the master"), "{why}");
+        if folder == "objects/core/services" {
+            assert!(store.get(&key("good")).expect("whole").is_some());
+            assert!(store.get(&key("none")).expect("its folder was read").is_none());
+        }
+        assert!(store.get(&Key { name: "none".to_owned(), ..service.clone() }).is_err(), "unknown is not absent");
+        assert!(matches!(store.write(create(pod("b", "b", None))), Err(Refused::Disk { .. })));
+        store.close().expect("nothing is to be closed");
+        drop(store);
+        assert_eq!(disk.tree().iter().filter(|path| path.starts_with("objects/")).count(), 2, "{tree:?}");
+        disk.fail_list(None);
+        let store = memory_on(&disk);
+        assert_eq!(store.health().degraded, None);
+        assert!(store.get(&service).expect("whole").is_some());
+    }
+}
+
+#[test]
+fn why_a_file_was_set_aside_is_known_to_later_starts() {
+    let disk = closed();
+    let path = "objects/core/pods/default/good.json";
+    let at = disk.peek(path).expect("its file").windows(3).position(|bytes| bytes == b"\"a\"").expect("its spec");
+    disk.flip(path, at + 1, 1);
+    let first = memory_on(&disk);
+    let said = first.get(&key("good")).expect_err("rotten").why;
+    assert!(said.contains("the medium is failing"), "{said}");
+    drop(first);
+    assert_eq!(memory_on(&disk).get(&key("good")).expect_err("rotten").why, said);
 }

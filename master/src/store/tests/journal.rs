@@ -113,7 +113,8 @@ fn where_acknowledged_records_are_missing_reads_are_served_and_nothing_is_touche
     let why = store.health().degraded.expect("it says so");
     assert!(why.starts_with("wal/0000000001.jsonl, offset 8192: record 4 is missing: "), "{why}");
     assert_eq!(specs(&store), [("C".to_owned(), "a".to_owned()), ("Web".to_owned(), "a".to_owned())]);
-    let Err(Refused::Disk { why: refused, space: false }) = put(&store, "D", "a") else { panic!("it is written") };
+    assert_eq!(store.get(&key("D")).expect_err("what is missing may be that").why, why);
+    let Err(Refused::Disk { why: refused, space: false }) = store.write(create(pod("D", "a", None))) else { panic!("it is written") };
     assert_eq!(refused, why);
     let now = store.get(&key("Web")).expect("whole").expect("there");
     assert!(matches!(store.write(update(pod("Web", "a", Some("up")), now.revision)), Err(Refused::Disk { .. })));

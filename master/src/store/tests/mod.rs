@@ -17,6 +17,7 @@ mod pages;
 mod planted;
 mod restart;
 pub(crate) mod sim;
+mod strangers;
 mod threads;
 mod upkeep;
 

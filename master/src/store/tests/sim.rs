@@ -68,6 +68,8 @@ struct Inside {
     cut: bool,
     /// Steps in this range fail with an error number.
     fail: Option<(Range<u64>, i32)>,
+    /// A folder that cannot be listed.
+    unlisted: Option<String>,
     /// The fsync of a file that fails, counted down.
     fail_sync: u64,
     /// The machine stops soon after it.
@@ -108,6 +110,7 @@ impl SimDisk {
             cut_at: None,
             cut: false,
             fail: None,
+            unlisted: None,
             fail_sync: 0,
             dies_of_it: false,
             failures: 0,
@@ -160,6 +163,11 @@ impl SimDisk {
     pub fn fail(&self, steps: Range<u64>, errno: i32) {
         let mut inside = self.inside();
         inside.fail = Some((inside.steps + steps.start..inside.steps.saturating_add(steps.end), errno));
+    }
+
+    /// Listing a folder fails; None: none does.
+    pub fn fail_list(&self, folder: Option<&str>) {
+        self.inside().unlisted = folder.map(str::to_owned);
     }
 
     /// So many fsyncs of files from now (1: the next), one fails.
@@ -410,7 +418,7 @@ impl Inside {
     }
 
     /// A file as open(2) with O_CREAT and O_TRUNC gives it.
-    fn new_file(&mut self, path: &str) -> io::Result<u64> {
+    fn new_file(&mut self, path: &str, fresh: bool) -> io::Result<u64> {
         let done = self.step(|| format!("make {path}"));
         if !goes_on(&done) {
             return Err(done.expect_err("it does not go on").error);
@@ -418,13 +426,13 @@ impl Inside {
         let (folder, name) = self.names.place_of(path)?;
         let id = match self.names.of(folder).get(&name) {
             Some(Node::Folder(_)) => return Err(io::ErrorKind::IsADirectory.into()),
-            Some(Node::File(id)) => {
+            Some(Node::File(id)) if !fresh => {
                 let id = *id;
                 let now = self.tick();
                 self.files.get_mut(&id).unwrap().empty(now);
                 id
             }
-            None => {
+            _ => {
                 let id = self.id();
                 self.files.insert(id, Content::default());
                 self.names.change(vec![(folder, name, Some(Node::File(id)))]);
@@ -458,14 +466,14 @@ impl Inside {
 impl Disk for SimDisk {
     fn create(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         let mut inside = self.inside();
-        let id = inside.new_file(path)?;
+        let id = inside.new_file(path, false)?;
         inside.write(id, 0, bytes)?;
         inside.sync(id)
     }
 
     fn put(&self, path: &str, bytes: &[u8], stamp: Option<u32>) -> io::Result<()> {
         let mut inside = self.inside();
-        let id = inside.new_file(path)?;
+        let id = inside.new_file(path, true)?;
         inside.write(id, 0, bytes)?;
         if let Some(crc) = stamp {
             inside.files.get_mut(&id).unwrap().mark(crc);
@@ -581,6 +589,9 @@ impl Disk for SimDisk {
     fn list(&self, path: &str) -> io::Result<Vec<Found>> {
         let mut inside = self.inside();
         inside.step(|| format!("list {path:?}")).map_err(|stop| stop.error)?;
+        if inside.unlisted.as_deref() == Some(path) {
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
         let Node::Folder(id) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
         Ok(inside.names.of(id).iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())

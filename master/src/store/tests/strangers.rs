@@ -1,0 +1,193 @@
+//! What lies where something else belongs, and what cannot be read, on a real file system: each start serves everything else and says so.
+
+use super::crash::spec_of;
+use super::*;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+/// A data directory with the object `Web`, closed in order or killed.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(test: &str, closed: bool) -> Dir {
+        let dir = std::env::temp_dir().join(format!("coracle-strangers-{}-{test}", std::process::id()));
+        fs::remove_dir_all(&dir).ok();
+        let dir = Dir(dir);
+        let store = dir.open().expect("it is new");
+        store.write(create(pod("Web", "a", None))).expect("new");
+        store.checkpoint().expect("the disk is well");
+        if closed {
+            store.close().expect("the disk is well");
+        }
+        store.halt();
+        dir
+    }
+
+    fn open(&self) -> Result<FlatStore, OpenError> {
+        FlatStore::open_in(&self.0, None, &rules(), Setup::SMALL).map(|opened| opened.store)
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.join(path)
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn web(store: &FlatStore) -> Option<String> {
+    store.get(&key("Web")).expect("whole").map(|stored| spec_of(&stored))
+}
+
+/// What stands in the way is set aside and said, `Web` is there, it can be written and checkpointed, and the next start finds all in order.
+fn check(test: &str, lay: impl Fn(&Dir), aside: &str) {
+    for closed in [true, false] {
+        let dir = Dir::new(&format!("{test}-{closed}"), closed);
+        lay(&dir);
+        let store = dir.open().expect("it starts");
+        let health = store.health();
+        assert_eq!(health.degraded, None, "{test}");
+        let files: Vec<&str> = health.damaged.iter().map(|damage| damage.file.as_str()).collect();
+        assert_eq!(files, if aside.is_empty() { vec![] } else { vec![aside] }, "{test}: {health:?}");
+        assert!(aside.is_empty() || fs::symlink_metadata(dir.at(aside)).is_ok(), "{test}");
+        assert_eq!(web(&store).as_deref(), Some("a"), "{test}");
+        let seen = store.get(&key("Web")).expect("whole").expect("there").revision;
+        store.write(update(pod("Web", "b", None), seen)).expect("seen");
+        store.write(create(pod("x", "a", None))).map(drop).unwrap_or_else(|refused| assert!(matches!(refused, Refused::Damaged { .. })));
+        store.checkpoint().unwrap_or_else(|error| panic!("{test}: {error}"));
+        store.close().expect("the disk is well");
+        store.halt();
+        drop(store);
+        let store = dir.open().expect("it starts again");
+        assert_eq!((web(&store).as_deref(), store.health().degraded), (Some("b"), None), "{test}");
+        store.halt();
+    }
+}
+
+#[test]
+fn what_stands_in_the_way_is_set_aside() {
+    let file = |path: &'static str| {
+        move |dir: &Dir| {
+            fs::remove_dir_all(dir.at(path)).ok();
+            fs::write(dir.at(path), "mine").expect("ours");
+        }
+    };
+    let folder = |path: &'static str| {
+        move |dir: &Dir| {
+            fs::remove_file(dir.at(path)).ok();
+            fs::create_dir_all(dir.at(path).join("mine")).expect("ours");
+        }
+    };
+    check("spare-file", file("spare"), "quarantine/0001-foreign/spare");
+    check("tmp-file", file("tmp"), "quarantine/0001-foreign/tmp");
+    check("quarantine-file", file("quarantine"), "quarantine/0001-foreign/quarantine");
+    check("tmp-head", folder("tmp/HEAD.json"), "quarantine/0001-foreign/tmp/HEAD.json");
+    check("tmp-one", folder("tmp/1"), "quarantine/0001-foreign/tmp/1");
+    check("spare-next", folder("spare/next.jsonl"), "quarantine/0001-foreign/spare/next.jsonl");
+    check("object-folder", folder("objects/core/pods/default/x.json"), "quarantine/0001-foreign/core/pods/default/x.json");
+    let level = |dir: &Dir| fs::write(dir.at("objects/core/services"), "mine").expect("ours");
+    check("level-file", level, "quarantine/0001-foreign/core/services");
+    let link = |dir: &Dir| symlink("/etc/hostname", dir.at("objects/core/pods/default/x.json")).expect("ours");
+    check("link", link, "quarantine/0001-foreign/core/pods/default/x.json");
+    let tmp_link = |dir: &Dir| symlink("/nowhere/at/all", dir.at("tmp/1")).expect("ours");
+    check("tmp-link", tmp_link, "");
+    let raw = |dir: &Dir| fs::write(dir.at("objects").join(OsStr::from_bytes(b"caf\xe9.json")), "{}").expect("ours");
+    let told = "quarantine/0001-foreign/caf\u{f7e9}.json";
+    for closed in [true, false] {
+        let dir = Dir::new(&format!("raw-{closed}"), closed);
+        raw(&dir);
+        let store = dir.open().expect("it starts");
+        assert_eq!(store.health().degraded, None);
+        assert_eq!(store.health().damaged[0].file, told);
+        assert!(dir.at("quarantine/0001-foreign").join(OsStr::from_bytes(b"caf\xe9.json")).exists());
+        store.halt();
+    }
+}
+
+#[test]
+fn a_journal_that_is_no_folder_is_set_aside_where_it_was_closed_and_missed_otherwise() {
+    let lay = |dir: &Dir| {
+        fs::remove_dir_all(dir.at("wal")).expect("ours");
+        fs::write(dir.at("wal"), "mine").expect("ours");
+    };
+    let dir = Dir::new("wal-closed", true);
+    lay(&dir);
+    let store = dir.open().expect("it starts");
+    assert_eq!((web(&store).as_deref(), store.health().degraded), (Some("a"), None));
+    assert_eq!(store.health().damaged[0].file, "quarantine/0001-foreign/wal");
+    store.halt();
+    let dir = Dir::new("wal-killed", false);
+    lay(&dir);
+    let store = dir.open().expect("it starts");
+    assert_eq!(web(&store).as_deref(), Some("a"));
+    assert!(store.health().degraded.is_some_and(|why| why.contains("salvage")));
+    assert_eq!(fs::read(dir.at("wal")).expect("untouched"), b"mine");
+    assert!(store.get(&key("other")).is_err(), "what is missing may be that");
+    store.halt();
+}
+
+#[test]
+fn objects_that_are_all_gone_are_missed() {
+    for (how, says) in [("gone", "is gone"), ("empty", "is empty"), ("file", "is no folder")] {
+        for closed in [true, false] {
+            let dir = Dir::new(&format!("objects-{how}-{closed}"), closed);
+            fs::remove_dir_all(dir.at("objects")).expect("ours");
+            match how {
+                "empty" => fs::create_dir(dir.at("objects")).expect("ours"),
+                "file" => fs::write(dir.at("objects"), "mine").expect("ours"),
+                _ => {}
+            }
+            let store = dir.open().expect("it starts");
+            let why = store.health().degraded.expect("it says so");
+            assert!(why.contains(&format!("objects {says}")) && why.contains("remove HEAD.json"), "{why}");
+            assert!(store.get(&key("Web")).is_err(), "unknown is not absent");
+            assert!(store.write(create(pod("x", "a", None))).is_err());
+            store.halt();
+            drop(store);
+            // The way out that it names.
+            fs::remove_file(dir.at("HEAD.json")).expect("ours");
+            let store = dir.open().expect("it starts");
+            store.write(create(pod("x", "a", None))).expect("a new beginning");
+            store.checkpoint().expect("the disk is well");
+            store.halt();
+        }
+    }
+}
+
+#[test]
+fn a_lost_head_is_said() {
+    let dir = Dir::new("head", true);
+    fs::remove_file(dir.at("HEAD.json")).expect("ours");
+    let store = dir.open().expect("it starts");
+    assert!(store.health().damaged.iter().any(|damage| damage.file == "HEAD.json" && damage.why.contains("it is gone")));
+    store.close().expect("the disk is well");
+    store.halt();
+    drop(store);
+    assert!(dir.open().expect("it starts").health().damaged.is_empty());
+    // A new directory lacks nothing.
+    let dir = std::env::temp_dir().join(format!("coracle-strangers-{}-new", std::process::id()));
+    let store = FlatStore::open_in(&dir, None, &rules(), Setup::SMALL).expect("it is new").store;
+    assert!(store.health().damaged.is_empty());
+    store.halt();
+    fs::remove_dir_all(dir).expect("ours");
+}
+
+#[test]
+fn a_lock_that_is_none_is_named() {
+    let dir = Dir::new("lock", true);
+    fs::remove_file(dir.at("LOCK")).expect("ours");
+    fs::create_dir(dir.at("LOCK")).expect("ours");
+    let Err(error) = dir.open() else { panic!("nothing is locked") };
+    assert!(error.to_string().contains("LOCK") && error.to_string().contains("move it away"), "{error}");
+    fs::remove_dir(dir.at("LOCK")).expect("ours");
+    fs::write(dir.at("precious"), "mine").expect("ours");
+    symlink("precious", dir.at("LOCK")).expect("ours");
+    assert!(dir.open().is_err());
+    assert_eq!(fs::read(dir.at("precious")).expect("ours"), b"mine");
+}
