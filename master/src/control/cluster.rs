@@ -9,6 +9,7 @@ use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::strategy::namespace::is_ending;
 use serde_json::Value;
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,10 @@ pub fn is_followed(resource: &Resource) -> bool {
 
 #[derive(Default)]
 pub struct Cluster {
-    pub pods: BTreeMap<Key, PodView>,
+    /// Apart: the nodes of a map that is filled in order stay half empty.
+    pub pods: BTreeMap<Arc<Key>, Box<PodView>>,
     /// Pods by the node that they are on, the empty one included.
-    pods_by_node: BTreeMap<String, BTreeSet<Key>>,
+    pods_by_node: BTreeMap<String, BTreeSet<Arc<Key>>>,
     pub nodes: BTreeMap<String, NodeView>,
     pub controllers: BTreeMap<Key, ControllerView>,
     pub services: BTreeMap<Key, ServiceView>,
@@ -51,12 +53,12 @@ pub struct Cluster {
 /// Events by age.
 #[derive(Default)]
 pub struct Events {
-    came: BTreeMap<Key, (Revision, Duration)>,
-    by_age: BTreeSet<(Duration, Key)>,
+    came: BTreeMap<Arc<Key>, (Revision, Duration)>,
+    by_age: BTreeSet<(Duration, Arc<Key>)>,
 }
 
 impl Events {
-    fn put(&mut self, key: &Key, new: Option<(Revision, Duration)>) {
+    fn put(&mut self, key: &Arc<Key>, new: Option<(Revision, Duration)>) {
         let old = match new {
             Some(new) => self.came.insert(key.clone(), new),
             None => self.came.remove(key),
@@ -75,7 +77,7 @@ impl Events {
 
     /// The oldest first: when it came, which one, and its revision.
     pub fn by_age(&self) -> impl Iterator<Item = (Duration, &Key, Revision)> {
-        self.by_age.iter().filter_map(|(came, key)| Some((*came, key, self.came.get(key)?.0)))
+        self.by_age.iter().filter_map(|(came, key)| Some((*came, &**key, self.came.get(key)?.0)))
     }
 }
 
@@ -89,16 +91,16 @@ impl Cluster {
 
     /// One change of one object.
     pub fn apply(&mut self, event: &Event, uptime: Duration) {
-        let key: &Key = &event.key;
+        let key = &event.key;
         let new = event.new.as_ref();
-        let was_damaged = self.damaged.remove(key);
+        let was_damaged = self.damaged.remove(&**key);
         self.garbage.apply(event);
         let plural = if is_followed(&key.resource) || namespaces::concerns(key) { &*key.resource.plural } else { "" };
         let read = match plural {
             "pods" => self.apply_pod(key, new, uptime),
-            "replicationcontrollers" => put(&mut self.controllers, key, new, view::controller),
-            "services" => put(&mut self.services, key, new, view::service),
-            "endpoints" => put(&mut self.endpoints, key, new, view::endpoints),
+            "replicationcontrollers" => put(&mut self.controllers, &**key, new, view::controller),
+            "services" => put(&mut self.services, &**key, new, view::service),
+            "endpoints" => put(&mut self.endpoints, &**key, new, view::endpoints),
             "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
@@ -128,19 +130,19 @@ impl Cluster {
         };
         // A document that makes no sense to us is there all the same: unknown is not absent.
         if !read {
-            self.damaged.insert(key.clone());
+            self.damaged.insert(Key::clone(key));
         }
         if new.is_none() {
             self.complaints.retain(|owner, _| !owner.is(key));
         }
     }
 
-    fn apply_pod(&mut self, key: &Key, new: Option<&Stored>, uptime: Duration) -> bool {
+    fn apply_pod(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> bool {
         let was = self.pods.remove(key);
-        let now = new.map(|stored| view::pod(stored, was.as_ref(), uptime));
+        let now = new.map(|stored| view::pod(stored, was.as_deref(), uptime));
         let read = !matches!(now, Some(None));
-        let now = now.flatten();
-        let node = |pod: &Option<PodView>| pod.as_ref().map(|pod| pod.node.clone());
+        let now = now.flatten().map(Box::new);
+        let node = |pod: &Option<Box<PodView>>| pod.as_ref().map(|pod| pod.node.clone());
         if node(&was) != node(&now) {
             self.index(key, node(&was), node(&now));
         }
@@ -153,7 +155,7 @@ impl Cluster {
         read
     }
 
-    fn index(&mut self, key: &Key, from: Option<String>, to: Option<String>) {
+    fn index(&mut self, key: &Arc<Key>, from: Option<String>, to: Option<String>) {
         if let Some(node) = from
             && let Some(pods) = self.pods_by_node.get_mut(&node)
         {
@@ -202,7 +204,7 @@ impl Cluster {
     }
 
     pub fn pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
-        inside(&self.pods, "pods", namespace)
+        inside(&self.pods, "pods", namespace).map(|(key, pod)| (key, &**pod))
     }
 
     pub fn controllers_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a ControllerView)> {
@@ -224,7 +226,7 @@ impl Cluster {
 
     /// An empty name: those on no node.
     pub fn pods_on(&self, node: &str) -> impl Iterator<Item = (&Key, &PodView)> {
-        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get_key_value(key))
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| Some((&**key, &**self.pods.get(key)?)))
     }
 
     /// All there is has been seen. A node that does not exist and yet has pods of controllers was deleted before this process began: nobody
@@ -276,9 +278,13 @@ pub fn node_key(name: &str) -> Key {
 }
 
 /// The keys are in order of their namespaces.
-fn inside<'a, V>(map: &'a BTreeMap<Key, V>, plural: &'static str, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
+fn inside<'a, K: Borrow<Key> + Ord, V>(
+    map: &'a BTreeMap<K, V>,
+    plural: &'static str,
+    namespace: &'a str,
+) -> impl Iterator<Item = (&'a Key, &'a V)> {
     let first = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: String::new() };
-    map.range(first..).take_while(move |(key, _)| key.namespace == namespace)
+    map.range::<Key, _>(first..).map(|(key, view)| (key.borrow(), view)).take_while(move |(key, _)| key.namespace == namespace)
 }
 
 fn document(stored: &Stored) -> Value {
