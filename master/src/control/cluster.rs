@@ -108,7 +108,7 @@ impl Cluster {
             }
             "resourcequotas" => {
                 match new {
-                    Some(_) => self.quotas.insert(key.clone()),
+                    Some(_) => self.quotas.insert(Key::clone(key)),
                     None => self.quotas.remove(key),
                 };
                 true

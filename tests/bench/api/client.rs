@@ -2,8 +2,11 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::Duration;
 use tokio::net::TcpSocket;
 use tokio::runtime::Builder;
+
+const AGAIN: Duration = Duration::from_millis(5);
 
 pub struct Client {
     stream: BufReader<TcpStream>,
@@ -42,10 +45,14 @@ impl Client {
     }
 
     fn call(&mut self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Vec<u8>, String> {
-        let (code, answer) = self.exchange(method, path, headers, body).map_err(|e| format!("{method} {path}: {e}"))?;
-        match code {
-            200..300 => Ok(answer),
-            _ => Err(format!("{method} {path}: {code} {}", String::from_utf8_lossy(&answer))),
+        loop {
+            let (code, answer) = self.exchange(method, path, headers, body).map_err(|e| format!("{method} {path}: {e}"))?;
+            match code {
+                200..300 => return Ok(answer),
+                // Too many large answers wait for their readers: the time until it is this one's turn counts.
+                429 => std::thread::sleep(AGAIN),
+                _ => return Err(format!("{method} {path}: {code} {}", String::from_utf8_lossy(&answer))),
+            }
         }
     }
 

@@ -56,8 +56,8 @@ pub fn memory(ground: &Ground) -> Result<String, String> {
     let quiet = format!(
         "  at rest {idle} kB; in {} s {} ms of CPU, {} wake-ups, {} bytes written\n",
         QUIET.as_secs(),
-        after.cpu_ms - before.cpu_ms,
-        after.wakes - before.wakes,
+        after.cpu_ms.saturating_sub(before.cpu_ms),
+        after.wakes.saturating_sub(before.wakes),
         after.written - before.written
     );
     master.fill(PODS, 0..MANY, pod)?;

@@ -19,6 +19,9 @@ const ASKED: f64 = 1000.0;
 const EVERY: Duration = Duration::from_millis(100);
 const EVENTS: usize = 200;
 const SETTLES: Duration = Duration::from_secs(2);
+/// A server that is busy with so many at once says so, and is asked again.
+const AGAIN: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(30);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 pub fn told(ground: &Ground) -> Result<String, String> {
@@ -29,20 +32,27 @@ pub fn told(ground: &Ground) -> Result<String, String> {
         master.fill(PODS, 0..1, pod)?;
         let alone = spent(&master, &AtomicU64::new(0))?;
         let idle = pss_kb(master.pid())?;
-        let bytes = Arc::new(AtomicU64::new(0));
+        let (heard, open) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let (address, heard) = (master.address(), bytes.clone());
+        let (address, told, opened) = (master.address(), heard.clone(), open.clone());
         let clients = std::thread::spawn(move || {
-            Builder::new_current_thread().enable_io().build().map_err(|e| e.to_string())?.block_on(async {
+            Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?.block_on(async {
                 for n in 0..WATCHERS {
-                    tokio::spawn(watch(address, n / OF_ONE_ADDRESS + 1, query, heard.clone()));
+                    tokio::spawn(watch(address, n / OF_ONE_ADDRESS + 1, query, opened.clone(), told.clone()));
                 }
                 stopped.await.map_err(|e| e.to_string())
             })
         });
+        let begun = Instant::now();
+        while open.load(Ordering::Relaxed) < WATCHERS as u64 {
+            if begun.elapsed() > PATIENCE {
+                return Err(format!("{} of {WATCHERS} watches were opened", open.load(Ordering::Relaxed)));
+            }
+            std::thread::sleep(AGAIN);
+        }
         std::thread::sleep(SETTLES);
         let watched = pss_kb(master.pid())?;
-        let many = spent(&master, &bytes)?;
+        let many = spent(&master, &heard)?;
         let _ = stop.send(());
         clients.join().map_err(|_| "the watchers panicked".to_owned())??;
         master.stop()?;
@@ -84,13 +94,21 @@ fn spent(master: &Master, heard: &AtomicU64) -> Result<Spent, String> {
 }
 
 /// Counts what it is told. It ends with the runtime.
-async fn watch(server: SocketAddr, from: usize, query: &'static str, heard: Arc<AtomicU64>) -> std::io::Result<()> {
-    let socket = TcpSocket::new_v4()?;
-    socket.bind(address(from))?;
-    let mut stream = socket.connect(server).await?;
-    let request = format!("GET {PODS}?watch=true{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
+async fn watch(server: SocketAddr, from: usize, query: &'static str, open: Arc<AtomicU64>, heard: Arc<AtomicU64>) -> std::io::Result<()> {
     let mut bytes = vec![0; 16 << 10];
+    let mut stream = loop {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(address(from))?;
+        let mut stream = socket.connect(server).await?;
+        let request = format!("GET {PODS}?watch=true{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let length = stream.read(&mut bytes).await.unwrap_or(0);
+        if bytes[..length].starts_with(b"HTTP/1.1 200") {
+            break stream;
+        }
+        tokio::time::sleep(AGAIN).await;
+    };
+    open.fetch_add(1, Ordering::Relaxed);
     let mark = b"\"MODIFIED\"";
     loop {
         let length = stream.read(&mut bytes).await?;
