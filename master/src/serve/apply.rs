@@ -66,7 +66,7 @@ fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String]
             Err(Fault::stale(call))
         }
         Err(Lost::Race) => Ok(None),
-        Err(Lost::Fault(fault)) => Err(fault),
+        Err(Lost::Fault(fault)) => Err(*fault),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Delete: at once, or marked to go when its grace is over or its finalizers are gone. One object, or all that a selector names.
 
+use super::write::Lost;
 use super::{RACES_MAX, Serve, body, document, finish, namespace, options, read, selector, warn, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
@@ -94,27 +95,21 @@ pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Go
         match at(serve, call, &old, &object, wishes) {
             Ok(gone) => return Ok(gone),
             Err(Lost::Race) => {}
-            Err(Lost::Fault(fault)) => return Err(fault),
+            Err(Lost::Fault(fault)) => return Err(*fault),
         }
     }
     Err(Status::stale(&call.shown.resource, name).into())
-}
-
-/// Why this revision of it could not be deleted.
-enum Lost {
-    Race,
-    Fault(Fault),
 }
 
 fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<Gone, Lost> {
     let standing = Standing { key: &old.key, revision: old.revision, object };
     let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
     let departure = prepare::depart(call.kind, standing, &wishes.preconditions, deleting, wishes.fate);
-    let departure = departure.map_err(|unfit| Lost::Fault(unfit_to_go(call, &old.key.name, unfit)))?;
+    let departure = departure.map_err(|unfit| Lost::from(unfit_to_go(call, &old.key.name, unfit)))?;
     let commit = |write| {
         serve.commit(write, wishes.rehearsal).map_err(|refused| match refused {
             Refused::Stale { .. } => Lost::Race,
-            refused => Lost::Fault(Fault::refused(call, &old.key, None, refused)),
+            refused => Lost::from(Fault::refused(call, &old.key, None, refused)),
         })
     };
     match departure {
@@ -128,7 +123,7 @@ fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes)
                 // Whoever was quicker has only taken away what was over.
                 Ok(_) | Err(Refused::Missing) => Ok(Gone::Now(last)),
                 Err(Refused::Stale { .. }) => Err(Lost::Race),
-                Err(refused) => Err(Lost::Fault(Fault::refused(call, &old.key, None, refused))),
+                Err(refused) => Err(Lost::from(Fault::refused(call, &old.key, None, refused))),
             }
         }
     }

@@ -72,7 +72,7 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
                 return Ok(answer);
             }
             Err(Lost::Race) => old = serve.standing(call)?,
-            Err(Lost::Fault(fault)) => return Err(fault),
+            Err(Lost::Fault(fault)) => return Err(*fault),
         }
     }
     Err(Fault::stale(call))

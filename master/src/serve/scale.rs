@@ -38,7 +38,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
             Ok(stored) => return told(call, &row, &stored, &sent.warnings),
             Err(Lost::Race) if !named => {}
             Err(Lost::Race) => break,
-            Err(Lost::Fault(fault)) => return Err(fault),
+            Err(Lost::Fault(fault)) => return Err(*fault),
         }
     }
     Err(Fault::stale(call))
@@ -73,7 +73,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
         match put(serve, call, &as_scale, (&old, &standing), &new, ownership, wish.rehearsal) {
             Ok(stored) => return told(call, &row, &stored, &warnings),
             Err(Lost::Race) => {}
-            Err(Lost::Fault(fault)) => return Err(fault),
+            Err(Lost::Fault(fault)) => return Err(*fault),
         }
     }
     Err(Fault::stale(call))
@@ -116,9 +116,9 @@ fn put(
     placed["metadata"]["namespace"] = call.namespace.clone().into();
     let problems = (as_scale.kind.strategy.validate)(&placed, serve.rules(call));
     if !problems.is_empty() {
-        return Err(Lost::Fault(Fault::invalid(as_scale, as_scale.kind, &call.name, problems)));
+        return Err(Lost::from(Fault::invalid(as_scale, as_scale.kind, &call.name, problems)));
     }
-    let new = scale::over(places(call).map_err(Lost::Fault)?, standing, scale);
+    let new = scale::over(places(call).map_err(Lost::from)?, standing, scale);
     write::put(serve, call, Place { old, standing, part: Part::Scale }, new, ownership, rehearsal)
 }
 

@@ -192,7 +192,7 @@ fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, wish: &Wish)
             Ok(stored) => return Ok(stored),
             Err(Lost::Race) if !names_revision(sent.object()) => {}
             Err(Lost::Race) => return Err(Fault::stale(call)),
-            Err(Lost::Fault(fault)) => return Err(fault),
+            Err(Lost::Fault(fault)) => return Err(*fault),
         }
     }
     Err(Fault::stale(call))
@@ -205,7 +205,13 @@ fn names_revision(object: &Value) -> bool {
 pub enum Lost {
     /// Somebody wrote between the reading and the writing.
     Race,
-    Fault(Fault),
+    Fault(Box<Fault>),
+}
+
+impl From<Fault> for Lost {
+    fn from(fault: Fault) -> Lost {
+        Lost::Fault(Box::new(fault))
+    }
 }
 
 /// What is written over, parsed, and which part of it.
@@ -219,16 +225,16 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     let Place { old, standing, part } = place;
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
-    let Updated { write, last } = write.map_err(|unfit| Lost::Fault(Fault::unfit(call, &call.name, unfit)))?;
+    let Updated { write, last } = write.map_err(|unfit| Lost::from(Fault::unfit(call, &call.name, unfit)))?;
     let written = object_of(&write);
-    let forbidden = |why: String| Lost::Fault(Status::forbidden(&old.key.resource, &old.key.name, &why).into());
+    let forbidden = |why: String| Lost::from(Fault::from(Status::forbidden(&old.key.resource, &old.key.name, &why)));
     if let Some(written) = written.as_ref().filter(|_| part == Part::Main) {
         admit::update(&&*serve.store, call.kind, &old.key.namespace, written).map_err(forbidden)?;
     }
     let stored = serve.charge(call.kind, write, Some(standing), rehearsal).map_err(|barred| match barred {
         Barred::Forbidden(why) => forbidden(why),
         Barred::Refused(Refused::Stale { .. }) => Lost::Race,
-        Barred::Refused(refused) => Lost::Fault(Fault::refused(call, old.key, written.as_ref(), refused)),
+        Barred::Refused(refused) => Lost::from(Fault::refused(call, old.key, written.as_ref(), refused)),
     })?;
     // It went, and the client is shown how.
     Ok(match last {
