@@ -252,6 +252,9 @@ pub fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     go_json::fault(text).unwrap_or_else(|| error.to_string())
 }
 
+/// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
+const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
+
 pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
         Value::Null => Ok(""),
@@ -262,7 +265,7 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
     let expected = wanted.api_version();
     let api_version = if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
-    if kind == wanted.kind && api_version == expected {
+    if kind == wanted.kind && (api_version == expected || SAME.contains(&(kind, api_version, &expected))) {
         return Ok(());
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
