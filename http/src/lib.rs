@@ -75,7 +75,7 @@ pub enum Body {
     Stream(Stream),
     /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status` and
     /// `Answer::headers` are not used.
-    Forward(Forward),
+    Forward(Box<Forward>),
 }
 
 /// One write and one flush an item, so an item is a watch event or a log line, or some of them.
@@ -140,7 +140,7 @@ impl Answer {
     }
 
     pub fn forward(forward: Forward) -> Answer {
-        Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Forward(forward) }
+        Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Forward(Box::new(forward)) }
     }
 
     /// What a carrier says when it does not ask the handler.

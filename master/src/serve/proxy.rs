@@ -87,7 +87,7 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
         return Err(Status::method_not_allowed().into());
     }
     let known = |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
-    if !AGENT_PATHS.iter().any(|path| known(&path)) {
+    if !AGENT_PATHS.iter().any(known) {
         return Err(Status::unknown_path().into());
     }
     let address = log::agent_address(serve, node)?;
