@@ -3,6 +3,7 @@
 use super::disk::{self, What};
 use super::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::HEAD;
+use super::journal::record::{Line, Record};
 use super::journal::{SPARE, WAL};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::tree::Tree;
@@ -98,10 +99,14 @@ impl Tree<'_> {
         self.unread.iter().any(|(folder, _)| path.starts_with(folder))
     }
 
-    /// HEAD.json is not there: of no account where nothing else is.
-    pub fn miss_head(&mut self, journaled: bool) {
-        let filled = || self.disk.list(OBJECTS).is_ok_and(|found| found.iter().any(|found| !found.name.starts_with('.')));
-        if journaled || filled() {
+    /// HEAD.json is not there: of no account where nothing else is. A first start that was cut has only written what people had laid there.
+    pub fn miss_head(&mut self, records: &[Line]) {
+        let mut journaled = records.iter().filter(|line| line.record.key().is_some()).peekable();
+        let lived = match journaled.peek() {
+            None => self.objects.keys().any(|key| !self.unwritten.contains(key)),
+            Some(_) => journaled.any(|line| !matches!(line.record, Record::Put { by_hand: true, .. })),
+        };
+        if lived {
             let why = format!("{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on further");
             let remedy = "nothing needs to be done; agents and watchers look again by themselves".to_owned();
             self.foreign.push(Damage { file: HEAD.to_owned(), key: None, kind: None, why, remedy });

@@ -79,8 +79,6 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         let jump = LOST_HEAD_JUMP;
         tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {jump} further"));
         tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why: "its checksum does not fit, or it cannot be read".to_owned() });
-    } else if head.is_none() {
-        tree.miss_head(!recovered.records.is_empty());
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
     let kept = match (&head, volatile) {
@@ -96,6 +94,9 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk();
+    if head.is_none() && !damaged_head {
+        tree.miss_head(&recovered.records);
+    }
     let changed = clean && head.as_ref().is_some_and(|head| Some(head.files) != tree.files_sum());
     if changed {
         // Who saw what is gone now has to look again.
