@@ -6,7 +6,7 @@
 //! ```
 
 use crate::config::{Config, Deed};
-use crate::store::{self, Backup, Findings, FlatStore, OpenError};
+use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep::{self, BACKUP, FLUSH};
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
@@ -69,6 +69,7 @@ fn report(dir: &Path, found: &Findings) -> String {
     }
     lines.extend(found.notes.iter().map(|note| format!("note: {note}")));
     lines.extend(found.damage.iter().map(|damage| format!("damaged: {damage}")));
+    lines.extend(found.unknown.iter().map(|why| format!("unknown: {why}")));
     lines.push(match &found.missing {
         Some(missing) => {
             format!(
@@ -76,6 +77,7 @@ fn report(dir: &Path, found: &Findings) -> String {
                  `coracle-master store salvage` to go on with what there is"
             )
         }
+        None if !found.unknown.is_empty() => "a master would serve reads alone, and what is unknown not at all".to_owned(),
         None if found.damage.is_empty() => "everything that was acknowledged is there".to_owned(),
         None => "a master would serve everything but what is damaged".to_owned(),
     });
@@ -106,6 +108,9 @@ fn flush(config: &Config) -> Result<Outcome, String> {
         }
         None => {
             let store = open(config)?;
+            if let Some(why) = store.frozen() {
+                return Err(format!("{}: {why}; the files stay as they are", config.data_dir.display()));
+            }
             store.close().map_err(|error| error.to_string())?;
             Ok(Outcome::good(format!("{}: the files say all that the journal does", config.data_dir.display())))
         }
@@ -131,11 +136,15 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
         fs::remove_file(&tmp).ok();
         format!("{shown}: {why}")
     })?;
-    let mut text = format!("{shown}: {} objects at revision {}", told.objects, told.revision);
-    for left in &told.left_out {
+    Ok(but_for(format!("{shown}: {} objects at revision {}", told.objects, told.revision), &told.left_out))
+}
+
+/// What was done, and what the backup lacks.
+fn but_for(mut text: String, left_out: &[LeftOut]) -> Outcome {
+    for left in left_out {
         text.push_str(&format!("\nnot in it: {}: {}", left.file, left.why));
     }
-    Ok(Outcome { text, code: if told.left_out.is_empty() { 0 } else { INCOMPLETE } })
+    Outcome { text, code: if left_out.is_empty() { 0 } else { INCOMPLETE } }
 }
 
 fn write_backup(config: &Config, tmp: &Path) -> Result<(), String> {
@@ -158,7 +167,7 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
     let told =
         store::restore(&config.data_dir, || File::open(file).map(BufReader::new)).map_err(|why| format!("{}: {why}", file.display()))?;
     let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), told.objects, told.revision);
-    Ok(Outcome::good(text))
+    Ok(but_for(text, &told.left_out))
 }
 
 /// The store of a directory that no master has open. It is not made where there is none.

@@ -103,7 +103,8 @@ its owner alone (mode 0600). A running master is asked through its socket and go
 itself is opened. A master behind the socket that serves another directory is left alone.
 
 Not in it, as nowhere on disk: what lives in memory alone (events, leases, statuses that are seen anew). Each file that should be
-in it and is not, because it is damaged or of a kind that this version does not know, is named with the reason.
+in it and is not, because it is damaged or of a kind that this version does not know, is named with the reason; so is where
+acknowledged writes are missing. FILE says the same to whoever restores it.
 
   --data-dir DIR         the store's directory (default /var/lib/coracle/master)
   --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
@@ -128,6 +129,7 @@ that everybody who saw later ones looks again.
 exit code 0: the directory is filled; start the master
           1: it is not; it says why
           2: the command line is wrong
+          3: it is filled with all that FILE holds, which is not what is named: FILE lacked it when it was made
 ";
 
 /// `words`: what of the command line is no flag.

@@ -85,6 +85,7 @@ impl FlatStore {
         let durable = state.all().filter(|entry| entry.file_crc.is_some());
         let objects: Vec<_> = durable.map(|entry| (entry.stored.key.clone(), entry.stored.json.clone(), entry.durable)).collect();
         let damaged = state.all_damage().cloned();
+        let unknown = state.unknown().map(|(folder, why)| LeftOut { file: format!("{OBJECTS}/{folder}"), why: why.to_owned() });
         let trouble = locked(&self.inner.trouble);
         let (foreign, left_alone) = (trouble.foreign.clone(), trouble.left_alone.clone());
         let first = First {
@@ -92,7 +93,12 @@ impl FlatStore {
             store: self.uuid().to_owned(),
             revision: state.revision().0,
             objects: objects.len(),
-            left_out: damaged.chain(foreign).map(|damage| LeftOut { file: damage.file, why: damage.why }).chain(left_alone).collect(),
+            left_out: damaged
+                .chain(foreign)
+                .map(|damage| LeftOut { file: damage.file, why: damage.why })
+                .chain(left_alone)
+                .chain(unknown)
+                .collect(),
         };
         Backup { count: objects.len(), first: Some(first), objects: objects.into_iter(), crc: Crc::default(), ended: false }
     }

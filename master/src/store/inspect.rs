@@ -31,6 +31,8 @@ pub struct Findings {
     /// What a start would say and do.
     pub notes: Vec<String>,
     pub damage: Vec<Damage>,
+    /// Why nobody can say what lies somewhere.
+    pub unknown: Vec<String>,
     /// Acknowledged writes that are provably not there.
     pub missing: Option<Missing>,
 }
@@ -38,7 +40,7 @@ pub struct Findings {
 impl Findings {
     /// Everything that was acknowledged is there.
     pub fn whole(&self) -> bool {
-        self.missing.is_none() && self.damage.is_empty()
+        self.missing.is_none() && self.damage.is_empty() && self.unknown.is_empty()
     }
 }
 
@@ -64,6 +66,10 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
             damage.extend((rules.fault)(&entry.stored.key, document).map(|why| unfit(&entry.stored.key, &why)));
         }
     }
+    let missing = found.recovered.missing;
+    let told = missing.as_ref().map(Missing::to_string);
+    let is_told = |why: &str| told.as_ref().is_some_and(|told| why.starts_with(told.as_str()));
+    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_told(why)).collect();
     Ok(Findings {
         store: loaded.writer.head.store.clone(),
         revision: state.revision(),
@@ -71,7 +77,8 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
         records: found.recovered.records.len(),
         notes: loaded.notes.into_iter().chain(loaded.told.iter().map(Damage::to_string)).collect(),
         damage,
-        missing: found.recovered.missing,
+        unknown,
+        missing,
     })
 }
 
@@ -155,6 +162,9 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     let mut journal = Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved);
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
-    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, summed: false, ..loaded.writer.head.clone() };
+    // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.
+    let (objects, stamped) = (loaded.state.files_count(), loaded.writer.head.stamped && loaded.writer.stamping);
+    let was = loaded.writer.head.clone();
+    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, summed: false, objects, stamped, ..was };
     head.write(&*disk, &Protocol::WHOLE)
 }

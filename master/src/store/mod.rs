@@ -246,6 +246,11 @@ impl FlatStore {
         self.last_checkpoint(last, files)
     }
 
+    /// Why nothing is written before a person has looked: acknowledged records are missing, or what lies somewhere is unknown.
+    pub fn frozen(&self) -> Option<String> {
+        locked(&self.inner.writer).frozen.clone()
+    }
+
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
     }

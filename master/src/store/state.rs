@@ -154,6 +154,11 @@ impl State {
         State { unread: unread.into_iter().map(|(folder, why)| (folder, damage(why))).collect(), ..self }
     }
 
+    /// Folders of which nobody knows what lies in them, the empty one for all, and why.
+    pub fn unknown(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.unread.iter().map(|(folder, damage)| (folder.as_str(), damage.why.as_str()))
+    }
+
     pub fn all_damage(&self) -> impl Iterator<Item = &Damage> {
         self.damaged.values()
     }

@@ -93,6 +93,9 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     let refused = store.write(create(pod("d", "x", None))).expect_err("nothing is written").to_string();
     assert!(refused.contains("wal/0000000001.jsonl, offset") && refused.contains("salvage"), "{refused}");
     assert!(store.flush().is_err());
+    assert!(store.frozen().expect("it says why").contains("wal/0000000001.jsonl, offset"));
+    let told = read_backup(whole(&store).as_slice(), |_, _| Ok(())).expect("what there is");
+    assert!(told.left_out.iter().any(|left| left.why.contains("wal/0000000001.jsonl, offset")), "{:?}", told.left_out);
     store.halt();
     drop(store);
 
@@ -109,6 +112,57 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     assert_eq!((names_in(&store), store.health().degraded), (vec!["a".to_owned(), "c".to_owned()], None));
     let d = store.write(create(pod("d", "x", None))).expect("writes are taken");
     assert!(d.revision.0 > found.revision.0 + 100_000, "whoever saw what is lost has to look again");
+}
+
+/// As tar and `cp -r` do: nothing that stands beside a file comes with it.
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    fs::create_dir_all(to).expect("ours");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::write(to, fs::read(entry.path()).expect("a file")).expect("ours");
+        }
+    }
+}
+
+#[test]
+fn what_is_salvaged_of_a_copy_was_not_edited() {
+    let place = Place::new("salvage-copy");
+    let store = place.open();
+    for name in ["Alpha", "Beta"] {
+        store.write(create(pod(name, "first", None))).expect("it is new");
+    }
+    store.flush().expect("the disk is well");
+    let alpha = store.get(&key("Alpha")).expect("whole").expect("there");
+    for name in ["Gamma", "Whole", "Delta"] {
+        store.write(create(pod(name, "first", None))).expect("it is new");
+    }
+    store.halt();
+    drop(store);
+    place.rot("Whole");
+    let copied = Place::new("salvage-copied");
+    copy(&place.0, &copied.0);
+    salvage(&copied.0, &rules()).expect("the disk is well").expect("something is missing");
+    for _ in 0..2 {
+        let opened = FlatStore::open(&copied.0, None, &rules()).expect("it opens");
+        assert!(!opened.notes.iter().any(|note| note.contains("edited")), "{:?}", opened.notes);
+        assert_eq!(opened.store.get(&key("Alpha")).expect("whole").expect("there").json, alpha.json);
+        assert!(opened.store.get(&key("Gamma")).expect("whole").is_some());
+        assert!(opened.store.health().told.is_empty() && opened.store.health().damaged.is_empty());
+        opened.store.halt();
+    }
+    // Where the stamps are, an edit is one still.
+    let file = place.0.join("objects/core/pods/default/%41lpha.json");
+    let text = fs::read_to_string(&file).expect("its file").replace("first", "hand");
+    fs::remove_file(&file).expect("ours");
+    fs::write(&file, text).expect("ours");
+    salvage(&place.0, &rules()).expect("the disk is well").expect("something is missing");
+    let store = place.open();
+    let now = store.get(&key("Alpha")).expect("whole").expect("there");
+    assert!(String::from_utf8_lossy(&now.json).contains("hand") && now.revision > alpha.revision);
 }
 
 #[test]
