@@ -133,7 +133,7 @@ impl Fault {
             Refused::Disk { why, space: true } => {
                 Status::insufficient_storage(format!("nothing was written of {key}: no space is left on the disk: {why}"))
             }
-            Refused::Disk { why, space: false } => Status::unavailable(format!("nothing was written of {key}: the disk failed: {why}")),
+            Refused::Disk { why, space: false } => Status::unavailable(format!("nothing was written of {key}: {why}")),
         }
         .into()
     }

@@ -9,7 +9,9 @@ use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::tree::Tree;
 use super::{Damage, names, quarantine};
 use coracle_api::meta::Key;
+use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 /// What lies where a folder belongs is called so until it is in quarantine.
 const NO_FOLDER: &str = ".no-folder";
@@ -83,6 +85,48 @@ impl Tree<'_> {
         self.frozen = true;
     }
 
+    /// A file that is gone is an object that a person deleted, as long as the journal knows nothing of it. He may not have meant it, or the
+    /// copy may not have been whole. `there`: what is left of `known` files.
+    pub fn miss_objects(&mut self, known: u64, there: u64) {
+        // What lies in a folder that cannot be read is not gone.
+        let gone = known.saturating_sub(there);
+        if gone == 0 || !self.unread.is_empty() {
+            return;
+        }
+        self.gone = gone;
+        let files = if gone == 1 { "an object's file is".to_owned() } else { format!("{gone} objects' files are") };
+        let why = format!("{OBJECTS}: {files} gone that {HEAD} knows of: taken away by hand, and so the objects are deleted");
+        let remedy = "where that was not meant, stop the master and copy the files back, or restore a backup".to_owned();
+        self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });
+    }
+
+    /// Objects whose namespace's file a person took away are there still, so the namespace is, too: what it said else is lost.
+    pub fn bring_homes(&mut self) {
+        let mut missing = BTreeMap::<Key, usize>::new();
+        for key in self.objects.keys() {
+            let home = (self.rules.home)(key).filter(|home| !self.objects.contains_key(home) && !self.damaged.contains_key(home));
+            if let Some(home) = home.filter(|home| !self.is_unread(&names::path(home))) {
+                *missing.entry(home).or_default() += 1;
+            }
+        }
+        for (home, objects) in missing {
+            let Some(row) = self.row(&home) else { continue };
+            let kind = (row.api_version.as_ref(), row.kind.as_ref());
+            let document = serde_json::json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": home.name}});
+            match (self.rules.edited)(&home, document) {
+                Ok(document) => {
+                    let file = format!("{OBJECTS}/{}", names::path(&home));
+                    let why = format!("{file}: it was taken away, but {objects} objects lie in {home}: it is made anew");
+                    let remedy = "delete it where it is not wanted, and what lies in it goes as well".to_owned();
+                    let key = Arc::new(Key { resource: row.resource.clone(), ..home });
+                    self.told.push(Damage { file, key: Some(Key::clone(&key)), kind: self.kind_of(Some(&key)), why, remedy });
+                    self.take_written(key, document, None);
+                }
+                Err(why) => self.notes.push(format!("{home} is gone, and cannot be made anew: {why}")),
+            }
+        }
+    }
+
     /// What lies in a folder is unknown, so nobody may build on it.
     pub(super) fn cannot_read(&mut self, folder: &str, error: &io::Error) {
         let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
@@ -142,7 +186,7 @@ impl Tree<'_> {
                 self.incidents.next += 1;
                 let remedy = match &key {
                     Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object"),
-                    None => "look whether it is needed; it is not the store's".to_owned(),
+                    None => stranger(path),
                 };
                 let damage =
                     Damage { file: to, key: key.clone(), kind: self.kind_of(key.as_ref()), why: format!("{from}: {}", wrong.why), remedy };
@@ -161,7 +205,7 @@ impl Tree<'_> {
         match key {
             Some(key) => self.leave_damaged(path, key, wrong.word, wrong.why),
             None => {
-                let remedy = "look whether it is needed; it is not the store's".to_owned();
+                let remedy = stranger(path);
                 self.foreign.push(Damage { file: from.to_owned(), key: None, kind: None, why: format!("{from}: {}", wrong.why), remedy });
             }
         }
@@ -226,5 +270,13 @@ impl Tree<'_> {
         let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object");
         let kind = self.kind_of(Some(&key));
         self.damaged.insert(key.clone(), Damage { file, key: Some(key), kind, why, remedy });
+    }
+}
+
+/// What to do about something that is no object's file.
+fn stranger(path: &str) -> String {
+    match path {
+        HEAD => "nothing needs to be done; agents and watchers look again by themselves".to_owned(),
+        _ => "look whether it is needed; it is not the store's".to_owned(),
     }
 }

@@ -232,7 +232,7 @@ fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R,
     }
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
     let reserved = revision + LOST_REVISIONS;
-    let head = Head { format: FORMAT, store, wal: None, reserved, clean: false, files: 0, summed: false, objects: 0, stamped: false };
+    let head = Head { format: FORMAT, store, wal: None, reserved, ..Head::default() };
     let done = (|| {
         head.write(disk, &Protocol::WHOLE)?;
         // An empty one may stand there.

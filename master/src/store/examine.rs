@@ -16,10 +16,10 @@ use super::judge::Wrong;
 use super::load::SEGMENT_BYTES_READ_MAX;
 use super::state::{Entry, OBJECT_BYTES_MAX};
 use super::tree::{Edited, Tree};
-use super::{Stored, document, names};
-use coracle_api::meta::Key;
+use super::{Damage, Stored, document, names};
+use coracle_api::meta::{Key, Revision};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Files that are looked at to tell whether a directory was copied.
@@ -65,16 +65,23 @@ impl Tree<'_> {
         if replaced {
             edited.append(&mut unstamped);
         }
+        let mut uids = if edited.is_empty() { HashMap::new() } else { self.uids(&edited) };
         for key in edited {
-            self.edit(key);
+            self.edit(key, &mut uids);
         }
+        let mut renewed = 0;
         for key in unstamped {
             if self.check_types(&key) {
                 if changed {
                     self.renew(&key);
+                    renewed += 1;
                 }
                 self.unstamped.push(key);
             }
+        }
+        if renewed > 0 {
+            let lost = "no file has the stamp that tells it, as in a copy";
+            self.notes.push(format!("files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"));
         }
     }
 
@@ -116,9 +123,13 @@ impl Tree<'_> {
     }
 
     /// A person wrote this file: a write like any other, if it is one.
-    fn edit(&mut self, key: Arc<Key>) {
+    fn edit(&mut self, key: Arc<Key>, uids: &mut HashMap<String, Arc<Key>>) {
         let Some(entry) = self.objects.remove(&key) else { return };
-        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let mut document: Value = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let uid = document["metadata"]["uid"].as_str().map(str::to_owned);
+        if let Some(owner) = uid.map(|uid| uids.entry(uid).or_insert_with(|| key.clone()).clone()).filter(|owner| *owner != key) {
+            self.part_from(&key, &owner, &mut document);
+        }
         let row = self.row(&key);
         let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document), Err);
         let fits = |document: Value| {
@@ -126,19 +137,12 @@ impl Tree<'_> {
             document::belongs(&document, &key, kind).map(|()| document)
         };
         match edited.and_then(fits).and_then(|document| self.fits_beside_others(&key, document)) {
-            Ok(mut document) => {
-                let revision = self.fresh();
-                document::stamp(&mut document, revision);
+            Ok(document) => {
+                let revision = self.take_written(key.clone(), document, entry.file_crc);
                 self.notes.push(format!("{key} was edited by hand: it is at revision {revision} now"));
-                let crc = document::crc32(&document::compact(&document));
-                let durable = (self.rules.durable)(&key, &document);
-                let claims = (self.rules.claims)(&key, &document).into();
-                let stored = Stored::of(key.clone(), revision, &mut document);
-                self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
                 if let Some(overridden) = self.overridden.remove(&key) {
                     self.keep_overridden(&key, overridden);
                 }
-                self.edited.push(Edited { key, was: entry.file_crc });
             }
             Err(why) => {
                 self.revisions.remove(&entry.stored.revision.0);
@@ -148,6 +152,39 @@ impl Tree<'_> {
                 }
             }
         }
+    }
+
+    /// An object as somebody wrote it, at a fresh revision. `was`: the checksum of what its file holds.
+    pub(super) fn take_written(&mut self, key: Arc<Key>, mut document: Value, was: Option<u32>) -> Revision {
+        let revision = self.fresh();
+        document::stamp(&mut document, revision);
+        let crc = document::crc32(&document::compact(&document));
+        let durable = (self.rules.durable)(&key, &document);
+        let claims = (self.rules.claims)(&key, &document).into();
+        let stored = Stored::of(key.clone(), revision, &mut document);
+        self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
+        self.edited.push(Edited { key, was });
+        revision
+    }
+
+    /// Whose uid each of the objects has that nobody edited.
+    fn uids(&self, edited: &[Arc<Key>]) -> HashMap<String, Arc<Key>> {
+        let edited: HashSet<&Arc<Key>> = edited.iter().collect();
+        let others = self.objects.iter().filter(|(key, _)| !edited.contains(key));
+        others.filter_map(|(key, entry)| Some((uid(&entry.stored.json)?, key.clone()))).collect()
+    }
+
+    /// A file that was copied to another name is a new object: it does not stand for the one that it was made from.
+    fn part_from(&mut self, key: &Key, owner: &Key, document: &mut Value) {
+        if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+            for of_the_other in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+                metadata.remove(of_the_other);
+            }
+        }
+        let file = format!("{OBJECTS}/{}", names::path(key));
+        let why = format!("{file}: it had the uid of {owner}: it is another object, with a uid of its own");
+        let remedy = format!("nothing needs to be done, or delete the one of both that is not wanted: {key}, {owner}");
+        self.told.push(Damage { file, key: Some(key.clone()), kind: self.kind_of(Some(key)), why, remedy });
     }
 
     /// What any write is held to beside its kind's rules: its size, and what others own.
@@ -183,4 +220,16 @@ impl Tree<'_> {
         }
         fits
     }
+}
+
+fn uid(json: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        uid: Option<String>,
+    }
+    serde_json::from_slice::<Object>(json).ok()?.metadata.uid
 }

@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 2;
 pub const HEAD_BYTES_MAX: usize = 4096;
 pub const HEAD: &str = "HEAD.json";
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Head {
     pub format: u32,
     /// The identity of this store.
@@ -33,6 +33,9 @@ pub struct Head {
     /// So many files there were.
     #[serde(default)]
     pub objects: u64,
+    /// The number of the next file to be set aside: what was set aside since is not gone.
+    #[serde(default)]
+    pub incidents: u32,
     /// Every object's file had its stamp: one without was replaced by somebody.
     #[serde(default)]
     pub stamped: bool,

@@ -24,8 +24,12 @@ pub fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong
         let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
         return Err(Wrong { word: "empty", why: why.to_owned() });
     }
-    let document: Value =
+    let mut document: Value =
         serde_json::from_slice(bytes).map_err(|error| Wrong { word: "not-json", why: format!("it is not JSON: {error}") })?;
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut).filter(|_| !key.namespace.is_empty()) {
+        // The place says it.
+        metadata.entry("namespace").or_insert_with(|| Value::String(key.namespace.clone()));
+    }
     document::belongs(&document, key, kind).map_err(|why| Wrong { word: "misplaced", why })?;
     Ok(document)
 }

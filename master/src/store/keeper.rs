@@ -236,6 +236,7 @@ impl FlatStore {
             clean: false,
             files: self.state().files_sum(),
             objects: self.state().files_count(),
+            incidents: writer.incidents.next,
             summed: true,
             stamped: writer.stamping,
             ..writer.head.clone()
@@ -258,7 +259,7 @@ impl FlatStore {
         if writer.checkpointing {
             return Err(failed("close", "the store")(std::io::Error::other("a checkpoint is under way")));
         }
-        let mut head = writer.head.clone();
+        let mut head = Head { incidents: writer.incidents.next, ..writer.head.clone() };
         clean(&mut head);
         head.write(&*writer.disk, &self.inner.setup.protocol)?;
         writer.head = head;

@@ -75,6 +75,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let mut tree = Tree::new(&*disk, rules);
     tree.frozen = recovered.missing.is_some() || setup.look_only;
     tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
+    let incidents = tree.incidents.next;
     if damaged_head {
         let jump = LOST_HEAD_JUMP;
         tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {jump} further"));
@@ -104,6 +105,13 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     }
     let head_sum = head.as_ref().filter(|head| !clean && head.summed && recovered.missing.is_none()).map(|head| head.files);
     let left = head_sum.is_some() && head_sum == tree.files_sum();
+    if (changed || head_sum.is_some() && !left)
+        && let (Some(head), Some(count)) = (&head, tree.files_count())
+    {
+        // What was set aside since is remembered there.
+        let aside = incidents.saturating_sub(head.incidents);
+        tree.miss_objects(head.objects, count + u64::from(aside));
+    }
     if changed || !(clean || left) || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
         tree.examine(changed || head_sum.is_some() && !left);
     } else if tree.stamped {
@@ -113,6 +121,9 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.bury_removed(&found.old, setup.protocol.checksums);
     }
     tree.recall_incidents(clean);
+    if changed || head_sum.is_some() && !left {
+        tree.bring_homes();
+    }
     if let Some(kept) = kept {
         tree.overlay(kept);
     }
@@ -148,6 +159,8 @@ fn begin(
         dirty.add(key.clone(), said.object.clone(), Duration::ZERO);
     }
     let files = tree.files_sum().unwrap_or_default();
+    let objects = tree.objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
+    let objects = objects - tree.edited.iter().filter(|edited| edited.was.is_none()).count() as u64;
     let mut edits = Vec::new();
     for Edited { key, was } in std::mem::take(&mut tree.edited) {
         if let Some(object) = put_soon(&mut tree, &mut dirty, &key) {
@@ -173,17 +186,7 @@ fn begin(
     let mut degraded = frozen.clone().or(tree.degraded);
     let is_new = head.as_ref().is_none_or(|head| head.wal.is_none() || (head.stamped && !tree.stamped));
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
-    let mut head = head.unwrap_or(Head {
-        format: FORMAT,
-        store,
-        wal: None,
-        reserved,
-        clean: false,
-        files: 0,
-        summed: false,
-        objects: 0,
-        stamped: false,
-    });
+    let mut head = head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() });
     if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
             consume(&*disk, &edits, &brought)?;
@@ -199,14 +202,27 @@ fn begin(
                 disk.sync_dir(WAL).map_err(failed("fsync", WAL))?;
             }
             // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
-            if !is_new && !changed && !head.clean {
+            if !is_new && !changed && !head.clean && tree.gone == 0 {
                 return Ok(());
             }
             let fresh = Position { segment: next, n: recovered.last + 1 };
             let start = if changed { fresh } else { recovered.start.unwrap_or(fresh) };
             let (reserved, stamped) = (journal.reserved(), tree.stamped);
-            let (files, summed) = if changed { (files, true) } else { (head.files, head.summed || head.clean) };
-            let fresh = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files, summed, stamped, ..head.clone() };
+            let (files, objects, summed) =
+                if changed { (files, objects, true) } else { (head.files, head.objects - tree.gone, head.summed || head.clean) };
+            let incidents = if changed { tree.incidents.next } else { head.incidents };
+            let fresh = Head {
+                format: FORMAT,
+                wal: Some(start),
+                reserved,
+                clean: false,
+                files,
+                objects,
+                incidents,
+                summed,
+                stamped,
+                ..head.clone()
+            };
             fresh.write(&*disk, &setup.protocol)?;
             head = fresh;
             Ok(())

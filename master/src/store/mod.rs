@@ -287,7 +287,7 @@ impl Store for FlatStore {
     fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
         let state = self.state();
         match state.damage(key) {
-            Some(damage) => Err(Damaged { why: damage.why.clone() }),
+            Some(damage) => Err(Damaged { why: damage.to_asker() }),
             None => Ok(state.get(key).map(|entry| entry.stored.clone())),
         }
     }

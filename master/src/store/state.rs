@@ -208,7 +208,7 @@ impl State {
         match draft.wish {
             Wish::Put { seen: None, document } => {
                 if let Some(damage) = self.damaged.get(&key) {
-                    return Err(Refused::Damaged { why: damage.why.clone() });
+                    return Err(Refused::Damaged { why: damage.to_asker() });
                 }
                 if let Some(entry) = self.objects.get(&key) {
                     return Err(Refused::Exists { revision: Some(entry.stored.revision) });
@@ -286,7 +286,7 @@ impl State {
 
     fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {
         if let Some(damage) = self.damaged.get(key) {
-            return Err(Refused::Damaged { why: damage.why.clone() });
+            return Err(Refused::Damaged { why: damage.to_asker() });
         }
         let entry = self.objects.get(key).ok_or(Refused::Missing)?;
         if entry.stored.revision == seen { Ok(entry) } else { Err(Refused::Stale { now: entry.stored.clone() }) }

@@ -56,6 +56,8 @@ pub struct Tree<'a> {
     pub unread: Vec<(String, String)>,
     /// What people did to files that did not come to what they may think.
     pub told: Vec<Damage>,
+    /// Files that are gone, and said to be.
+    pub gone: u64,
     pub notes: Vec<String>,
     /// Objects' files of kinds that nobody knows.
     pub left_alone: Vec<LeftOut>,
@@ -91,6 +93,7 @@ impl<'a> Tree<'a> {
             foreign: Vec::new(),
             unread: Vec::new(),
             told: Vec::new(),
+            gone: 0,
             notes: Vec::new(),
             left_alone: Vec::new(),
             degraded: None,
@@ -254,6 +257,19 @@ impl<'a> Tree<'a> {
             sum = sum.wrapping_add(said.file_before()?.map_or(0, |file| in_sum(key, file)));
         }
         Some(sum)
+    }
+
+    /// How many files there were when the journal began to say more than they do, as far as they are there still; what a person brought
+    /// is not among them. None: nobody knows.
+    pub fn files_count(&self) -> Option<u64> {
+        let mut count = self.damaged.keys().filter(|key| !self.covered.contains_key(*key)).count() + self.left_alone.len();
+        for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
+            count += usize::from(entry.file_crc.is_some() && !self.unwritten.contains(key));
+        }
+        for said in self.covered.values().chain(self.overridden.values().map(|overridden| &overridden.said)) {
+            count += usize::from(said.file_before()?.is_some());
+        }
+        Some(count as u64)
     }
 
     /// Nothing is known of the revisions used: whoever saw an object before has to look again.

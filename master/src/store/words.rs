@@ -283,6 +283,11 @@ pub struct Damage {
 }
 
 impl Damage {
+    /// To whoever asks for the object: what is wrong, and what he can do.
+    pub(super) fn to_asker(&self) -> String {
+        if self.remedy.is_empty() { self.why.clone() } else { format!("{}; {}", self.why, self.remedy) }
+    }
+
     /// All that can be said of the object.
     pub(super) fn identity(&self, key: &Key, revision: Revision) -> Stored {
         let (api_version, kind) = self.kind.clone().unwrap_or_default();
@@ -296,7 +301,11 @@ impl Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (now at {}): {}", self.why, self.file, self.remedy)
+        f.write_str(&self.why)?;
+        if !self.why.starts_with(&self.file) {
+            write!(f, " (now at {})", self.file)?;
+        }
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, ": {}", self.remedy) }
     }
 }
 

@@ -228,3 +228,133 @@ fn a_start_that_cannot_say_that_it_began_makes_good_for_it_before_it_answers() {
         assert!(memory_on(&disk).health().degraded.is_some(), "step {step}: an acknowledged write is gone without a word");
     }
 }
+
+fn says(store: &FlatStore) -> Vec<String> {
+    store.health().told.iter().map(Damage::to_string).collect()
+}
+
+#[test]
+fn removed_files_are_told_once_whether_the_store_was_closed_or_killed() {
+    for closed in [true, false] {
+        let disk = killed(false);
+        let store = memory_on(&disk);
+        store.checkpoint().expect("the disk is well");
+        if closed {
+            store.close().expect("the disk is well");
+        } else {
+            // Of this one the journal says more.
+            let web = store.get(&key("Web")).expect("whole").expect("there").revision;
+            store.write(update(pod("Web", "c", None), web)).expect("seen");
+        }
+        drop(store);
+        for name in ["%42", "%43"] {
+            disk.take(&format!("objects/core/pods/default/{name}.json"));
+        }
+        let store = memory_on(&disk);
+        assert!(store.get(&key("B")).expect("whole").is_none(), "it is a deletion");
+        let told = says(&store);
+        assert!(told.len() == 1 && told[0].starts_with("objects: 2 objects' files are gone"), "closed {closed}: {told:?}");
+        assert!(told[0].contains("copy the files back") && store.health().degraded.is_none(), "{told:?}");
+        drop(store);
+        disk.power_loss();
+        let store = memory_on(&disk);
+        assert_eq!((says(&store), web(&store).as_str()), (vec![], if closed { "b" } else { "c" }));
+        // What the API deletes is not gone by hand.
+        let seen = store.get(&key("Web")).expect("whole").expect("there").revision;
+        store.write(Write::Delete { key: key("Web"), seen }).expect("seen");
+        drop(store);
+        assert_eq!(says(&memory_on(&disk)), [""; 0]);
+    }
+}
+
+#[test]
+fn a_copy_under_a_new_name_has_a_uid_of_its_own() {
+    for closed in [true, false] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        let mut one = pod("One", "a", None);
+        one["metadata"]["uid"] = json!("u-1");
+        let one = store.write(create(one)).expect("new");
+        store.write(create(pod("Other", "a", None))).expect("new");
+        store.checkpoint().expect("the disk is well");
+        if closed {
+            store.close().expect("the disk is well");
+        }
+        drop(store);
+        let file = |name: &str| format!("objects/core/pods/default/{name}.json");
+        disk.place(&file("%41nother"), &edited(&disk, &file("%4Fne"), "One", "Another"));
+        let store = memory_on(&disk);
+        let another = store.get(&key("Another")).expect("whole").expect("there");
+        assert!(!String::from_utf8_lossy(&another.json).contains("u-1") && another.revision > one.revision);
+        assert_eq!(store.get(&key("One")).expect("whole").expect("there").json, one.json);
+        assert!(says(&store).len() == 1 && says(&store)[0].contains("had the uid of"), "{:?}", says(&store));
+        drop(store);
+        // Under its new name alone it is who it was.
+        let text = edited(&disk, &file("%4Fne"), "One", "Moved");
+        disk.take(&file("%4Fne"));
+        disk.place(&file("%4Doved"), &text);
+        let moved = memory_on(&disk).get(&key("Moved")).expect("whole").expect("there");
+        assert!(String::from_utf8_lossy(&moved.json).contains("u-1"));
+    }
+}
+
+#[test]
+fn a_namespace_whose_file_is_gone_is_there_as_long_as_something_lies_in_it() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let home = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: "rented".to_owned() };
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rented"}});
+    store.write(Write::Create { key: home.clone(), object, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+    let mut lodger = pod("Web", "a", None);
+    lodger["metadata"]["namespace"] = json!("rented");
+    let key = Key { namespace: "rented".to_owned(), ..key("Web") };
+    store.write(Write::Create { key, object: lodger, durable: Durable::Whole, claims: Vec::new() }).expect("new");
+    store.close().expect("the disk is well");
+    drop(store);
+    disk.take("objects/core/namespaces/_cluster/rented.json");
+    let store = memory_on(&disk);
+    assert!(says(&store).iter().any(|told| told.contains("it is made anew")), "{:?}", says(&store));
+    let made = store.get(&home).expect("whole").expect("there");
+    drop(store);
+    disk.power_loss();
+    let store = memory_on(&disk);
+    assert_eq!(store.get(&home).expect("whole").expect("there").json, made.json);
+    assert_eq!(says(&store), [""; 0]);
+}
+
+#[test]
+fn a_file_need_not_say_the_namespace_that_its_place_says() {
+    let disk = killed(false);
+    memory_on(&disk).close().expect("the disk is well");
+    let object = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "New"}, "spec": {"is": "a"}});
+    disk.place("objects/core/pods/default/%4Eew.json", object.to_string().as_bytes());
+    // Nothing of this is an object, and none of it ends a start.
+    for (name, text) in [("x", "[]"), ("y", "\"text\""), ("z", "{\"metadata\": []}")] {
+        disk.place(&format!("objects/core/pods/default/{name}.json"), text.as_bytes());
+    }
+    let store = memory_on(&disk);
+    let new = store.get(&key("New")).expect("whole").expect("there");
+    assert!(String::from_utf8_lossy(&new.json).contains(r#""namespace":"default""#));
+    let damaged = store.health().damaged;
+    assert_eq!(damaged.len(), 3);
+    let refused = store.get(&key("x")).expect_err("it is damaged").why;
+    assert!(refused.contains("or delete the object"), "{refused}");
+}
+
+#[test]
+fn edits_that_nothing_tells_apart_are_told_at_once() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    for name in ["A", "B"] {
+        store.write(create(pod(name, "a", None))).expect("new");
+    }
+    store.close().expect("the disk is well");
+    drop(store);
+    for name in ["%41", "%42"] {
+        let file = format!("objects/core/pods/default/{name}.json");
+        disk.place(&file, &edited(&disk, &file, "a", if name == "%41" { "a" } else { "hand" }));
+    }
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens");
+    assert!(opened.notes.iter().any(|note| note.contains("2 objects have new revisions")), "{:?}", opened.notes);
+}

@@ -33,6 +33,8 @@ pub struct Oracle {
     perhaps_broken: BTreeSet<Key>,
     /// Objects whose files a person touched after a kill or a cut, and those that he took away: what the journal says more of is kept.
     hands: BTreeSet<Key>,
+    /// Somebody took files away.
+    removed: bool,
     perhaps_gone: BTreeSet<Key>,
 }
 
@@ -108,6 +110,7 @@ impl Oracle {
     /// A person changed a file of a store that was closed; None: took it away.
     pub fn edited(&mut self, key: &Key, object: Option<&Value>) {
         self.closed = None;
+        self.removed |= object.is_none();
         match object {
             Some(object) => {
                 let text = durable_text(key, object.clone()).expect("only what is durable has a file");
@@ -134,6 +137,7 @@ impl Oracle {
                 self.doubts.iter_mut().filter(|(doubtful, _)| doubtful == key).for_each(|(_, then)| *then = text.clone());
             }
             None => {
+                self.removed = true;
                 self.perhaps_gone.insert(key.clone());
                 self.any_revisions();
             }
@@ -171,7 +175,7 @@ impl Oracle {
         }
         self.perhaps_broken.clear();
         self.broken = broken;
-        if let Some(told) = health.told.iter().find(|told| told.key.as_ref().is_none_or(|key| !self.hands.contains(key))) {
+        if let Some(told) = health.told.iter().find(|told| told.key.as_ref().map_or(!self.removed, |key| !self.hands.contains(key))) {
             return Err(format!("nobody did that: {told}"));
         }
         let now = all(store);
@@ -189,6 +193,7 @@ impl Oracle {
         self.held = held;
         self.doubts.clear();
         self.hands.clear();
+        self.removed = false;
         claims_fit(store, &now)
     }
 
