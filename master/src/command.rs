@@ -157,7 +157,8 @@ fn write_backup(config: &Config, tmp: &Path) -> Result<(), String> {
             for piece in pieces {
                 out.write_all(&piece).map_err(|error| error.to_string())?;
             }
-            store.close().map_err(|error| error.to_string())?;
+            // The copy is whole all the same, also of a directory that cannot be written to.
+            store.close().unwrap_or_else(|error| log::warn!("{error}"));
         }
     }
     out.sync_all().map_err(|error| error.to_string())

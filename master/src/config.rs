@@ -116,6 +116,9 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
         ["store", "salvage"] => Deed::Salvage,
         ["backup", file] => Deed::Backup(file.into()),
         ["restore", file] => Deed::Restore(file.into()),
+        ["store", "fsck" | "verify" | "flush" | "salvage", more, ..] => {
+            return Err(format!("unexpected argument {more:?}: store {0} takes flags alone, see store {0} --help", words[1]));
+        }
         ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see store --help".to_owned()),
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
@@ -237,6 +240,7 @@ mod tests {
     fn mistakes_are_named() {
         check("--frob 1", Err("unknown flag --frob"));
         check("store", Err("one of fsck, verify, flush and salvage"));
+        check("store verify here", Err("unexpected argument \"here\": store verify takes flags alone"));
         check("store frob", Err("one of fsck, verify, flush and salvage"));
         check("backup", Err("backup takes one file"));
         check("restore a b", Err("restore takes one file"));
