@@ -78,6 +78,7 @@ fn report(dir: &Path, found: &Findings) -> String {
             )
         }
         None if !found.unknown.is_empty() => "a master would serve reads alone, and what is unknown not at all".to_owned(),
+        None if found.damage.is_empty() && found.gone => "everything that was acknowledged is there, but what people took away".to_owned(),
         None if found.damage.is_empty() => "everything that was acknowledged is there".to_owned(),
         None => "a master would serve everything but what is damaged".to_owned(),
     });

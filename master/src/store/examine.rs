@@ -26,8 +26,9 @@ use std::sync::Arc;
 const SAMPLE: usize = 8;
 
 impl Tree<'_> {
-    /// Looks what people or the medium did to the files. `changed`: something is known to be different.
-    pub fn examine(&mut self, changed: bool) {
+    /// Looks what people or the medium did to the files. `changed`: something is known to be different. `segments`: of the journal, in
+    /// order; what they say of files that have caught up with them tells an edit where no stamp does.
+    pub fn examine(&mut self, changed: bool, segments: &[u64], checksums: bool) {
         let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
         let from_files: Vec<(Arc<Key>, u32)> = self
             .objects
@@ -65,6 +66,17 @@ impl Tree<'_> {
         if replaced {
             edited.append(&mut unstamped);
         }
+        if changed && !unstamped.is_empty() {
+            let words = self.last_words(segments, checksums);
+            let crc = |key: &Arc<Key>| self.objects.get(key).and_then(|entry| entry.file_crc);
+            // As the store has left it, so nobody who saw it has to look again.
+            let (left, others): (Vec<_>, Vec<_>) =
+                unstamped.into_iter().partition(|key| words.get(key).is_some_and(|said| *said == crc(key)));
+            self.unstamped.extend(left);
+            let (different, unknown): (Vec<_>, Vec<_>) = others.into_iter().partition(|key| words.contains_key(key));
+            edited.extend(different);
+            unstamped = unknown;
+        }
         let mut uids = if edited.is_empty() { HashMap::new() } else { self.uids(&edited) };
         for key in edited {
             self.edit(key, &mut uids);
@@ -83,6 +95,30 @@ impl Tree<'_> {
             let lost = "no file has the stamp that tells it, as in a copy";
             self.notes.push(format!("files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"));
         }
+    }
+
+    /// What each file was to hold, as far as the newest segments without a gap tell: the checksum, or that there is none.
+    fn last_words(&self, segments: &[u64], checksums: bool) -> BTreeMap<Arc<Key>, Option<u32>> {
+        let gap = segments.windows(2).rposition(|pair| pair[0] + 1 != pair[1]).map_or(0, |at| at + 1);
+        let mut words = BTreeMap::new();
+        for segment in &segments[gap..] {
+            let Ok(text) = self.disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX) else {
+                words.clear();
+                continue;
+            };
+            for found in scan(&text.into(), checksums) {
+                match found {
+                    Found::Line { line, .. } => match line.record {
+                        Record::Put { key, object, .. } => _ = words.insert(key, Some(document::crc32(&object))),
+                        Record::Remove { key, .. } => _ = words.insert(key, None),
+                        Record::Open { .. } | Record::Reserve { .. } => {}
+                    },
+                    // It may have said something newer of anything.
+                    _ => words.clear(),
+                }
+            }
+        }
+        words
     }
 
     /// Somebody changed the files, and may have removed some. Old segments still tell of those, should HEAD.json be lost one day; so the

@@ -31,6 +31,8 @@ pub struct Findings {
     /// What a start would say and do.
     pub notes: Vec<String>,
     pub damage: Vec<Damage>,
+    /// People took files away: deletes, but maybe none that they meant.
+    pub gone: bool,
     /// Why nobody can say what lies somewhere.
     pub unknown: Vec<String>,
     /// Acknowledged writes that are provably not there.
@@ -77,6 +79,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
         records: found.recovered.records.len(),
         notes: loaded.notes.into_iter().chain(loaded.told.iter().map(Damage::to_string)).collect(),
         damage,
+        gone: loaded.told.iter().any(|told| told.file == OBJECTS),
         unknown,
         missing,
     })

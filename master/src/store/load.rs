@@ -113,7 +113,8 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.miss_objects(head.objects, count + u64::from(aside));
     }
     if changed || !(clean || left) || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
-        tree.examine(changed || head_sum.is_some() && !left);
+        let segments: Vec<u64> = found.old.iter().chain(&found.live).map(|(segment, _)| *segment).collect();
+        tree.examine(changed || head_sum.is_some() && !left, &segments, setup.protocol.checksums);
     } else if tree.stamped {
         tree.sample();
     }

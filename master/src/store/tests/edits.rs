@@ -346,16 +346,25 @@ fn a_file_need_not_say_the_namespace_that_its_place_says() {
 fn edits_that_nothing_tells_apart_are_told_at_once() {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);
-    for name in ["A", "B"] {
-        store.write(create(pod(name, "a", None))).expect("new");
-    }
+    let first = store.write(create(pod("A", "a", None))).expect("new").revision;
+    let last = store.write(create(pod("B", "a", None))).expect("new").revision;
     store.close().expect("the disk is well");
     drop(store);
     for name in ["%41", "%42"] {
         let file = format!("objects/core/pods/default/{name}.json");
         disk.place(&file, &edited(&disk, &file, "a", if name == "%41" { "a" } else { "hand" }));
     }
-    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-    let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens");
+    let open = |disk: &SimDisk| {
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens")
+    };
+    // The journal knows what the files were, though it need not say it any more.
+    let opened = open(&disk.fork(2));
+    let revision = |name: &str| opened.store.get(&key(name)).expect("whole").expect("there").revision;
+    assert_eq!((revision("A"), revision("B") > last), (first, true));
+    assert!(opened.notes.iter().any(|note| note.contains("/B was edited by hand")), "{:?}", opened.notes);
+    assert!(!opened.notes.iter().any(|note| note.contains("/A was") || note.contains("new revisions")), "{:?}", opened.notes);
+    lose_journal(&disk);
+    let opened = open(&disk);
     assert!(opened.notes.iter().any(|note| note.contains("2 objects have new revisions")), "{:?}", opened.notes);
 }

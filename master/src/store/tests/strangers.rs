@@ -191,3 +191,15 @@ fn a_lock_that_is_none_is_named() {
     assert!(dir.open().is_err());
     assert_eq!(fs::read(dir.at("precious")).expect("ours"), b"mine");
 }
+
+#[test]
+fn a_damaged_head_needs_nothing_to_be_done() {
+    for text in ["", "{}"] {
+        let dir = Dir::new("damaged-head", true);
+        fs::write(dir.at("HEAD.json"), text).expect("ours");
+        let store = dir.open().expect("it starts");
+        let said: Vec<String> = store.health().damaged.iter().map(Damage::to_string).collect();
+        assert!(said.len() == 1 && said[0].contains("nothing needs to be done"), "{said:?}");
+        store.halt();
+    }
+}
