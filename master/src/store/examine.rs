@@ -7,8 +7,9 @@
 //!
 //! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
 
-use super::disk::Stamp;
-use super::files::OBJECTS;
+use super::checkpoint::Dirty;
+use super::disk::{Disk, Stamp};
+use super::files::{OBJECTS, TMP};
 use super::journal;
 use super::journal::record::Record;
 use super::journal::scan::{Found, scan};
@@ -21,6 +22,7 @@ use coracle_api::meta::{Key, Revision};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Files that are looked at to tell whether a directory was copied.
 const SAMPLE: usize = 8;
@@ -256,6 +258,22 @@ impl Tree<'_> {
         }
         fits
     }
+}
+
+/// Files that were copied from elsewhere get their stamps with the next checkpoint, where this file system keeps any.
+pub fn stamp_soon(disk: &dyn Disk, tree: &mut Tree, dirty: &mut Dirty) -> bool {
+    let probe = format!("{TMP}/stamp");
+    let kept = disk.put(&probe, b"", Some(0)).and_then(|()| disk.stamp(&probe)).is_ok_and(|stamp| stamp == Stamp::Intact(0));
+    disk.unlink(&probe).ok();
+    if !kept {
+        return false;
+    }
+    for key in std::mem::take(&mut tree.unstamped) {
+        if let Some(crc) = tree.objects.get(&key).and_then(|entry| entry.file_crc) {
+            dirty.stamp(key, crc, Duration::ZERO);
+        }
+    }
+    true
 }
 
 fn uid(json: &[u8]) -> Option<String> {

@@ -10,8 +10,9 @@
 use super::checkpoint::Dirty;
 use super::commit::Writer;
 use super::covered::covered;
-use super::disk::{Disk, Stamp};
-use super::files::{DiskError, Files, TMP, failed};
+use super::disk::Disk;
+use super::examine::stamp_soon;
+use super::files::{DiskError, Files, failed};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Record, Was};
 use super::journal::recover::{Position, Recovered, Scanned, recover};
@@ -275,22 +276,6 @@ fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recover
         }
     }
     journal.append(&batch)
-}
-
-/// Files that were copied from elsewhere get their stamps with the next checkpoint, where this file system keeps any.
-fn stamp_soon(disk: &dyn Disk, tree: &mut Tree, dirty: &mut Dirty) -> bool {
-    let probe = format!("{TMP}/stamp");
-    let kept = disk.put(&probe, b"", Some(0)).and_then(|()| disk.stamp(&probe)).is_ok_and(|stamp| stamp == Stamp::Intact(0));
-    disk.unlink(&probe).ok();
-    if !kept {
-        return false;
-    }
-    for key in std::mem::take(&mut tree.unstamped) {
-        if let Some(crc) = tree.objects.get(&key).and_then(|entry| entry.file_crc) {
-            dirty.stamp(key, crc, Duration::ZERO);
-        }
-    }
-    true
 }
 
 /// An object's file is to be written anew. Gives what it will say.
