@@ -1,10 +1,12 @@
 //! Names and networks, roles, classes, certificates, leases.
 
 use super::row::PART_VERBS;
-use super::{Group, Kind, field};
+use super::{Group, Kind, Verb, field};
 use crate::strategy::{self, advice};
+use std::borrow::Cow;
 
 const ADMISSION: Group = Group { name: "admissionregistration.k8s.io", version: "v1", package: "admissionregistration" };
+const EXTENSIONS: Group = Group { name: "apiextensions.k8s.io", version: "v1", package: "apiextensions" };
 const CERTIFICATES: Group = Group { name: "certificates.k8s.io", version: "v1", package: "certificates" };
 const LEASES: Group = Group { name: "coordination.k8s.io", version: "v1", package: "coordination" };
 const DISCOVERY: Group = Group { name: "discovery.k8s.io", version: "v1", package: "discovery" };
@@ -17,6 +19,7 @@ pub fn rows() -> Vec<Kind> {
     vec![
         webhooks("mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration"),
         webhooks("validatingwebhookconfigurations", "validatingwebhookconfiguration", "ValidatingWebhookConfiguration"),
+        definitions(),
         CERTIFICATES
             .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
             .of_cluster()
@@ -41,6 +44,16 @@ pub fn rows() -> Vec<Kind> {
         RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
         SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]),
     ]
+}
+
+/// There are none yet, and none can be made. kubectl lists them for every kind that knows no PATCH (reviews, bindings) before it
+/// checks a manifest, and gives up where that is not found.
+fn definitions() -> Kind {
+    let row = EXTENSIONS.row("customresourcedefinitions", "customresourcedefinition", "CustomResourceDefinition", &strategy::DEFINITION);
+    Kind {
+        verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]),
+        ..row.of_cluster().short(&["crd", "crds"]).in_category("api-extensions")
+    }
 }
 
 /// As data: manifests of today bring them along, and installing one must not fail for that.
