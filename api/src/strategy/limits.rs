@@ -163,7 +163,10 @@ fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
     let listed: Vec<&str> = list(spec, "scopes").iter().filter_map(Value::as_str).collect();
     let at = path.field("scopes");
     for scope in listed.iter().take(super::PROBLEMS_MAX) {
-        found.extend(scope_fits(spec, scope, || Problem::invalid(&at, shown.clone(), ""), &at, shown));
+        // Each problem shows the whole list: one for each scope that there is says enough.
+        if found.len() < SCOPES.len() {
+            found.extend(scope_fits(spec, scope, || Problem::invalid(&at, shown.clone(), ""), &at, shown));
+        }
     }
     if conflict(&listed) {
         found.push(Problem::invalid(&at, shown.clone(), "conflicting scopes"));
