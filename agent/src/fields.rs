@@ -22,7 +22,7 @@ pub enum Verdict {
 use Verdict::{Acted, Harmless, Keys, Only, Refused};
 
 const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
-const NO_ACCOUNTS: Verdict = Harmless("there are no service accounts, so there is no token to mount");
+const NO_ACCOUNTS: Verdict = Harmless("no token is mounted before requests are authenticated");
 
 /// `[]` stands for each entry of a list.
 pub const TABLE: &[(&str, Verdict)] = &[

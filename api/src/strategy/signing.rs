@@ -2,10 +2,11 @@
 
 use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
+use super::review::Asker;
 use super::{Making, Rules, Share, Strategy, full, general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const LABEL: &str = "CERTIFICATE REQUEST";
 /// Shortest life of a certificate.
@@ -110,14 +111,15 @@ fn decisions(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
     found
 }
 
-/// Nobody shows who they are yet: whoever may write is the administrator, whatever the request says.
+/// Whatever the request says of who asks.
 fn create(request: &mut Value, making: &mut Making<'_>) {
     let spec = map_at(request, "spec");
     for field in ["uid", "extra"] {
         spec.remove(field);
     }
-    spec.insert("username".into(), "system:admin".into());
-    spec.insert("groups".into(), json!(["system:masters", "system:authenticated"]));
+    let asker = Asker::administrator();
+    spec.insert("username".into(), asker.name.into());
+    spec.insert("groups".into(), asker.groups.into());
     general::create::<false>(request, making);
 }
 

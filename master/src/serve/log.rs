@@ -53,7 +53,7 @@ fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
 pub fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
     let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
-    let unknown = |why: &str| Fault::from(Status::internal_error(format!("the agent of node {node:?} cannot be asked: {why}")));
+    let unknown = |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
     let node: Node = view(&stored.ok_or_else(|| unknown("the node is not registered"))?)?;
     let text = node.metadata.annotations.get(AGENT_ADDRESS).ok_or_else(|| unknown(&format!("it has no annotation {AGENT_ADDRESS}")))?;
     let address: SocketAddr = text.parse().map_err(|_| unknown(&format!("{AGENT_ADDRESS} is {text:?}, no address and port")))?;

@@ -15,8 +15,9 @@ use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
 
-/// How often a patch is done anew to what somebody else wrote meanwhile; as often as Kubernetes does.
-pub const RACES_LOST_MAX: usize = 5;
+/// How often a patch is done anew to what somebody else wrote meanwhile. Of those who patch one object at a time one wins a batch of
+/// writes, so this is more than there are requests at work at once.
+pub const RACES_LOST_MAX: usize = 100;
 /// What of a document that did not come out right is shown to the client.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
