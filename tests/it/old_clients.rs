@@ -303,10 +303,14 @@ fn kubectl_0_16_and_0_17() {
     // The same with --api-version=v1beta3.
     let client = Client { query: "", ..client };
     let base = "/api/v1beta3/namespaces/default";
-    let mut pod = client.get(&format!("{base}/pods/web"));
+    let pod = client.get(&format!("{base}/pods/web"));
     assert_eq!((&pod["metadata"]["labels"]["new"], &pod["spec"]["containers"][0]["image"]), (&json!("label"), &json!("j")));
-    pod["metadata"]["labels"]["new"] = json!("other");
-    client.put(&format!("{base}/pods/web"), &pod);
+    // As often as it takes: the scheduler writes what it finds meanwhile.
+    client.until("it is labelled anew", || {
+        let mut pod = client.get(&format!("{base}/pods/web"));
+        pod["metadata"]["labels"]["new"] = json!("other");
+        client.send("PUT", &format!("{base}/pods/web"), &pod.to_string()).0 == 200
+    });
     assert_eq!(client.get(&format!("{base}/pods?labelSelector=new%3Dother"))["items"][0]["metadata"]["name"], "web");
     assert_eq!(client.get(&format!("{base}/services/web"))["spec"]["ports"][0]["targetPort"], 80);
     client.must("DELETE", &format!("{base}/services/web"), "");
