@@ -1,5 +1,6 @@
 //! Places in a v1 object: `spec.template.spec` as a list of names.
 
+pub(super) use crate::strategy::doc::is_empty;
 use serde_json::{Value, json};
 
 use super::shape::Object;
@@ -45,15 +46,5 @@ pub(super) fn take(object: &mut Object, at: &[&str]) {
                 object.remove(*first);
             }
         }
-    }
-}
-
-pub(super) fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::String(text) => text.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::Object(map) => map.is_empty(),
-        Value::Bool(_) | Value::Number(_) => false,
     }
 }

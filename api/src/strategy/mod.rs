@@ -21,7 +21,7 @@ mod counts;
 mod cron;
 mod csi;
 mod diff;
-mod doc;
+pub(crate) mod doc;
 mod endpoints;
 mod event;
 pub mod eviction;
