@@ -147,5 +147,8 @@ pub fn decode(text: &str, plus: bool) -> Result<String, Misdirected> {
         }
     }
     let text = String::from_utf8(bytes).map_err(|_| bad())?;
-    if text.contains('\0') { Err(bad()) } else { Ok(text) }
+    if text.contains('\0') {
+        return Err(Misdirected::Malformed(format!("{sent:?} holds the character NUL, which no name may")));
+    }
+    Ok(text)
 }

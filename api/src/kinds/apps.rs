@@ -16,7 +16,7 @@ pub fn rows() -> Vec<Kind> {
     vec![
         APPS.row("controllerrevisions", "controllerrevision", "ControllerRevision", &strategy::CONTROLLER_REVISION),
         APPS.row("daemonsets", "daemonset", "DaemonSet", &strategy::DAEMON_SET)
-            .advised(advice::workload)
+            .advised(advice::pods_of)
             .short(&["ds"])
             .in_all()
             .with_status()
@@ -36,7 +36,7 @@ pub fn rows() -> Vec<Kind> {
             .with_status()
             .idle(),
         APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
-            .advised(advice::workload)
+            .advised(advice::stateful_set)
             .short(&["sts"])
             .in_all()
             .with_scale("spec.selector")

@@ -23,7 +23,10 @@ pub fn rows() -> Vec<Kind> {
         claims(),
         volumes(),
         pods(),
-        CORE.row("podtemplates", "podtemplate", "PodTemplate", &strategy::POD_TEMPLATE).known_as("").delete_shows(),
+        CORE.row("podtemplates", "podtemplate", "PodTemplate", &strategy::POD_TEMPLATE)
+            .advised(advice::pod_template)
+            .known_as("")
+            .delete_shows(),
         replicationcontrollers(),
         quotas(),
         secrets(),
@@ -107,7 +110,11 @@ fn events_of_their_group() -> Kind {
 }
 
 fn namespaces() -> Kind {
-    let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE).of_cluster().short(&["ns"]).with_status();
+    let row = row("namespaces", "namespace", "Namespace", &strategy::NAMESPACE)
+        .of_cluster()
+        .stays(strategy::namespace::refuse_delete)
+        .short(&["ns"])
+        .with_status();
     let row = row.share(&strategy::namespace::FINALIZE, &[Verb::Update]).selectable([field("status.phase")]).delete_shows();
     Kind {
         verbs: Cow::Borrowed(NAMED),
@@ -125,6 +132,7 @@ fn nodes() -> Kind {
         ..row("nodes", "node", "Node", &strategy::NODE)
             .of_cluster()
             .short(&["no"])
+            .advised(advice::node)
             .reached(Way::Node, "NodeProxyOptions")
             .with_status()
             .selectable([field_or("spec.unschedulable", "false")])
@@ -143,7 +151,7 @@ fn claims() -> Kind {
 fn volumes() -> Kind {
     let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME).known_as("persistentVolumes");
     let row = row.given(&["metadata.finalizers"]);
-    row.of_cluster().short(&["pv"]).with_status().delete_shows().idle()
+    row.of_cluster().short(&["pv"]).advised(advice::volume).with_status().delete_shows().idle()
 }
 
 fn pods() -> Kind {
@@ -192,7 +200,7 @@ fn secrets() -> Kind {
 
 fn serviceaccounts() -> Kind {
     let row = CORE.row("serviceaccounts", "serviceaccount", "ServiceAccount", &strategy::SERVICE_ACCOUNT).known_as("serviceAccounts");
-    row.short(&["sa"]).part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE).delete_shows()
+    row.short(&["sa"]).advised(advice::account).part("token", "TokenRequest", Some(("authentication.k8s.io", "v1")), CREATE).delete_shows()
 }
 
 fn services() -> Kind {

@@ -30,11 +30,15 @@ pub fn rows() -> Vec<Kind> {
             .unowned(&["spec"])
             .idle(),
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
-        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).idle(),
+        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice).idle(),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).advised(advice::ingress).short(&["ing"]).with_status().idle(),
         NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
-        RUNTIMES.row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS).of_cluster().put_creates(),
+        RUNTIMES
+            .row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS)
+            .of_cluster()
+            .advised(advice::runtime_class)
+            .put_creates(),
         RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)
             .of_cluster()
             .put_creates()
@@ -42,7 +46,11 @@ pub fn rows() -> Vec<Kind> {
         RBAC.row("clusterroles", "clusterrole", "ClusterRole", &strategy::CLUSTER_ROLE).of_cluster().put_creates().taken(&["rules"]).idle(),
         RBAC.row("rolebindings", "rolebinding", "RoleBinding", &strategy::ROLE_BINDING).put_creates().idle(),
         RBAC.row("roles", "role", "Role", &strategy::ROLE).put_creates().taken(&["rules"]).idle(),
-        SCHEDULING.row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS).of_cluster().short(&["pc"]),
+        SCHEDULING
+            .row("priorityclasses", "priorityclass", "PriorityClass", &strategy::PRIORITY_CLASS)
+            .of_cluster()
+            .stays(strategy::priority_class_stays)
+            .short(&["pc"]),
     ]
 }
 

@@ -4,6 +4,7 @@ use super::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
 use crate::strategy::{Fate, Share, Strategy};
+use serde_json::Value;
 use std::borrow::Cow;
 
 pub(super) const ALL: &[Verb] =
@@ -69,6 +70,7 @@ impl Group {
             answer: None,
             deprecated: None,
             guards: None,
+            stays: None,
             idle: false,
             advice: None,
         }
@@ -201,6 +203,11 @@ impl Kind {
 
     pub(super) fn parting(mut self, words: &'static str) -> Kind {
         self.parting = Some(words);
+        self
+    }
+
+    pub(super) fn stays(mut self, stays: fn(&Value) -> Option<&'static str>) -> Kind {
+        self.stays = Some(stays);
         self
     }
 

@@ -1,7 +1,7 @@
 //! Storage: what volumes are made of, and what the drivers say of themselves.
 
 use super::{Group, Kind};
-use crate::strategy;
+use crate::strategy::{self, advice};
 
 const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "storage" };
 
@@ -10,7 +10,12 @@ pub fn rows() -> Vec<Kind> {
         STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().idle(),
         STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().idle(),
         STORAGE.row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY).idle(),
-        STORAGE.row("storageclasses", "storageclass", "StorageClass", &strategy::STORAGE_CLASS).of_cluster().short(&["sc"]).idle(),
+        STORAGE
+            .row("storageclasses", "storageclass", "StorageClass", &strategy::STORAGE_CLASS)
+            .of_cluster()
+            .advised(advice::storage_class)
+            .short(&["sc"])
+            .idle(),
         STORAGE
             .row("volumeattachments", "volumeattachment", "VolumeAttachment", &strategy::VOLUME_ATTACHMENT)
             .of_cluster()

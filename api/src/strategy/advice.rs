@@ -1,10 +1,11 @@
 //! What whoever writes an object is told though it is taken: fields that do not do what they seem to. PURE.
 
 use super::doc::{has, is_empty, list, number, text, texts};
+use super::names;
 use super::qos::quantity;
 use coracle_schema::Path;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Sentences about an object as it is stored.
 pub type Advice = fn(&Value) -> Vec<String>;
@@ -47,6 +48,15 @@ pub fn service(service: &Value) -> Vec<String> {
     if !is_empty(&spec["externalName"]) && text(spec, "type") != "ExternalName" {
         said.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
     }
+    if text(spec, "clusterIP") == "None" {
+        let ignored = [
+            ("loadBalancerIP", !is_empty(&spec["loadBalancerIP"])),
+            ("externalIPs", !is_empty(&spec["externalIPs"])),
+            ("SessionAffinity", !matches!(text(spec, "sessionAffinity"), "" | "None")),
+        ];
+        let ignored = ignored.iter().filter(|(_, said)| *said);
+        said.extend(ignored.map(|(field, _)| format!("spec.{field} is ignored for headless services")));
+    }
     if text(spec, "trafficDistribution") == "PreferClose" {
         said.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
     }
@@ -63,26 +73,181 @@ pub fn ingress(ingress: &Value) -> Vec<String> {
 pub fn claim(claim: &Value) -> Vec<String> {
     let annotation = "volume.beta.kubernetes.io/storage-class";
     let words = format!("metadata.annotations[{annotation}]: deprecated since v1.8; use \"storageClassName\" attribute instead");
-    has(&claim["metadata"]["annotations"], annotation).then_some(words).into_iter().collect()
+    let mut said: Vec<String> = has(&claim["metadata"]["annotations"], annotation).then_some(words).into_iter().collect();
+    let path = Path::new("spec.resources");
+    for field in ["requests", "limits"] {
+        fraction(&claim["spec"]["resources"][field], "storage", &path.field(field), &mut said);
+    }
+    said
+}
+
+/// A volume's kind may be gone, and so may how it is taken back.
+pub fn volume(volume: &Value) -> Vec<String> {
+    let (spec, path) = (&volume["spec"], Path::new("spec"));
+    let mut said = Vec::new();
+    for (key, words) in [
+        ("volume.beta.kubernetes.io/storage-class", "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+        ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
+    ] {
+        if has(&volume["metadata"]["annotations"], key) {
+            said.push(format!("metadata.annotations[{key}]: {words}"));
+        }
+    }
+    if text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
+        let words = "The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.";
+        said.push(format!("spec.persistentVolumeReclaimPolicy: {words}"));
+    }
+    let gone = VOLUMES.iter().filter(|(source, _)| has(spec, source));
+    said.extend(gone.map(|(source, words)| format!("{}: {words}", path.field(source))));
+    node_terms(&spec["nodeAffinity"]["required"], &path.field("nodeAffinity").field("required"), &mut said);
+    fraction(&spec["capacity"], "storage", &path.field("capacity"), &mut said);
+    said
+}
+
+pub fn storage_class(class: &Value) -> Vec<String> {
+    let mut said = Vec::new();
+    for (at, term) in list(class, "allowedTopologies").iter().enumerate() {
+        for (n, label) in list(term, "matchLabelExpressions").iter().enumerate() {
+            if said.len() >= SENTENCES_MAX {
+                return said;
+            }
+            let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions").index(n);
+            said.extend(old_label(text(label, "key")).map(|words| format!("{}: {words}", path.field("key"))));
+        }
+    }
+    said
+}
+
+pub fn runtime_class(class: &Value) -> Vec<String> {
+    let path = Path::new("scheduling").field("nodeSelector");
+    let old = LABELS.iter().filter(|(key, _)| has(&class["scheduling"]["nodeSelector"], key));
+    old.map(|(key, words)| format!("{}: {words}", path.key(key))).collect()
+}
+
+pub fn account(account: &Value) -> Vec<String> {
+    let annotation = "kubernetes.io/enforce-mountable-secrets";
+    let words = "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+    has(&account["metadata"]["annotations"], annotation)
+        .then(|| format!("metadata.annotations[{annotation}]: {words}"))
+        .into_iter()
+        .collect()
+}
+
+pub fn node(node: &Value) -> Vec<String> {
+    let gone = [
+        ("configSource", "the feature is removed in 1.24, and this field is ignored"),
+        ("externalID", "this field is deprecated, and is unused by Kubernetes"),
+    ];
+    let said = gone.iter().filter(|(field, _)| !is_empty(&node["spec"][field]));
+    said.map(|(field, words)| format!("spec.{field}: {words}")).collect()
+}
+
+pub fn slice(slice: &Value) -> Vec<String> {
+    let old = text(slice, "addressType") == "FQDN";
+    old.then(|| "addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
 }
 
 pub fn pod(pod: &Value) -> Vec<String> {
     let mut said = Vec::new();
-    if text(&pod["metadata"], "name").contains('.') {
-        let words = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended";
-        said.push(format!("metadata.name: {words}: [must not contain dots]"));
-    }
+    said.extend(name(pod, "the Pod's hostname"));
     said.extend(pod_like(pod, &Path::root()));
     said
 }
 
-/// Of whatever holds a template at `spec.template`.
+/// Names that are parts of others: what a label may not hold may not be in those.
+fn name(object: &Value, of: &str) -> Option<String> {
+    let faults = names::label(text(&object["metadata"], "name"));
+    let words = format!("this is used in {of}, which can result in surprising behavior; a DNS label is recommended");
+    (!faults.is_empty()).then(|| format!("metadata.name: {words}: [{}]", faults.join(" ")))
+}
+
+const OF_PODS: &str = "Pod names and hostnames";
+
+/// Of whatever holds a template at `spec.template`, and calls its pods after itself.
 pub fn workload(workload: &Value) -> Vec<String> {
+    name(workload, OF_PODS).into_iter().chain(pods_of(workload)).collect()
+}
+
+/// Of whatever holds a template at `spec.template`.
+pub fn pods_of(workload: &Value) -> Vec<String> {
     pod_like(&workload["spec"]["template"], &Path::new("spec.template"))
 }
 
+pub fn stateful_set(set: &Value) -> Vec<String> {
+    let mut said = workload(set);
+    if number(&set["spec"], "revisionHistoryLimit").is_some_and(|limit| limit < 0) {
+        let words = "a negative value retains all historical revisions; a value >= 0 is recommended";
+        said.push(format!("spec.revisionHistoryLimit: {words}"));
+    }
+    said
+}
+
+pub fn pod_template(template: &Value) -> Vec<String> {
+    pod_like(&template["template"], &Path::new("template"))
+}
+
 pub fn cron_job(cron_job: &Value) -> Vec<String> {
-    pod_like(&cron_job["spec"]["jobTemplate"]["spec"]["template"], &Path::new("spec.jobTemplate.spec.template"))
+    let template = &cron_job["spec"]["jobTemplate"]["spec"]["template"];
+    let of_pods = pod_like(template, &Path::new("spec.jobTemplate.spec.template"));
+    name(cron_job, OF_PODS).into_iter().chain(of_pods).collect()
+}
+
+fn old_label(key: &str) -> Option<String> {
+    LABELS.iter().find(|(known, _)| *known == key).map(|(key, words)| format!("{key} is {words}"))
+}
+
+/// Terms of a node selector that name labels by their first names.
+fn node_terms(selector: &Value, path: &Path, said: &mut Vec<String>) {
+    for (at, term) in list(selector, "nodeSelectorTerms").iter().enumerate() {
+        node_term(term, &path.field("nodeSelectorTerms").index(at), said);
+    }
+}
+
+fn node_term(term: &Value, path: &Path, said: &mut Vec<String>) {
+    for (at, rule) in list(term, "matchExpressions").iter().enumerate() {
+        if said.len() >= SENTENCES_MAX {
+            return;
+        }
+        let path = path.field("matchExpressions").index(at).field("key");
+        said.extend(old_label(text(rule, "key")).map(|words| format!("{path}: {words}")));
+    }
+}
+
+/// Where a pod wants to run: labels by their first names, and selectors that select nothing.
+fn places(spec: &Value, path: &Path, said: &mut Vec<String>) {
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    const NOTHING: &str = "a null labelSelector results in matching no pod";
+    let (affinity, at) = (&spec["affinity"], path.field("affinity"));
+    let (nodes, of_nodes) = (&affinity["nodeAffinity"], at.field("nodeAffinity"));
+    node_terms(&nodes[REQUIRED], &of_nodes.field(REQUIRED), said);
+    for (n, wish) in list(nodes, PREFERRED).iter().enumerate().take(SENTENCES_MAX) {
+        node_term(&wish["preference"], &of_nodes.field(PREFERRED).index(n).field("preference"), said);
+    }
+    for (n, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate().take(SENTENCES_MAX) {
+        let path = path.field("topologySpreadConstraints").index(n);
+        said.extend(old_label(text(constraint, "topologyKey")).map(|words| format!("{}: {words}", path.field("topologyKey"))));
+        if !has(constraint, "labelSelector") {
+            said.push(format!("{}: {NOTHING}", path.field("labelSelector")));
+        }
+    }
+    for which in ["podAffinity", "podAntiAffinity"] {
+        let (pods, at) = (&affinity[which], at.field(which));
+        let required = list(pods, REQUIRED).iter().enumerate().map(|(n, term)| (term, at.field(REQUIRED).index(n)));
+        let wished = list(pods, PREFERRED).iter().enumerate();
+        let wished = wished.map(|(n, wish)| (&wish["podAffinityTerm"], at.field(PREFERRED).index(n).field("podAffinityTerm")));
+        let empty = required.chain(wished).filter(|(term, _)| !has(term, "labelSelector")).take(SENTENCES_MAX);
+        said.extend(empty.map(|(_, path)| format!("{}: {NOTHING}", path.field("labelSelector"))));
+    }
+}
+
+/// What is in a list twice: the later one holds, or either.
+fn doubled(of: &Value, field: &str, key: &str, words: &str, path: &Path, said: &mut Vec<String>) {
+    let mut seen = HashSet::new();
+    let all = list(of, field).iter().map(|one| text(one, key)).enumerate();
+    for (at, one) in all.filter(|(_, one)| !one.is_empty() && !seen.insert(*one)).take(SENTENCES_MAX) {
+        said.push(format!("{}: duplicate {words} {one:?}", path.field(field).index(at).field(key)));
+    }
 }
 
 /// Of a pod or a template of pods.
@@ -105,14 +270,20 @@ fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
             said.push(format!("{}: invalid empty name \"\"", path.field("imagePullSecrets").index(at).field("name")));
         }
     }
+    doubled(spec, "hostAliases", "ip", "ip", &path, &mut said);
+    doubled(spec, "imagePullSecrets", "name", "name", &path, &mut said);
+    places(spec, &path, &mut said);
     if number(spec, "terminationGracePeriodSeconds").is_some_and(|seconds| seconds < 0) {
         let words = "must be >= 0; negative values are invalid and will be treated as 1";
         said.push(format!("{}: {words}", path.field("terminationGracePeriodSeconds")));
     }
+    ports(spec, &path, &mut said);
+    for resource in BYTES {
+        fraction(&spec["overhead"], resource, &path.field("overhead"), &mut said);
+    }
     for field in ["initContainers", "containers"] {
         for (at, container) in list(spec, field).iter().enumerate() {
             let path = path.field(field).index(at);
-            ports(container, &path, &mut said);
             variables(container, &path, &mut said);
             amounts(container, &path, &mut said);
             if said.len() >= SENTENCES_MAX {
@@ -137,29 +308,61 @@ fn variables(container: &Value, path: &Path, said: &mut Vec<String>) {
     }
 }
 
-/// The same port twice.
-fn ports(container: &Value, path: &Path, said: &mut Vec<String>) {
-    let ports = list(container, "ports");
-    let same = |a: &Value, b: &Value| ["containerPort", "protocol", "hostPort", "hostIP"].iter().all(|field| a[field] == b[field]);
-    for (at, port) in ports.iter().enumerate().take(SENTENCES_MAX) {
-        if let Some(first) = ports[..at].iter().position(|other| same(other, port)) {
-            let path = path.field("ports");
-            said.push(format!("{}: duplicate port definition with {}", path.index(at), path.index(first)));
+/// The same port twice in a pod, or nearly, and the same name for two.
+fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
+    let mut numbers: HashMap<(i64, &str), Vec<(Path, &Value)>> = HashMap::new();
+    let mut names: HashMap<&str, Path> = HashMap::new();
+    for field in ["initContainers", "containers"] {
+        for (at, container) in list(spec, field).iter().enumerate() {
+            for (n, port) in list(container, "ports").iter().enumerate() {
+                if said.len() >= SENTENCES_MAX {
+                    return;
+                }
+                let (here, host) = (path.field(field).index(at).field("ports").index(n), number(port, "hostPort").unwrap_or(0));
+                let name = text(port, "name");
+                if let Some(first) = names.get(name).filter(|_| !name.is_empty()) {
+                    let words = "services and probes that select ports by name will use";
+                    said.push(format!("{here}: duplicate port name {name:?} with {first}, {words} {first}"));
+                } else {
+                    names.insert(name, here.clone());
+                }
+                let others = numbers.entry((number(port, "containerPort").unwrap_or(0), text(port, "protocol"))).or_default();
+                for (there, other) in others.iter().take(SENTENCES_MAX) {
+                    said.extend(clash(port, host, other).map(|words| format!("{here}: {words} port definition with {there}")));
+                }
+                others.push((here, port));
+            }
         }
     }
 }
 
+/// How much two ports of one number and protocol are the same.
+fn clash(port: &Value, host: i64, other: &Value) -> Option<&'static str> {
+    let (ip, other_ip, other_host) = (text(port, "hostIP"), text(other, "hostIP"), number(other, "hostPort").unwrap_or(0));
+    match host == other_host {
+        true if ip == other_ip => Some("duplicate"),
+        _ if host == 0 || other_host == 0 => Some("overlapping"),
+        true if ip.is_empty() != other_ip.is_empty() => Some("dangerously ambiguous"),
+        _ => None,
+    }
+}
+
+const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
+
 /// Parts of a byte.
 fn amounts(container: &Value, path: &Path, said: &mut Vec<String>) {
     for field in ["limits", "requests"] {
-        for resource in ["memory", "ephemeral-storage"] {
-            let amount = &container["resources"][field][resource];
-            if !amount.is_null() && !quantity(amount).is_whole() {
-                let path = path.field("resources").field(field).key(resource);
-                let amount = amount.as_str().unwrap_or_default();
-                said.push(format!("{path}: fractional byte value {amount:?} is invalid, must be an integer"));
-            }
+        for resource in BYTES {
+            fraction(&container["resources"][field], resource, &path.field("resources").field(field), said);
         }
+    }
+}
+
+fn fraction(amounts: &Value, resource: &str, path: &Path, said: &mut Vec<String>) {
+    let amount = &amounts[resource];
+    if !amount.is_null() && !quantity(amount).is_whole() {
+        let amount = amount.as_str().unwrap_or_default();
+        said.push(format!("{}: fractional byte value {amount:?} is invalid, must be an integer", path.key(resource)));
     }
 }
 
@@ -196,9 +399,82 @@ mod tests {
             "spec.containers[0].env[2]: hides previous definition of \"A\", which may be dropped when using apply",
         ];
         check(pod, old.clone(), &expected);
-        let template = workload(&json!({"spec": {"template": old}}));
+        let template = workload(&json!({"metadata": {"name": "w"}, "spec": {"template": old}}));
         assert!(template[0].starts_with("spec.template.spec.nodeSelector["), "{template:?}");
-        let dots = pod(&json!({"metadata": {"name": "a.b"}}));
-        assert!(dots.len() == 1 && dots[0].starts_with("metadata.name: this is used"));
+        let dots = "which can result in surprising behavior; a DNS label is recommended: [must not contain dots]";
+        let named = json!({"metadata": {"name": "a.b"}});
+        check(pod, named.clone(), &[&format!("metadata.name: this is used in the Pod's hostname, {dots}")]);
+        check(workload, named.clone(), &[&format!("metadata.name: this is used in Pod names and hostnames, {dots}")]);
+        check(pods_of, named, &[]);
+    }
+
+    #[test]
+    fn ports_and_places() {
+        fn check(spec: Value, expected: &[&str]) {
+            assert_eq!(pod(&json!({"metadata": {"name": "p"}, "spec": spec})), expected, "{spec}");
+        }
+        let port = |more: Value| {
+            let mut port = json!({"containerPort": 80, "protocol": "TCP"});
+            port.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"ports": [port]})
+        };
+        let two = |a: Value, b: Value| json!({"containers": [port(a), port(b)]});
+        let (here, there) = ("spec.containers[1].ports[0]", "spec.containers[0].ports[0]");
+        check(two(json!({}), json!({})), &[&format!("{here}: duplicate port definition with {there}")]);
+        check(two(json!({}), json!({"hostPort": 1})), &[&format!("{here}: overlapping port definition with {there}")]);
+        check(two(json!({"hostPort": 2}), json!({"hostPort": 1})), &[]);
+        check(
+            two(json!({"hostPort": 1, "hostIP": "1.1.1.1"}), json!({"hostPort": 1})),
+            &[&format!("{here}: dangerously ambiguous port definition with {there}")],
+        );
+        check(
+            json!({"containers": [port(json!({"name": "a"})), {"ports": [{"name": "a", "containerPort": 1}]}]}),
+            &[&format!("{here}: duplicate port name \"a\" with {there}, services and probes that select ports by name will use {there}")],
+        );
+        check(
+            json!({"hostAliases": [{"ip": "1.1.1.1"}, {"ip": "1.1.1.1"}], "imagePullSecrets": [{"name": "a"}, {"name": "a"}]}),
+            &["spec.hostAliases[1].ip: duplicate ip \"1.1.1.1\"", "spec.imagePullSecrets[1].name: duplicate name \"a\""],
+        );
+        let rule = json!({"key": "beta.kubernetes.io/os", "operator": "Exists"});
+        check(
+            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [rule]}]}}},
+                "topologySpreadConstraints": [{"topologyKey": "zone"}]}),
+            &[
+                "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].key: \
+                 beta.kubernetes.io/os is deprecated since v1.14; use \"kubernetes.io/os\" instead",
+                "spec.topologySpreadConstraints[0].labelSelector: a null labelSelector results in matching no pod",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_else_is_said() {
+        fn check(advice: Advice, object: Value, expected: &[&str]) {
+            assert_eq!(advice(&object), expected, "{object}");
+        }
+        check(
+            volume,
+            json!({"spec": {"persistentVolumeReclaimPolicy": "Recycle", "rbd": {}, "capacity": {"storage": "1500m"}}}),
+            &[
+                "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use \
+                 dynamic provisioning.",
+                "spec.rbd: deprecated in v1.28, non-functional in v1.31+",
+                "spec.capacity[storage]: fractional byte value \"1500m\" is invalid, must be an integer",
+            ],
+        );
+        check(slice, json!({"addressType": "FQDN"}), &["addressType: FQDN endpoints are deprecated"]);
+        check(node, json!({"spec": {"externalID": "x"}}), &["spec.externalID: this field is deprecated, and is unused by Kubernetes"]);
+        check(
+            service,
+            json!({"spec": {"type": "ClusterIP", "clusterIP": "None", "sessionAffinity": "ClientIP"}}),
+            &["spec.SessionAffinity is ignored for headless services"],
+        );
+        let term = json!({"matchLabelExpressions": [{"key": "failure-domain.beta.kubernetes.io/zone"}]});
+        let words = "failure-domain.beta.kubernetes.io/zone is deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead";
+        check(
+            storage_class,
+            json!({"allowedTopologies": [term]}),
+            &[&format!("allowedTopologies[0].matchLabelExpressions[0].key: {words}")],
+        );
     }
 }

@@ -2,8 +2,9 @@
 
 use super::doc::{has, list, number, text};
 use super::{Rules, container::one_of, full, label_selector, names};
-use coracle_schema::{Path, Problem};
+use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
+use std::collections::HashMap;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
@@ -66,13 +67,36 @@ pub fn node_selector(selector: &Value, path: &Path) -> Vec<Problem> {
 
 fn node_term(term: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    for field in ["matchExpressions", "matchFields"] {
+    for (field, of_rule) in [("matchExpressions", node_rule as fn(&Value, &Path) -> Vec<Problem>), ("matchFields", field_rule)] {
         for (at, rule) in list(term, field).iter().enumerate() {
             if full(&found) {
                 break;
             }
-            found.extend(node_rule(rule, &path.field(field).index(at)));
+            found.extend(of_rule(rule, &path.field(field).index(at)));
         }
+    }
+    found
+}
+
+/// A field of a node: its name alone, which is this or is not.
+fn field_rule(rule: &Value, path: &Path) -> Vec<Problem> {
+    let (key, values, at) = (text(rule, "key"), list(rule, "values"), path.field("values"));
+    let mut found = Vec::new();
+    match text(rule, "operator") {
+        "In" | "NotIn" if values.len() != 1 => {
+            let words = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+            found.push(Problem::required(&at, words));
+        }
+        "In" | "NotIn" => {}
+        other => found.push(Problem::invalid(&path.field("operator"), other, "not a valid selector operator")),
+    }
+    if key != "metadata.name" {
+        found.push(Problem::invalid(&path.field("key"), key, "not a valid field selector key"));
+        return found;
+    }
+    for (n, value) in values.iter().enumerate().take(super::PROBLEMS_MAX) {
+        let value = value.as_str().unwrap_or_default();
+        found.extend(names::problems(&at.index(n), value, names::subdomain(value)));
     }
     found
 }
@@ -114,6 +138,14 @@ fn pod_term(term: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         let namespace = namespace.as_str().unwrap_or_default();
         found.extend(names::problems(&path.field("namespaces").index(at), namespace, names::label(namespace)));
     }
+    for field in ["matchLabelKeys", "mismatchLabelKeys"] {
+        found.extend(match_keys(term, field, &path.field(field)));
+    }
+    let both = list(term, "matchLabelKeys").iter().enumerate().filter(|(_, key)| list(term, "mismatchLabelKeys").contains(key)).take(8);
+    for (at, key) in both {
+        let words = "exists in both matchLabelKeys and mismatchLabelKeys";
+        found.push(Problem::invalid(&path.field("matchLabelKeys").index(at), key.clone(), words));
+    }
     let (key, at) = (text(term, "topologyKey"), path.field("topologyKey"));
     if key.is_empty() {
         found.push(Problem::required(&at, NO_KEY));
@@ -122,8 +154,29 @@ fn pod_term(term: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// How evenly pods are spread.
-pub fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+/// How evenly pods are spread, over each kind of place.
+pub fn spreads(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let all = list(spec, "topologySpreadConstraints");
+    let kind = |one: &Value| format!("{{{}, {}}}", text(one, "topologyKey"), text(one, "whenUnsatisfiable"));
+    let mut left: HashMap<String, usize> = HashMap::new();
+    all.iter().for_each(|one| *left.entry(kind(one)).or_default() += 1);
+    for (at, constraint) in all.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (path, kind) = (path.index(at), kind(constraint));
+        found.extend(spread(constraint, rules, &path));
+        let after = left.entry(kind.clone()).or_default();
+        *after -= 1;
+        if *after > 0 {
+            found.push(Problem::new(&path.field("{topologyKey, whenUnsatisfiable}"), Reason::Duplicate, Some(kind.into()), ""));
+        }
+    }
+    found
+}
+
+fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let skew = number(constraint, "maxSkew").unwrap_or(0);
     if skew <= 0 {
@@ -137,9 +190,40 @@ pub fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     }
     let words = ["DoNotSchedule", "ScheduleAnyway"];
     found.extend(one_of(text(constraint, "whenUnsatisfiable"), &words, &path.field("whenUnsatisfiable")));
-    if let Some(domains) = number(constraint, "minDomains").filter(|domains| *domains <= 0) {
-        found.push(Problem::invalid(&path.field("minDomains"), domains, "must be greater than zero"));
+    let when = text(constraint, "whenUnsatisfiable");
+    if let Some(domains) = number(constraint, "minDomains") {
+        let at = path.field("minDomains");
+        if domains <= 0 {
+            found.push(Problem::invalid(&at, domains, "must be greater than zero"));
+        }
+        if when != "DoNotSchedule" {
+            let words = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {when}");
+            found.push(Problem::invalid(&at, domains, words));
+        }
     }
+    for field in ["nodeAffinityPolicy", "nodeTaintsPolicy"] {
+        if has(constraint, field) {
+            found.extend(one_of(text(constraint, field), &["Honor", "Ignore"], &path.field(field)));
+        }
+    }
+    found.extend(match_keys(constraint, "matchLabelKeys", &path.field("matchLabelKeys")));
     found.extend(label_selector::validate(&constraint["labelSelector"], rules, &path.field("labelSelector")));
+    found
+}
+
+/// Keys of labels whose values a pod takes from itself: more of a selector.
+fn match_keys(of: &Value, field: &str, path: &Path) -> Vec<Problem> {
+    let keys = list(of, field);
+    if !keys.is_empty() && !has(of, "labelSelector") {
+        return vec![Problem::forbidden(path, "must not be specified when labelSelector is not set")];
+    }
+    let mut found = Vec::new();
+    for (at, key) in keys.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let key = key.as_str().unwrap_or_default();
+        found.extend(names::problems(&path.index(at), key, names::qualified(key)));
+    }
     found
 }

@@ -1,7 +1,7 @@
 //! Persistent volumes, and claims to them.
 
 use super::apps::immutable;
-use super::doc::{copy, has, is_empty, list, map_at, text};
+use super::doc::{copy, entries, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
 use super::{Making, Rules, Strategy, full, general, inner, names};
@@ -99,27 +99,33 @@ fn volume_defaults(volume: &mut Value) {
 
 fn claim(claim: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(claim, Scope::Namespaced, names::subdomain, rules);
-    let (spec, path) = (&claim["spec"], Path::new("spec"));
+    found.extend(of_spec(&claim["spec"], rules, &Path::new("spec")));
+    found
+}
+
+/// What a claim asks for, or what one that is made for a pod will.
+pub fn of_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
     if list(spec, "accessModes").is_empty() {
         found.push(Problem::required(&path.field("accessModes"), "at least 1 access mode is required"));
     }
     found.extend(super::label_selector::validate(&spec["selector"], rules, &path.field("selector")));
-    found.extend(modes(spec, &path));
+    found.extend(modes(spec, path));
     let (wanted, at) = (&spec["resources"]["requests"]["storage"], path.field("resources").key("storage"));
     if wanted.is_null() {
         found.push(Problem::required(&at, ""));
     } else if quantity(wanted).milli() <= 0 {
         found.push(Problem::invalid(&at, wanted.clone(), "must be greater than zero"));
     }
-    found.extend(class(spec, &path));
-    found.extend(form(spec, &path));
+    found.extend(class(spec, path));
+    found.extend(form(spec, path));
     for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| has(spec, field)) {
         found.extend(data_source(&spec[field], &path.field(field)));
     }
     let (one, other) = (&spec["dataSource"], &spec["dataSourceRef"]);
     let same = ["apiGroup", "kind", "name"].iter().all(|field| one[field] == other[field]);
     if has(spec, "dataSource") && has(spec, "dataSourceRef") && !same {
-        found.push(Problem::invalid(&path, "dataSource", "must match dataSourceRef"));
+        found.push(Problem::invalid(path, "dataSource", "must match dataSourceRef"));
     }
     found
 }
@@ -271,11 +277,31 @@ fn claim_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::forbidden(&path, format!("{CLAIM_IS_FINAL}\n{change}")));
     }
     let (size, had) = (&now["resources"]["requests"]["storage"], &was["resources"]["requests"]["storage"]);
-    if bound && !size.is_null() && quantity(size) < quantity(had) {
+    let holds = quantity(&old["status"]["capacity"]["storage"]);
+    // A growth that cannot be done may be taken back, down to what the volume holds.
+    if bound && !size.is_null() && quantity(size) < quantity(had) && quantity(size) <= holds {
         let words = "field can not be less than status.capacity";
         found.push(Problem::forbidden(&path.field("resources").field("requests").field("storage"), words));
     }
     found.extend(immutable(now, was, "volumeMode", &Path::root()));
+    found.extend(of_status(&new["status"]));
+    found
+}
+
+/// What a claim's volume holds, and how its growth goes.
+fn of_status(status: &Value) -> Vec<Problem> {
+    const GROWTH: [&str; 5] =
+        ["ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"];
+    let (mut found, path) = (Vec::new(), Path::new("status"));
+    for field in ["capacity", "allocatedResources"] {
+        let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(super::PROBLEMS_MAX);
+        let words = "must be a valid resource quantity";
+        found.extend(negative.map(|(name, amount)| Problem::invalid(&path.field(field).key(name), amount.clone(), words)));
+    }
+    for (name, said) in entries(status, "allocatedResourceStatuses").take(super::PROBLEMS_MAX) {
+        let path = path.field("allocatedResourceStatuses").key(name);
+        found.extend(super::container::one_of(said.as_str().unwrap_or_default(), &GROWTH, &path));
+    }
     found
 }
 
@@ -330,6 +356,25 @@ mod tests {
             of(json!({"hostPath": {"path": "/"}, "persistentVolumeReclaimPolicy": "Recycle"})),
             &["spec.persistentVolumeReclaimPolicy: Forbidden: may not be 'recycle' for a hostPath mount of '/'"],
         );
+    }
+
+    #[test]
+    fn claims_grow() {
+        let of = |size: &str, status: Value| {
+            let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": size}}, "volumeName": "v"});
+            json!({"metadata": {"name": "c", "namespace": "n"}, "spec": spec, "status": status})
+        };
+        let bound = |holds: &str| json!({"phase": "Bound", "capacity": {"storage": holds}});
+        let check = |old: Value, new: Value, expected: &[&str]| {
+            let found: Vec<String> = claim_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected, "{new}");
+        };
+        check(of("1Gi", bound("1Gi")), of("3Gi", bound("1Gi")), &[]);
+        check(of("3Gi", bound("1Gi")), of("2Gi", bound("1Gi")), &[]);
+        let words = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
+        check(of("3Gi", bound("1Gi")), of("1Gi", bound("1Gi")), &[words]);
+        let words = "status.capacity[storage]: Invalid value: \"-1\": must be a valid resource quantity";
+        check(of("1Gi", bound("1Gi")), of("1Gi", bound("-1")), &[words]);
     }
 
     #[test]

@@ -13,7 +13,6 @@ const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 /// Of a class of storage or of attributes: how many, and how many bytes all of them.
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
-const SYSTEM_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
 /// The classes that every cluster has.
 pub fn system_classes() -> [Value; 2] {
@@ -21,6 +20,13 @@ pub fn system_classes() -> [Value; 2] {
     let moved = "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.";
     let stays = "Used for system critical pods that must not be moved from their current node.";
     [one("system-cluster-critical", 2_000_000_000, moved), one("system-node-critical", 2_000_001_000, stays)]
+}
+
+/// Why a class of priority may never be deleted.
+pub fn refuse_delete(class: &Value) -> Option<&'static str> {
+    let name = text(&class["metadata"], "name");
+    let own = system_classes().iter().any(|class| text(&class["metadata"], "name") == name);
+    own.then_some("this is a system priority class and cannot be deleted")
 }
 
 pub static PRIORITY_CLASS: Strategy = Strategy {
@@ -87,11 +93,15 @@ fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
     let name = text(&class["metadata"], "name");
     if name.starts_with("system-") {
-        if !SYSTEM_CLASSES.contains(&name) {
-            let words = "priority class names with 'system-' prefix are reserved for system use only. error";
-            let words = format!("{words}: {name} is not a known system priority class");
-            found.push(Problem::forbidden(&Path::new("metadata.name"), words));
-        }
+        let known = system_classes().into_iter().find(|class| text(&class["metadata"], "name") == name);
+        let why = match known {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some(known) if class["value"] != known["value"] => Some(format!("value of {name} PriorityClass must be {}", known["value"])),
+            Some(_) if class["globalDefault"] == true => Some(format!("globalDefault of {name} PriorityClass must be false")),
+            Some(_) => None,
+        };
+        let words = "priority class names with 'system-' prefix are reserved for system use only. error";
+        found.extend(why.map(|why| Problem::forbidden(&Path::new("metadata.name"), format!("{words}: {why}"))));
     } else if number(class, "value").is_some_and(|value| value > USER_PRIORITY_MAX) {
         let words = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
         found.push(Problem::forbidden(&Path::new("value"), words));

@@ -1,22 +1,42 @@
 //! Every problem of a container.
 
-use super::doc::{entries, has, is_empty, list, number, text, yes};
+use super::amounts::{self, NOT_NEGATIVE, Whose, is_not_shared, shown};
+use super::doc::{entries, has, is_empty, list, number, text};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{doc, full, supported, supported_text};
+use super::{env, full, mounts, pod_parts, security, supported, supported_text};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
-const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 
-/// Every problem of one container. `volumes`: the names of the pod's volumes.
-pub fn validate(container: &Value, volumes: &HashSet<&str>, grace_s: i64, path: &Path) -> Vec<Problem> {
+/// What of a pod its containers have to do with.
+pub struct Surroundings<'s> {
+    pub volumes: HashMap<&'s str, &'s Value>,
+    /// Names of claims to resources.
+    pub claims: BTreeSet<&'s str>,
+    pub grace_s: i64,
+    /// When its containers start again.
+    pub restarts: &'s str,
+    /// It runs as the host's users.
+    pub host_users: bool,
+}
+
+/// Where in a pod a container stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Regular,
+    /// One after the other, before the regular ones; a few go on beside them.
+    Init,
+    Ephemeral,
+}
+
+/// Every problem of one container.
+pub fn validate(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let name = text(container, "name");
     if name.is_empty() {
@@ -32,11 +52,31 @@ pub fn validate(container: &Value, volumes: &HashSet<&str>, grace_s: i64, path: 
     }
     found.extend(supported(container, "terminationMessagePolicy", &["File", "FallbackToLogsOnError"], path));
     found.extend(ports(container, path));
-    found.extend(env(container, path));
-    found.extend(mounts(container, volumes, path));
+    found.extend(env::validate(container, &pod.volumes, path));
+    found.extend(mounts::validate(container, &pod.volumes, path));
     found.extend(supported(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path));
     found.extend(resources(&container["resources"], &path.field("resources")));
-    found.extend(security(container, path));
+    found.extend(pod_parts::claims_used(&container["resources"], &pod.claims, &path.field("resources")));
+    found.extend(pod_parts::resizes(container, pod.restarts, path));
+    found.extend(security::of_container(&container["securityContext"], pod.host_users, &path.field("securityContext")));
+    found.extend(life(container, place, pod.grace_s, path));
+    found
+}
+
+const LIFE: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
+
+/// Hooks and probes, which containers that end have no use for.
+fn life(container: &Value, place: Place, grace_s: i64, path: &Path) -> Vec<Problem> {
+    let restarts = container["restartPolicy"].as_str();
+    let mut found = Vec::new();
+    if let Some(policy) = restarts {
+        found.extend(one_of(policy, &["Always", "Never", "OnFailure"], &path.field("restartPolicy")));
+    }
+    if place == Place::Init && restarts != Some("Always") {
+        let words = "may not be set for init containers without restartPolicy=Always";
+        found.extend(LIFE.iter().filter(|field| has(container, field)).map(|field| Problem::forbidden(&path.field(field), words)));
+        return found;
+    }
     found.extend(lifecycle(container, grace_s, path));
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if has(container, field) {
@@ -78,72 +118,6 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-fn env(container: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    for (at, variable) in list(container, "env").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let path = path.field("env").index(at);
-        let name = text(variable, "name");
-        if name.is_empty() {
-            found.push(Problem::required(&path.field("name"), ""));
-        } else {
-            found.extend(problems(&path.field("name"), name, names::env_name(name)));
-        }
-        if has(variable, "valueFrom") {
-            let path = path.field("valueFrom");
-            let sources = entries(variable, "valueFrom").filter(|(_, source)| !source.is_null()).count();
-            let words = match sources {
-                _ if !text(variable, "value").is_empty() => "may not be specified when `value` is not empty",
-                0 => "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`",
-                1 => continue,
-                _ => "may not have more than one field specified at a time",
-            };
-            found.push(Problem::invalid(&path, "", words));
-        }
-    }
-    found
-}
-
-fn mounts(container: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let mut seen = HashSet::new();
-    for (at, mount) in list(container, "volumeMounts").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let all = path.field("volumeMounts");
-        let path = all.index(at);
-        let name = text(mount, "name");
-        if name.is_empty() {
-            found.push(Problem::required(&path.field("name"), ""));
-        } else if !volumes.contains(name) {
-            found.push(Problem::new(&path.field("name"), Reason::NotFound, Some(name.into()), ""));
-        }
-        let target = text(mount, "mountPath");
-        if target.is_empty() {
-            found.push(Problem::required(&path.field("mountPath"), ""));
-        } else if !seen.insert(target) {
-            found.push(Problem::invalid(&path.field("mountPath"), target, "must be unique"));
-        }
-        if target.contains(':') {
-            found.push(Problem::invalid(&path.field("mountPath"), target, "must not contain ':'"));
-        }
-        // Kubernetes names these two without the index of the mount.
-        for field in ["subPath", "subPathExpr"] {
-            let inner = text(mount, field);
-            if inner.starts_with('/') {
-                found.push(Problem::invalid(&all.field(field), inner, "must be a relative path"));
-            }
-            if inner.split('/').any(|part| part == "..") {
-                found.push(Problem::invalid(&all.field(field), inner, "must not contain '..'"));
-            }
-        }
-    }
-    found
-}
-
 fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for which in ["limits", "requests"] {
@@ -162,85 +136,33 @@ fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
         }
         let limit = &resources["limits"][name];
         let (asked, most) = (quantity(amount), quantity(limit));
-        if !limit.is_null() && is_whole_only(name) && asked != most {
+        if !limit.is_null() && is_not_shared(name) && asked != most {
             let words = format!("must be equal to {name} limit of {}", shown(limit));
             found.push(Problem::invalid(&requests, shown(amount), words));
         } else if !limit.is_null() && asked > most {
             let words = format!("must be less than or equal to {name} limit of {}", shown(limit));
             found.push(Problem::invalid(&requests, shown(amount), words));
-        } else if limit.is_null() && is_whole_only(name) {
+        } else if limit.is_null() && is_not_shared(name) {
             found.push(Problem::required(&limits, "Limit must be set for non overcommitable resources"));
         }
     }
-    found
-}
-
-fn resource(name: &str, amount: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = problems(path, name, names::qualified(name));
-    if !name.contains('/') && !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !name.starts_with("hugepages-") {
-        found.push(Problem::invalid(path, name, "must be a standard resource type or fully qualified"));
-        found.push(Problem::invalid(path, name, "must be a standard resource for containers"));
-    }
-    let value = quantity(amount);
-    if value < Quantity::ZERO {
-        found.push(Problem::invalid(path, shown(amount), NOT_NEGATIVE));
-    }
-    if is_whole_only(name) && !value.is_whole() {
-        found.push(Problem::invalid(path, shown(amount), "must be an integer"));
+    let named = |start: &str| entries(resources, "limits").chain(entries(resources, "requests")).any(|(name, _)| name.starts_with(start));
+    if named("hugepages-") && !named("cpu") && !named("memory") {
+        found.push(Problem::forbidden(path, "HugePages require cpu or memory"));
     }
     found
 }
 
-/// Resources of others than Kubernetes come in whole pieces and are not shared.
-fn is_whole_only(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") || name.starts_with("hugepages-")
-}
-
-/// An amount as Kubernetes writes it back.
-fn shown(amount: &Value) -> String {
-    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-    coracle_schema::canonical_quantity(&text).map(Cow::into_owned).unwrap_or_default()
-}
-
-/// Of a security context, in Go's order.
-const CONTEXT: [&str; 12] = [
-    "Capabilities",
-    "Privileged",
-    "SELinuxOptions",
-    "WindowsOptions",
-    "RunAsUser",
-    "RunAsGroup",
-    "RunAsNonRoot",
-    "ReadOnlyRootFilesystem",
-    "AllowPrivilegeEscalation",
-    "ProcMount",
-    "SeccompProfile",
-    "AppArmorProfile",
-];
-
-fn security(container: &Value, path: &Path) -> Vec<Problem> {
-    let context = &container["securityContext"];
-    let path = path.field("securityContext");
-    let mut found = user_numbers(context, &path);
-    if context["allowPrivilegeEscalation"] == false {
-        let clash = |words: &str| {
-            let words = format!("{}: cannot set `allowPrivilegeEscalation` to false and {words}", doc::shown(context, &CONTEXT));
-            Problem::new(&path, Reason::Invalid, None, words)
-        };
-        if yes(context, "privileged") {
-            found.push(clash("`privileged` to true"));
-        }
-        if list(&context["capabilities"], "add").iter().any(|one| one == "CAP_SYS_ADMIN" || one == "SYS_ADMIN") {
-            found.push(clash("`capabilities.Add` CAP_SYS_ADMIN"));
-        }
+/// One amount of a resource, that a container asks for or a runtime needs.
+pub fn resource(name: &str, amount: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = amounts::name(name, Whose::Container, path);
+    found.extend(amounts::amount(name, amount, path));
+    let value = quantity(amount).value();
+    let pages = amounts::page_bytes(name).map(Quantity::value).is_none_or(|page| page > 0 && value > 0 && value % page == 0);
+    if name.starts_with("hugepages-") && !pages {
+        found.push(Problem::invalid(path, shown(amount), format!("{} is not positive integer multiple of {name}", shown(amount))));
     }
     found
-}
-
-/// The ids of a security context, a pod's or a container's.
-pub fn user_numbers(context: &Value, path: &Path) -> Vec<Problem> {
-    let ids = ["runAsUser", "runAsGroup", "fsGroup"].iter().filter_map(|field| Some((path.field(field), number(context, field)?)));
-    ids.flat_map(|(path, id)| problems(&path, id, names::between(id, 0, i32::MAX.into()))).collect()
 }
 
 fn lifecycle(container: &Value, grace_s: i64, path: &Path) -> Vec<Problem> {
@@ -332,11 +254,11 @@ pub fn port(port: &Value, path: &Path) -> Vec<Problem> {
     }
 }
 
-/// Host ports that two ports of one pod ask for.
-pub fn host_port_clashes(spec: &Value, path: &Path) -> Vec<Problem> {
+/// Host ports that two ports of these containers ask for.
+pub fn host_port_clashes(containers: &[Value], path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    for (at, container) in list(spec, "containers").iter().enumerate() {
+    for (at, container) in containers.iter().enumerate() {
         if full(&found) {
             break;
         }

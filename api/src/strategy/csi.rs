@@ -81,7 +81,8 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-fn driver_name(name: &str, path: &Path) -> Vec<Problem> {
+/// Names of drivers, wherever one is named.
+pub fn driver_name(name: &str, path: &Path) -> Vec<Problem> {
     if name.is_empty() {
         return vec![Problem::required(path, "")];
     }

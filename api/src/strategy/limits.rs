@@ -1,5 +1,6 @@
 //! What a namespace may use: limit ranges and resource quotas.
 
+use super::amounts::{self, Whose};
 use super::doc::{entries, has, is_empty, list, list_at, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
@@ -71,9 +72,13 @@ fn of_item(item: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     }
     let fields = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
     let names: BTreeSet<&String> = fields.iter().flat_map(|field| entries(item, field).map(|(name, _)| name)).collect();
+    let whose = if matches!(kind, "Pod" | "Container") { Whose::Container } else { Whose::Any };
     for name in names {
         if full(&found) {
             break;
+        }
+        for field in fields.iter().filter(|field| has(&item[**field], name)) {
+            found.extend(amounts::name(name, whose, &path.field(field).key(name)));
         }
         found.extend(of_resource(item, name, path));
     }
@@ -116,23 +121,12 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
 
 fn quota(quota: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(quota, Scope::Namespaced, names::subdomain, rules);
-    let path = Path::new("spec.hard");
-    for (name, amount) in entries(&quota["spec"], "hard") {
-        if full(&found) {
-            break;
-        }
-        found.extend(names::problems(&path.key(name), name.as_str(), names::qualified(name)));
-        let amount_of = quantity(amount);
-        if amount_of.milli() < 0 {
-            found.push(Problem::invalid(&path.key(name), amount.clone(), "must be greater than or equal to 0"));
-        }
-        let counts =
-            name.starts_with("count/") || matches!(name.as_str(), "pods" | "services" | "secrets" | "configmaps" | "resourcequotas");
-        if counts && !amount_of.is_whole() {
-            found.push(Problem::invalid(&path.key(name), amount.clone(), "must be an integer"));
-        }
+    let path = Path::new("spec");
+    found.extend(amounts::list(&quota["spec"], "hard", Whose::Quota, &path));
+    found.extend(scopes(&quota["spec"], &path));
+    for field in ["hard", "used"] {
+        found.extend(amounts::list(&quota["status"], field, Whose::Quota, &Path::new("status")));
     }
-    found.extend(scopes(&quota["spec"], &Path::new("spec")));
     found
 }
 

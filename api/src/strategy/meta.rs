@@ -345,14 +345,20 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
             break;
         }
         let name = finalizer.as_str().unwrap_or_default();
-        problems.extend(names::problems(&path, name, names::qualified(name)));
-        if !name.contains('/') && !["orphan", "foregroundDeletion"].contains(&name) {
-            let words = "name is neither a standard finalizer name nor is it fully qualified";
-            problems.push(Problem::invalid(&path.index(at), name, words));
-        }
+        problems.extend(self::finalizer(name, &path, &path.index(at)));
     }
     if all.iter().any(|one| one == "orphan") && all.iter().any(|one| one == "foregroundDeletion") {
         problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
+    }
+    problems
+}
+
+/// What is wrong with one finalizer: of its form, and of what it is called.
+pub fn finalizer(name: &str, of_form: &Path, of_name: &Path) -> Vec<Problem> {
+    let mut problems = names::problems(of_form, name, names::qualified(name));
+    if !name.contains('/') && ![super::namespace::FINALIZER, ORPHAN, FOREGROUND].contains(&name) {
+        let words = "name is neither a standard finalizer name nor is it fully qualified";
+        problems.push(Problem::invalid(of_name, name, words));
     }
     problems
 }

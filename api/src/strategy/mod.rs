@@ -10,6 +10,7 @@
 
 pub mod advice;
 mod affinity;
+mod amounts;
 mod apps;
 mod batch;
 pub mod binding;
@@ -23,6 +24,7 @@ mod csi;
 mod diff;
 pub(crate) mod doc;
 mod endpoints;
+mod env;
 mod event;
 pub mod eviction;
 pub mod forms;
@@ -34,6 +36,7 @@ mod label_selector;
 mod lease;
 mod limits;
 pub mod meta;
+mod mounts;
 pub(crate) mod names;
 pub mod namespace;
 mod network;
@@ -41,6 +44,7 @@ mod networking;
 mod node;
 pub mod pod;
 pub mod pod_defaults;
+mod pod_parts;
 mod pod_spec;
 pub mod qos;
 mod rbac;
@@ -48,11 +52,13 @@ mod replicationcontroller;
 pub mod review;
 pub mod scale;
 mod scaling;
+mod security;
 pub mod service;
 mod service_rules;
 mod signing;
 mod templates;
 pub mod token;
+mod volume;
 mod webhooks;
 
 pub use network::Cidr;
@@ -68,7 +74,10 @@ pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, STATEFUL_SET, TEMPLATE_GENER
 pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind};
 pub use claim::{CLAIM, VOLUME};
-pub use classes::{ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, system_classes};
+pub use classes::{
+    ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, refuse_delete as priority_class_stays,
+    system_classes,
+};
 pub use config::{CONFIG_MAP, SECRET};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
 pub use endpoints::ENDPOINTS;
@@ -86,7 +95,7 @@ pub use review::REVIEW;
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;
-pub use signing::{APPROVAL, SIGNING_REQUEST};
+pub use signing::{APPROVAL, CLIENT_SIGNER, SIGNING_REQUEST, wants_masters};
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 pub use webhooks::WEBHOOKS;
 

@@ -24,6 +24,7 @@ const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consis
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 pub const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const NO_BACK_STEPS: &str = "must not contain '..'";
 pub const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// What is wrong with a text: nothing, or a sentence for each broken rule.
@@ -33,7 +34,9 @@ pub type Faults = Vec<String>;
 pub fn label(name: &str) -> Faults {
     let mut faults = no_longer_than(name, LABEL_BYTES_MAX);
     if !is_label(name) {
-        faults.push(LABEL_WORDS.into());
+        // What would be a whole name has only that against it.
+        let dots = subdomain(name).is_empty();
+        faults.push(if dots { "must not contain dots" } else { LABEL_WORDS }.into());
     }
     faults
 }
@@ -44,6 +47,13 @@ pub fn subdomain(name: &str) -> Faults {
     if !name.split('.').all(is_label) {
         faults.push(SUBDOMAIN_WORDS.into());
     }
+    faults
+}
+
+/// Names of objects within a limit of their own.
+pub fn short_subdomain(name: &str, bytes_max: usize) -> Faults {
+    let mut faults = no_longer_than(name, bytes_max);
+    faults.extend(subdomain(name));
     faults
 }
 
@@ -140,6 +150,36 @@ pub fn env_name(name: &str) -> Faults {
     vec!["a valid environment variable name must consist only of printable ASCII characters other than '='".into()]
 }
 
+/// Domains that a resolver tries: `my.name`, and `_tcp` within it.
+pub fn search_domain(name: &str) -> Faults {
+    let mut faults = no_longer_than(name, SUBDOMAIN_BYTES_MAX);
+    let plain = |part: &str| is_label(&part.strip_prefix('_').unwrap_or(part).replace('_', "a"));
+    if !name.split('.').all(|part| plain(part) && !part.ends_with('_')) {
+        faults.push(SUBDOMAIN_WORDS.into());
+    }
+    faults
+}
+
+/// Paths that stay where they begin.
+pub fn no_back_steps(path: &str) -> Faults {
+    if path.split('/').any(|part| part == "..") { vec![NO_BACK_STEPS.into()] } else { Vec::new() }
+}
+
+/// Paths below a directory.
+pub fn descending(path: &str) -> Faults {
+    let absolute = path.starts_with('/').then(|| "must be a relative path".to_owned());
+    absolute.into_iter().chain(no_back_steps(path)).collect()
+}
+
+/// Paths below a directory that is written all at once: names that begin with two dots are its writer's.
+pub fn not_reserved(path: &str) -> Faults {
+    let mut faults = descending(path);
+    if path.starts_with("..") && path != ".." && !path.starts_with("../") {
+        faults.push("must not start with '..'".into());
+    }
+    faults
+}
+
 /// Numbers of ports.
 pub fn port_number(port: i64) -> Faults {
     between(port, 1, 65535)
@@ -217,7 +257,11 @@ mod tests {
         let long = "x".repeat(64);
         let longer = "x".repeat(254);
         let no_label: &[&str] = &["a lowercase RFC 1123 label"];
-        check(label, &["a", "1a", "my-name"], &[("", no_label), ("A", no_label), ("-a", no_label), ("a-", no_label), ("a.b", no_label)]);
+        check(
+            label,
+            &["a", "1a", "my-name"],
+            &[("", no_label), ("A", no_label), ("-a", no_label), ("a-", no_label), ("a.b", &["must not contain dots"])],
+        );
         check(label, &[&long[1..]], &[(&long, &["must be no more than 63 characters"])]);
         let no_subdomain: &[&str] = &["a lowercase RFC 1123 subdomain"];
         check(subdomain, &["a", "a.b-c.1", &long], &[("a..b", no_subdomain), (".", no_subdomain), ("a_b", no_subdomain)]);
@@ -237,6 +281,12 @@ mod tests {
         check(port_name, &[], &[("a--b", &["must not contain consec"]), ("a-", &["must not begin"]), (&long[..16], &["must be no more"])]);
         let no_env: &[&str] = &["a valid environment variable name"];
         check(env_name, &["A", "1A", "a.b c"], &[("A=B", no_env), ("ä", no_env), ("a\n", no_env)]);
+        check(search_domain, &["a.b", "_tcp.a", "a_b"], &[("a_", no_subdomain), ("A", no_subdomain)]);
+        check(
+            not_reserved,
+            &["a/b", ".a", "a..b"],
+            &[("/a", &["must be a relative"]), ("../a", &["must not contain"]), ("..a", &["must not start"])],
+        );
         check(ip, &["10.0.0.1", "fd00::1"], &[("x", &["must be a valid IP"]), ("10.0.0.01", &["must be a valid IP"])]);
         check(cidr, &["10.0.0.0/24", "fd00::/64"], &[("10.0.0.0", &["must be a valid CIDR"]), ("10.0.0.0/33", &["must be a valid CIDR"])]);
     }

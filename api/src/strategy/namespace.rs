@@ -3,7 +3,7 @@
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
 use super::{Deleting, Deletion, Making, Rules, Share, Strategy, names, no_claims, whole};
-use coracle_schema::Problem;
+use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 /// The label that every namespace has, so that selectors can name one.
@@ -92,13 +92,30 @@ pub fn emptied(namespace: &Value) -> Value {
 
 /// Names of namespaces were labels in 2014 too.
 fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
-    meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules })
+    let mut found = meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules });
+    for one in list(&namespace["spec"], "finalizers").iter().take(super::PROBLEMS_MAX) {
+        let path = Path::new("spec.finalizers");
+        found.extend(meta::finalizer(one.as_str().unwrap_or_default(), &path, &path));
+    }
+    found
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
     found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found.extend(phase(new, old));
     found
+}
+
+/// A namespace ends when it is deleted, and then it does.
+fn phase(new: &Value, old: &Value) -> Option<Problem> {
+    let phase = text(&new["status"], "phase");
+    let (only, words) = match has(&new["metadata"], "deletionTimestamp") {
+        false => ("Active", "may only be 'Active' if `deletionTimestamp` is empty"),
+        true => ("Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"),
+    };
+    let wrong = phase != only && phase != text(&old["status"], "phase");
+    wrong.then(|| Problem::invalid(&Path::new("status.Phase"), phase, words))
 }
 
 /// What has to be done before a namespace may go: who has done something takes it off here.
@@ -151,6 +168,19 @@ mod tests {
         for (name, expected) in [("default", true), ("kube-system", true), ("a", false)] {
             assert_eq!(refuse_delete(&json!({"metadata": {"name": name}})).is_some(), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn what_holds_it_and_how_it_ends() {
+        let of = |finalizers: Value| json!({"metadata": {"name": "a"}, "spec": {"finalizers": finalizers}, "status": {"phase": "Active"}});
+        let told = |found: Vec<Problem>| found.iter().map(Problem::to_string).collect::<Vec<_>>();
+        assert_eq!(told(validate(&of(json!(["kubernetes", "a.b/c"])), Rules::default())), Vec::<String>::new());
+        let words = "spec.finalizers: Invalid value: \"x\": name is neither a standard finalizer name nor is it fully qualified";
+        assert_eq!(told(validate(&of(json!(["x"])), Rules::default())), [words]);
+        let (old, mut new) = (of(json!([])), of(json!([])));
+        new["status"]["phase"] = "Terminating".into();
+        let words = "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty";
+        assert_eq!(told(validate_update(&new, &old, Rules::default())), [words]);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Nodes: hosts that run pods.
 
-use super::doc::{copy, has, is_empty, list, map_at, text, texts};
+use super::doc::{copy, entries, has, is_empty, list, map_at, text, texts};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, names, no_claims, pod_spec, without_status};
+use super::{Making, Rules, Strategy, amounts, full, names, no_claims, pod_spec, without_status};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -80,6 +80,11 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         found.extend(names::problems(&ranges_path.index(at), *range, names::cidr(range)));
+    }
+    for field in ["capacity", "allocatable"] {
+        for (name, amount) in entries(&node["status"], field).take(super::PROBLEMS_MAX) {
+            found.extend(amounts::amount(name, amount, &Path::new("status").field(field).key(name)));
+        }
     }
     let families: Vec<bool> = ranges.iter().filter_map(|range| names::cidr_is_v6(range)).collect();
     if families.len() > 1 && (families.len() > 2 || families[0] == families[1]) {

@@ -59,10 +59,24 @@ fn status_update(new: &mut Value, old: &Value) {
     }
 }
 
+/// A pod that is made now: what only comes later is not said yet.
 fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = standing(pod, rules);
+    let (spec, path) = (&pod["spec"], Path::new("spec"));
+    if !list(spec, "ephemeralContainers").is_empty() {
+        found.push(Problem::forbidden(&path.field("ephemeralContainers"), "cannot be set on create"));
+    }
+    if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
+        found.push(Problem::forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared"));
+    }
+    found
+}
+
+/// Every problem of a pod at any time.
+fn standing(pod: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(pod, Scope::Namespaced, names::subdomain, rules);
     found.extend(seccomp(&pod["metadata"]));
-    found.extend(pod_spec::validate(&pod["spec"], rules, &Path::new("spec")));
+    found.extend(pod_spec::validate(&pod["spec"], text(&pod["metadata"], "name"), rules, &Path::new("spec")));
     found
 }
 
@@ -75,18 +89,14 @@ fn seccomp(meta: &Value) -> Vec<Problem> {
     let wrong = profiles.filter_map(|(key, profile)| match profile.strip_prefix("localhost/") {
         None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => None,
         None => Some(Problem::invalid(&path.field(key), profile, "must be a valid seccomp profile")),
-        Some(file) if file.starts_with('/') => Some(Problem::invalid(&path.field(key), file, "must be a relative path")),
-        Some(file) => {
-            let back = file.split('/').any(|part| part == "..");
-            back.then(|| Problem::invalid(&path.field(key), file, pod_spec::NO_BACK_STEPS))
-        }
+        Some(file) => names::problems(&path.field(key), file, names::descending(file)).into_iter().next(),
     });
     wrong.take(super::PROBLEMS_MAX).collect()
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found.extend(meta::new_problems(standing(new, rules), &standing(old, rules)));
     let path = Path::new("spec");
     let (spec, was) = (&new["spec"], &old["spec"]);
     for field in ["containers", "initContainers"] {
@@ -101,6 +111,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         let words = "existing toleration can not be modified except its tolerationSeconds";
         found.push(Problem::forbidden(&path.field("tolerations"), words));
     }
+    found.extend(waits_less(spec, was, &path));
     found.extend(fixed(spec, was, &path));
     let (class, was) = (&new["status"]["qosClass"], &old["status"]["qosClass"]);
     if class != was && !is_empty(was) {
@@ -124,6 +135,43 @@ fn identity(toleration: &Value) -> [&str; 4] {
     ["key", "operator", "value", "effect"].map(|field| text(toleration, field))
 }
 
+/// What a pod waits for is taken away, and nothing is added. Until then it may be said more closely which nodes it is for.
+fn waits_less(spec: &Value, was: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let gates: Vec<&str> = list(was, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
+    for gate in list(spec, "schedulingGates").iter().map(|gate| text(gate, "name")).filter(|gate| !gates.contains(gate)).take(8) {
+        let words = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
+        found.push(Problem::forbidden(&path.field("schedulingGates"), words));
+    }
+    if is_gated(was) && texts(was, "nodeSelector").any(|(key, value)| spec["nodeSelector"][key] != *value) {
+        let words = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        found.push(Problem::invalid(&path.field("nodeSelector"), spec["nodeSelector"].clone(), words));
+    }
+    if is_gated(was) {
+        let required = |spec: &Value| spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].clone();
+        let path = path.field("affinity").field("nodeAffinity").field("requiredDuringSchedulingIgnoredDuringExecution");
+        found.extend(nodes_closer(&required(spec), &required(was), &path.field("nodeSelectorTerms")));
+    }
+    found
+}
+
+/// Each term of what nodes must have asks for at least as much as before.
+fn nodes_closer(now: &Value, was: &Value, path: &Path) -> Option<Problem> {
+    let (now, was) = (list(now, "nodeSelectorTerms"), list(was, "nodeSelectorTerms"));
+    if !was.is_empty() && now.len() != was.len() {
+        let words = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return Some(Problem::invalid(path, now.to_vec(), words));
+    }
+    let keeps = |now: &Value, was: &Value, field: &str| list(now, field).starts_with(list(was, field));
+    let lost =
+        was.iter().zip(now).position(|(was, now)| !["matchExpressions", "matchFields"].iter().all(|field| keeps(now, was, field)))?;
+    Some(Problem::invalid(&path.index(lost), now[lost].clone(), "only additions are allowed (no mutations or deletions)"))
+}
+
+fn is_gated(spec: &Value) -> bool {
+    !list(spec, "schedulingGates").is_empty()
+}
+
 /// All the rest of a spec stays as it is.
 fn fixed(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
     let mut same = spec.clone();
@@ -132,8 +180,16 @@ fn fixed(spec: &Value, was: &Value, path: &Path) -> Option<Problem> {
             same[field][at]["image"] = was["image"].clone();
         }
     }
-    for field in ["activeDeadlineSeconds", "tolerations"] {
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
         same[field] = was[field].clone();
+    }
+    if is_gated(was) {
+        same["nodeSelector"] = was["nodeSelector"].clone();
+        map_at(&mut same, "affinity");
+        copy(&mut same["affinity"], &was["affinity"], "nodeAffinity");
+        if is_empty(&same["affinity"]) {
+            copy(&mut same, was, "affinity");
+        }
     }
     if number(was, "terminationGracePeriodSeconds").is_some_and(|grace| grace < 0) && same["terminationGracePeriodSeconds"] == 1 {
         same["terminationGracePeriodSeconds"] = was["terminationGracePeriodSeconds"].clone();
@@ -262,6 +318,49 @@ mod tests {
         check(|pod| pod["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]), 2, &[words]);
         check(|pod| pod["spec"]["containers"][0]["image"] = "".into(), 2, &["spec.containers[0].image: Required value"]);
         check(|pod| pod["metadata"]["uid"] = "v".into(), 1, &["metadata.uid: Invalid value: \"v\": field is immutable"]);
+    }
+
+    #[test]
+    fn gates_fall() {
+        fn check(change: impl Fn(&mut Value), expected: &[&str]) {
+            let term = json!({"matchExpressions": [{"key": "k", "operator": "Exists"}]});
+            let affinity = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+            let old = made(json!({"metadata": {"name": "p"}, "spec": {"schedulingGates": [{"name": "a"}, {"name": "b"}],
+                "nodeSelector": {"k": "v"}, "affinity": affinity, "containers": [{"name": "a", "image": "x:1"}]}}));
+            let mut new = old.clone();
+            change(&mut new);
+            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found.len(), expected.len(), "{found:#?}");
+            assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
+        }
+        check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "b"}]), &[]);
+        check(|pod| pod["spec"]["schedulingGates"] = json!([]), &[]);
+        let words = "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'c'";
+        check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "c"}]), &[words]);
+        check(|pod| pod["spec"]["nodeSelector"]["l"] = "w".into(), &[]);
+        let words = "spec.nodeSelector: Invalid value: {\"l\":\"w\"}: only additions to spec.nodeSelector are allowed";
+        check(|pod| pod["spec"]["nodeSelector"] = json!({"l": "w"}), &[words]);
+        let terms = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms";
+        let more = json!({"key": "l", "operator": "Exists"});
+        check(|pod| pod.pointer_mut(&format!("{terms}/0/matchExpressions")).unwrap().as_array_mut().unwrap().push(more.clone()), &[]);
+        let words = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value";
+        check(|pod| *pod.pointer_mut(&format!("{terms}/0/matchExpressions")).unwrap() = json!([more.clone()]), &[words]);
+    }
+
+    #[test]
+    fn what_comes_later() {
+        let of = |more: Value| {
+            let mut pod = made(json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
+            pod["spec"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            validate(&pod, Rules::default()).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(of(json!({})), "");
+        let debugger = json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
+        assert_eq!(of(json!({"ephemeralContainers": [debugger]})), "spec.ephemeralContainers: Forbidden: cannot be set on create");
+        assert_eq!(
+            of(json!({"nodeName": "n", "schedulingGates": [{"name": "a"}]})),
+            "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+        );
     }
 
     #[test]

@@ -1,23 +1,28 @@
 //! Every problem of the spec of a pod or of a template.
 
-use super::container::{self, host_port_clashes, user_numbers};
-use super::doc::{default_to, has, is_empty, list, number, shown, text, texts, yes};
+use super::container::{self, Place, Surroundings, host_port_clashes};
+use super::doc::{default_to, entries, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
-use super::qos::quantity;
-use super::{Rules, affinity, claim, full, supported};
-use coracle_schema::{Path, Problem, Quantity, Reason};
+use super::{Rules, affinity, full, pod_parts, security, supported, volume};
+use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-pub const NO_BACK_STEPS: &str = "must not contain '..'";
+/// Longest name of a host that Linux takes.
+const HOSTNAME_BYTES_MAX: usize = 64;
 
-/// Every problem of a pod's spec, in the order in which Kubernetes tells them.
-pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+/// Every problem of a pod's spec, in the order in which Kubernetes tells them. `pod`: its name; empty in a template.
+pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let volumes = volumes(spec, path, &mut found);
-    found.extend(containers(spec, &volumes, path));
+    let surroundings = Surroundings {
+        volumes: volume::validate(spec, pod, rules, path, &mut found),
+        claims: pod_parts::resource_claims(spec, pod, path, &mut found),
+        grace_s: number(spec, "terminationGracePeriodSeconds").unwrap_or(30),
+        restarts: text(spec, "restartPolicy"),
+        host_users: spec["hostUsers"] != false,
+    };
+    found.extend(containers(spec, &surroundings, path));
     found.extend(supported(spec, "restartPolicy", &["Always", "OnFailure", "Never"], path));
     found.extend(supported(spec, "dnsPolicy", &["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"], path));
     for (key, value) in texts(spec, "nodeSelector") {
@@ -31,7 +36,7 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.extend(problems(&path.field("nodeSelector"), key, of_key));
         found.extend(problems(&path.field("nodeSelector"), value, of_value));
     }
-    found.extend(security(spec, path));
+    found.extend(security::of_pod(spec, path));
     for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         if full(&found) {
             break;
@@ -40,63 +45,56 @@ pub fn validate(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
             found.push(Problem::required(&path.field("imagePullSecrets").index(at).field("name"), ""));
         }
     }
-    if text(spec, "dnsPolicy") == "None" && is_empty(&spec["dnsConfig"]["nameservers"]) {
-        let words = "must provide `dnsConfig` when `dnsPolicy` is None";
-        found.push(Problem::required(&path.field("dnsConfig"), words));
-    }
+    found.extend(affinity::validate(&spec["affinity"], rules, &path.field("affinity")));
+    found.extend(pod_parts::dns(spec, path));
+    found.extend(pod_parts::gates(spec, path));
+    found.extend(affinity::spreads(spec, rules, &path.field("topologySpreadConstraints")));
+    found.extend(named(spec, rules, path));
+    found.extend(pod_parts::tolerations(spec, path));
+    found.extend(pod_parts::host_aliases(spec, path));
+    found.extend(overhead(spec, path));
+    found.extend(pod_parts::system(spec, path));
+    found
+}
+
+/// What names something, and the deadline among it.
+fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let node = if rules.old_names { names::old_id } else { names::subdomain };
-    let forms: [(&str, NameRule); 5] = [
+    let forms: [(&str, NameRule); 8] = [
         ("serviceAccountName", names::subdomain),
         ("nodeName", node),
+        ("activeDeadlineSeconds", |_| Vec::new()),
         ("hostname", names::label),
         ("subdomain", names::label),
         ("priorityClassName", names::subdomain),
+        ("runtimeClassName", names::subdomain),
+        ("hostnameOverride", |name| names::short_subdomain(name, HOSTNAME_BYTES_MAX)),
     ];
+    let mut found = Vec::new();
     for (field, form) in forms {
-        let name = text(spec, field);
+        let (name, path) = (text(spec, field), path.field(field));
+        if let Some(deadline) = number(spec, field) {
+            found.extend(problems(&path, deadline, names::between(deadline, 1, i32::MAX.into())));
+        }
         if !name.is_empty() {
-            found.extend(problems(&path.field(field), name, form(name)));
-        }
-    }
-    found.extend(affinity::validate(&spec["affinity"], rules, &path.field("affinity")));
-    for (at, constraint) in list(spec, "topologySpreadConstraints").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        found.extend(affinity::spread(constraint, rules, &path.field("topologySpreadConstraints").index(at)));
-    }
-    if let Some(deadline) = number(spec, "activeDeadlineSeconds") {
-        let faults = names::between(deadline, 1, i32::MAX.into());
-        found.extend(problems(&path.field("activeDeadlineSeconds"), deadline, faults));
-    }
-    for (at, toleration) in list(spec, "tolerations").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        found.extend(tolerates(toleration, &path.field("tolerations").index(at)));
-    }
-    for (at, alias) in list(spec, "hostAliases").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let path = path.field("hostAliases").index(at);
-        found.extend(problems(&path.field("ip"), text(alias, "ip"), names::ip(text(alias, "ip"))));
-        for (at, host) in list(alias, "hostnames").iter().enumerate() {
-            if full(&found) {
-                break;
-            }
-            let host = host.as_str().unwrap_or_default();
-            found.extend(problems(&path.field("hostnames").index(at), host, names::subdomain(host)));
+            found.extend(problems(&path, name, form(name)));
         }
     }
     found
+}
+
+/// What a pod's runtime needs for itself.
+fn overhead(spec: &Value, path: &Path) -> Vec<Problem> {
+    let path = path.field("overhead");
+    let amounts = entries(spec, "overhead").take(super::PROBLEMS_MAX);
+    amounts.flat_map(|(name, amount)| container::resource(name, amount, &path.key(name))).collect()
 }
 
 /// A template for pods: its labels and annotations, and the spec. `path` is the template's.
 pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = labels(&template["metadata"], "labels", path, rules);
     found.extend(annotations(&template["metadata"], path));
-    found.extend(validate(&template["spec"], rules, &path.field("spec")));
+    found.extend(validate(&template["spec"], "", rules, &path.field("spec")));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let words = "ephemeral containers not allowed in pod template";
         found.push(Problem::forbidden(&path.field("spec").field("ephemeralContainers"), words));
@@ -104,177 +102,32 @@ pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Pro
     found
 }
 
-fn containers(spec: &Value, volumes: &HashSet<&str>, path: &Path) -> Vec<Problem> {
+fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let grace_s = number(spec, "terminationGracePeriodSeconds").unwrap_or(30);
     if list(spec, "containers").is_empty() {
         found.push(Problem::required(&path.field("containers"), ""));
     }
     let mut seen = HashSet::new();
-    for field in ["containers", "initContainers", "ephemeralContainers"] {
-        for (at, container) in list(spec, field).iter().enumerate() {
+    for (field, place) in [("containers", Place::Regular), ("initContainers", Place::Init), ("ephemeralContainers", Place::Ephemeral)] {
+        let (all, of_all) = (list(spec, field), path.field(field));
+        for (at, container) in all.iter().enumerate() {
             if full(&found) {
                 break;
             }
-            let path = path.field(field).index(at);
-            found.extend(container::validate(container, volumes, grace_s, &path));
+            let path = of_all.index(at);
+            found.extend(container::validate(container, place, pod, &path));
             let name = text(container, "name");
             if !name.is_empty() && !seen.insert(name) {
                 found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
             }
-        }
-        if field == "containers" {
-            found.extend(host_port_clashes(spec, &path.field(field)));
-        }
-    }
-    found
-}
-
-/// The names of the volumes; their problems are added to those found.
-fn volumes<'a>(spec: &'a Value, path: &Path, found: &mut Vec<Problem>) -> HashSet<&'a str> {
-    let mut seen = HashSet::new();
-    for (at, volume) in list(spec, "volumes").iter().enumerate() {
-        if full(found) {
-            break;
-        }
-        let path = path.field("volumes").index(at);
-        let name = text(volume, "name");
-        if name.is_empty() {
-            found.push(Problem::required(&path.field("name"), ""));
-        } else {
-            found.extend(problems(&path.field("name"), name, names::label(name)));
-            if !seen.insert(name) {
-                found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+            // Of those that come one after the other each may have the port.
+            if place == Place::Init {
+                found.extend(host_port_clashes(&all[at..=at], &of_all));
             }
         }
-        found.extend(source(volume, &path));
-    }
-    seen
-}
-
-/// In the order in which Kubernetes looks: what comes second is what is too much.
-const VOLUME_SOURCES: [&str; 30] = [
-    "emptyDir",
-    "hostPath",
-    "gitRepo",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "secret",
-    "nfs",
-    "iscsi",
-    "glusterfs",
-    "flocker",
-    "persistentVolumeClaim",
-    "rbd",
-    "cinder",
-    "cephfs",
-    "quobyte",
-    "downwardAPI",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "configMap",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "storageos",
-    "projected",
-    "scaleIO",
-    "csi",
-    "ephemeral",
-    "image",
-];
-
-/// Exactly one source, and the sources that are used today whole.
-fn source(volume: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let kinds: Vec<&str> = VOLUME_SOURCES.iter().copied().filter(|source| has(volume, source)).collect();
-    if kinds.is_empty() {
-        found.push(Problem::required(path, "must specify a volume type"));
-    }
-    for kind in kinds.iter().skip(1) {
-        found.push(Problem::forbidden(&path.field(kind), "may not specify more than 1 volume type"));
-    }
-    let Some(kind) = kinds.first() else { return found };
-    let (source, path) = (&volume[kind], path.field(kind));
-    let required: &[&str] = match *kind {
-        "secret" => &["secretName"],
-        "configMap" => &["name"],
-        "persistentVolumeClaim" => &["claimName"],
-        kind => claim::needs(kind),
-    };
-    for field in required.iter().filter(|field| is_empty(&source[**field])) {
-        found.push(Problem::required(&path.field(field), ""));
-    }
-    if *kind == "hostPath" {
-        let target = text(source, "path");
-        if target.split('/').any(|part| part == "..") {
-            found.push(Problem::invalid(&path.field("path"), target, NO_BACK_STEPS));
+        if place == Place::Regular {
+            found.extend(host_port_clashes(all, &of_all));
         }
-        let known = ["", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
-        found.extend(container::one_of(text(source, "type"), &known, &path.field("type")));
-    }
-    if *kind == "emptyDir" && quantity(&source["sizeLimit"]) < Quantity::ZERO {
-        let words = "SizeLimit field must be a valid resource quantity";
-        found.push(Problem::forbidden(&path.field("sizeLimit"), words));
-    }
-    found
-}
-
-fn security(spec: &Value, path: &Path) -> Vec<Problem> {
-    let at = path.field("securityContext");
-    let mut found = user_numbers(&spec["securityContext"], &at);
-    if yes(spec, "shareProcessNamespace") && yes(spec, "hostPID") {
-        let words = "ShareProcessNamespace and HostPID cannot both be enabled";
-        found.push(Problem::invalid(&at.field("shareProcessNamespace"), true, words));
-    }
-    if yes(spec, "hostNetwork") {
-        for field in ["containers", "initContainers"] {
-            for (at, container) in list(spec, field).iter().enumerate() {
-                if full(&found) {
-                    break;
-                }
-                for (at_port, port) in list(container, "ports").iter().enumerate() {
-                    if full(&found) {
-                        break;
-                    }
-                    if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
-                        let path = path.field(field).index(at).field("ports").index(at_port).field("containerPort");
-                        found.push(Problem::invalid(&path, port["containerPort"].clone(), "must match `hostPort`"));
-                    }
-                }
-            }
-        }
-    }
-    found
-}
-
-fn tolerates(toleration: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    let (key, operator, value) = (text(toleration, "key"), text(toleration, "operator"), text(toleration, "value"));
-    let effect = text(toleration, "effect");
-    if !key.is_empty() {
-        found.extend(problems(&path.field("key"), key, names::qualified(key)));
-    } else if operator != "Exists" {
-        let words = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
-        found.push(Problem::invalid(&path.field("operator"), operator, words));
-    }
-    if has(toleration, "tolerationSeconds") && effect != "NoExecute" {
-        let words = "effect must be 'NoExecute' when `tolerationSeconds` is set";
-        found.push(Problem::invalid(&path.field("effect"), effect, words));
-    }
-    match operator {
-        "" | "Equal" => found.extend(problems(&path.field("operator"), value, names::label_value(value))),
-        "Exists" if !value.is_empty() => {
-            let words = "value must be empty when `operator` is 'Exists'";
-            found.push(Problem::invalid(&path.field("operator"), value, words));
-        }
-        "Exists" => {}
-        _ => found.extend(container::one_of(operator, &["Equal", "Exists"], &path.field("operator"))),
-    }
-    if !effect.is_empty() {
-        found.extend(container::one_of(effect, &EFFECTS, &path.field("effect")));
     }
     found
 }
@@ -291,7 +144,7 @@ pub fn taints(spec: &Value) -> Vec<Problem> {
         let (key, value, effect) = (text(taint, "key"), text(taint, "value"), text(taint, "effect"));
         found.extend(problems(&path.field("key"), key, names::qualified(key)));
         found.extend(problems(&path.field("value"), value, names::label_value(value)));
-        found.extend(supported(taint, "effect", &EFFECTS, &path));
+        found.extend(supported(taint, "effect", &pod_parts::EFFECTS, &path));
         if !seen.insert((key, effect)) {
             let mut taint = taint.clone();
             default_to(&mut taint, "value", "");

@@ -4,7 +4,7 @@
 
 use super::{Rules, Strategy, general};
 use crate::meta::Time;
-use crate::strategy::doc::{has, is_empty, map_at};
+use crate::strategy::doc::{has, is_empty, map_at, text};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
@@ -51,8 +51,27 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
     if matches!(kind, "SubjectAccessReview" | "LocalSubjectAccessReview") && is_empty(&spec["user"]) && is_empty(&spec["groups"]) {
         found.push(Problem::invalid(&path.field("user"), "", "at least one of user or group must be specified"));
     }
+    if kind == "LocalSubjectAccessReview" {
+        found.extend(local(review, &path));
+    }
     if kind == "TokenReview" && is_empty(&spec["token"]) {
         found.push(Problem::required(&path.field("token"), ""));
+    }
+    found
+}
+
+/// One about a namespace is asked in it.
+fn local(review: &Value, path: &Path) -> Vec<Problem> {
+    let (spec, namespace) = (&review["spec"], text(&review["metadata"], "namespace"));
+    let asked = text(&spec["resourceAttributes"], "namespace");
+    let mut found = Vec::new();
+    if has(spec, "resourceAttributes") && asked != namespace {
+        let path = path.field("resourceAttributes").field("namespace");
+        found.push(Problem::invalid(&path, asked, "must match metadata.namespace"));
+    }
+    if has(spec, "nonResourceAttributes") {
+        let path = path.field("nonResourceAttributes");
+        found.push(Problem::invalid(&path, spec["nonResourceAttributes"].clone(), "disallowed on this kind of request"));
     }
     found
 }
@@ -108,6 +127,10 @@ mod tests {
         let nobody = "spec.user: Invalid value: \"\": at least one of user or group must be specified";
         check("SubjectAccessReview", json!({"resourceAttributes": {"verb": "get"}}), &[nobody]);
         check("SelfSubjectRulesReview", json!({}), &[]);
+        let elsewhere = "spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace";
+        let of = |namespace: &str| json!({"user": "u", "resourceAttributes": {"verb": "get", "namespace": namespace}});
+        check("LocalSubjectAccessReview", of("other"), &[elsewhere]);
+        check("LocalSubjectAccessReview", of(""), &[]);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use super::{Making, Rules, Share, Strategy, full, general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
 use serde_json::Value;
+use std::collections::HashSet;
 
+/// Signs what clients of the API server itself show.
+pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const LABEL: &str = "CERTIFICATE REQUEST";
 /// Shortest life of a certificate.
 const LIFE_S_MIN: i64 = 600;
@@ -40,7 +43,8 @@ const USAGES: [&str; 23] = [
 /// Conditions that say what was decided.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub static SIGNING_REQUEST: Strategy = Strategy { create, update, validate, validate_update, ..general::strategy::<true, false>() };
+pub static SIGNING_REQUEST: Strategy =
+    Strategy { create, update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
 
 /// Whether it is granted: a word of its own, which is not taken back.
 pub static APPROVAL: Share = Share {
@@ -51,11 +55,15 @@ pub static APPROVAL: Share = Share {
         map_at(new, "status").insert("conditions".into(), conditions.into());
     },
     validate_update: |new, old, rules| {
-        let mut found = validate_update(new, old, rules);
-        found.extend(decisions(list(&new["status"], "conditions"), list(&old["status"], "conditions")));
+        let mut found = general::changed(new, old, rules, validate);
+        found.extend(kept(conditions(new), conditions(old)));
         found
     },
 };
+
+fn conditions(request: &Value) -> &[Value] {
+    list(&request["status"], "conditions")
+}
 
 /// Conditions without times get them: a new one now, one that says what it said keeps when it began to.
 fn dated(conditions: &[Value], before: &[Value], now: Time) -> Vec<Value> {
@@ -70,17 +78,21 @@ fn dated(conditions: &[Value], before: &[Value], now: Time) -> Vec<Value> {
     conditions.iter().map(dated).collect()
 }
 
-/// What is decided stays decided, and only one thing is.
-fn decisions(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
+fn holds(conditions: &[Value], decision: &str) -> bool {
+    conditions.iter().any(|condition| text(condition, "type") == decision)
+}
+
+/// What is decided stays decided.
+fn kept(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
+    let lost = DECISIONS.into_iter().filter(|decision| holds(before, decision) && !holds(conditions, decision));
+    let words = lost.map(|decision| format!("updates may not remove a condition of type {decision:?}"));
+    words.map(|words| Problem::forbidden(&Path::new("status.conditions"), words)).collect()
+}
+
+/// Conditions that say something, each once, and only one decision.
+fn decisions(conditions: &[Value]) -> Vec<Problem> {
     let path = Path::new("status.conditions");
-    let mut found = Vec::new();
-    let holds = |all: &[Value], decision: &str| all.iter().any(|condition| text(condition, "type") == decision);
-    for decision in DECISIONS {
-        if holds(before, decision) && !holds(conditions, decision) {
-            let words = format!("updates may not remove a condition of type {decision:?}");
-            found.push(Problem::forbidden(&path, words));
-        }
-    }
+    let (mut found, mut seen) = (Vec::new(), HashSet::new());
     for (at, condition) in conditions.iter().enumerate() {
         if full(&found) {
             break;
@@ -101,10 +113,10 @@ fn decisions(conditions: &[Value], before: &[Value]) -> Vec<Problem> {
             }
         }
         let other = if kind == "Approved" { "Denied" } else { "Approved" };
-        if ["Approved", "Denied"].contains(&kind) && holds(&conditions[..at], other) {
+        if ["Approved", "Denied"].contains(&kind) && seen.contains(other) {
             found.push(Problem::invalid(&path.field("type"), kind, "Approved and Denied conditions are mutually exclusive"));
         }
-        if conditions[..at].iter().any(|other| text(other, "type") == kind) {
+        if !seen.insert(kind) {
             found.push(Problem::new(&path.field("type"), Reason::Duplicate, Some(kind.into()), ""));
         }
     }
@@ -126,6 +138,44 @@ fn create(request: &mut Value, making: &mut Making<'_>) {
 fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
     copy(new, old, "spec");
     general::update::<false>(new, old, making);
+}
+
+/// What was decided is said elsewhere: here it stands as it was, unless it is left out or added, which is refused.
+fn status_update(new: &mut Value, old: &Value) {
+    for decision in ["Approved", "Denied"] {
+        let was = conditions(old).iter().find(|condition| text(condition, "type") == decision).cloned();
+        let stands = super::doc::list_at(&mut new["status"], "conditions").find(|condition| text(condition, "type") == decision);
+        if let (Some(stands), Some(was)) = (stands, was) {
+            *stands = was;
+        }
+    }
+    meta::status_update(new, old);
+}
+
+/// What is wrong with certificates as text: at least one, and nothing else.
+fn certificates(sent: &str) -> Option<String> {
+    let text = String::from_utf8(base64::decode(sent).unwrap_or_default()).unwrap_or_default();
+    let mut found = 0;
+    let mut rest = text.as_str();
+    while let Some((_, begun)) = rest.split_once("-----BEGIN ") {
+        let (label, body) = begun.split_once("-----")?;
+        let end = format!("-----END {label}-----");
+        let Some((body, after)) = body.split_once(&end) else { break };
+        if label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {label:?}"));
+        }
+        if body.contains(':') {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        let compact: String = body.split_whitespace().collect();
+        // Its first byte says that it is a sequence, as every certificate is.
+        if base64::decode(&compact).ok().and_then(|bytes| bytes.first().copied()) != Some(0x30) {
+            return Some("x509: malformed certificate".to_owned());
+        }
+        found += 1;
+        rest = after;
+    }
+    (found == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
 }
 
 fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
@@ -153,11 +203,16 @@ fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
         let words = format!("may not specify a duration less than {LIFE_S_MIN} seconds (10 minutes)");
         found.push(Problem::invalid(&path.field("expirationSeconds"), seconds, words));
     }
+    found.extend(decisions(conditions(request)));
+    let certificate = text(&request["status"], "certificate");
+    if let Some(why) = certificates(certificate).filter(|_| !certificate.is_empty()) {
+        found.push(Problem::invalid(&Path::new("status.certificate"), "<certificate data>", why));
+    }
     found
 }
 
 /// `example.com/signer-name`
-fn signer(name: &str, path: &Path) -> Vec<Problem> {
+pub fn signer(name: &str, path: &Path) -> Vec<Problem> {
     if name.is_empty() {
         return vec![Problem::required(path, "")];
     }
@@ -174,5 +229,107 @@ fn signer(name: &str, path: &Path) -> Vec<Problem> {
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    general::changed(new, old, rules, validate)
+    let mut found = general::changed(new, old, rules, validate);
+    found.extend(kept(conditions(new), conditions(old)));
+    let added = ["Approved", "Denied"].into_iter().filter(|decision| holds(conditions(new), decision) && !holds(conditions(old), decision));
+    let words = added.map(|decision| format!("updates may not add a condition of type {decision:?}"));
+    found.extend(words.map(|words| Problem::forbidden(&Path::new("status.conditions"), words)));
+    let (now, was) = (text(&new["status"], "certificate"), text(&old["status"], "certificate"));
+    if !was.is_empty() && now != was {
+        let words = "updates may not modify existing certificate content";
+        found.push(Problem::forbidden(&Path::new("status.certificate"), words));
+    }
+    found
+}
+
+/// Whether a request of the cluster's own signer of clients asks to be an administrator's.
+pub fn wants_masters(request: &Value) -> bool {
+    const ORGANIZATION: &[u8] = &[0x06, 0x03, 0x55, 0x04, 0x0a];
+    const MASTERS: &[u8] = b"system:masters";
+    let pem = base64::decode(text(&request["spec"], "request")).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
+    let body: String = pem.lines().filter(|line| !line.contains("-----")).flat_map(str::split_whitespace).collect();
+    let der = base64::decode(&body).unwrap_or_default();
+    // An organization, a form of text, its length, and the text.
+    let named = |at: &[u8]| at.strip_prefix(ORGANIZATION).and_then(|at| at.get(2..)).is_some_and(|at| at.starts_with(MASTERS));
+    text(&request["spec"], "signerName") == CLIENT_SIGNER && (0..der.len()).any(|at| named(&der[at..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn pem(label: &str, der: &[u8]) -> String {
+        base64::encode(format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", base64::encode(der)).as_bytes())
+    }
+
+    fn request(status: Value) -> Value {
+        let spec = json!({"request": pem("CERTIFICATE REQUEST", &[0x30, 0]), "signerName": "a.b/c", "usages": ["client auth"]});
+        json!({"metadata": {"name": "r"}, "spec": spec, "status": status})
+    }
+
+    #[test]
+    fn what_is_answered() {
+        fn check(status: Value, expected: &[&str]) {
+            let found: Vec<String> = validate(&request(status), Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected);
+        }
+        check(json!({"certificate": pem("CERTIFICATE", &[0x30, 0]), "conditions": [{"type": "Approved", "status": "True"}]}), &[]);
+        let place = "status.certificate: Invalid value: \"<certificate data>\"";
+        check(json!({"certificate": base64::encode(b"no")}), &[&format!("{place}: must contain at least one CERTIFICATE PEM block")]);
+        check(
+            json!({"certificate": pem("KEY", &[0x30, 0])}),
+            &[&format!("{place}: only CERTIFICATE PEM blocks are allowed, found \"KEY\"")],
+        );
+        check(json!({"certificate": pem("CERTIFICATE", &[1, 0])}), &[&format!("{place}: x509: malformed certificate")]);
+        check(
+            json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "False"}, {"type": "X"}]}),
+            &[
+                "status.conditions[1].status: Unsupported value: \"False\": supported values: \"True\"",
+                "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive",
+                "status.conditions[2].status: Required value",
+            ],
+        );
+    }
+
+    #[test]
+    fn decisions_stay() {
+        fn check(status: Value, expected: &[&str]) {
+            let old = request(
+                json!({"conditions": [{"type": "Approved", "status": "True", "reason": "r"}], "certificate": pem("CERTIFICATE", &[0x30, 0])}),
+            );
+            let mut new = request(status);
+            status_update(&mut new, &old);
+            let found: Vec<String> = validate_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(found, expected);
+        }
+        let certificate = pem("CERTIFICATE", &[0x30, 0]);
+        check(json!({"conditions": [{"type": "Approved", "status": "True"}], "certificate": certificate}), &[]);
+        check(
+            json!({"conditions": [{"type": "Failed", "status": "True"}], "certificate": pem("CERTIFICATE", &[0x30, 1])}),
+            &[
+                "status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"",
+                "status.certificate: Forbidden: updates may not modify existing certificate content",
+            ],
+        );
+        let (old, new) = (request(json!({})), request(json!({"conditions": [{"type": "Denied", "status": "True"}]})));
+        let words = "status.conditions: Forbidden: updates may not add a condition of type \"Denied\"";
+        assert_eq!(validate_update(&new, &old, Rules::default())[0].to_string(), words);
+        assert_eq!((APPROVAL.validate_update)(&new, &old, Rules::default()), []);
+    }
+
+    #[test]
+    fn nobody_asks_to_be_an_administrator() {
+        let of = |organization: &str, signer: &str| {
+            let mut der = vec![0x30, 0x20, 0x06, 0x03, 0x55, 0x04, 0x0a, 0x0c, organization.len() as u8];
+            der.extend(organization.bytes());
+            let mut request = request(json!({}));
+            request["spec"]["request"] = pem("CERTIFICATE REQUEST", &der).into();
+            request["spec"]["signerName"] = signer.into();
+            wants_masters(&request)
+        };
+        assert!(of("system:masters", CLIENT_SIGNER));
+        assert!(!of("system:masters", "a.b/c"));
+        assert!(!of("developers", CLIENT_SIGNER));
+    }
 }

@@ -1,18 +1,21 @@
-//! What a new object is given, and what it is held to, because of others that are there: priority classes, service accounts, runtime
-//! classes, limit ranges; and what a namespace may use. PURE but for `View`, which looks.
+//! What a new object is given, and what it is held to, because of others that are there: classes of priority, runtimes, storage and
+//! ingresses, service accounts and their secrets, limit ranges; and what a namespace may use. PURE but for `View`, which looks.
 //!
 //!     create:  schema defaults -> complete -> strategy -> validate -> judge -> (quota) -> Store::write
 //!
 //! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by a lock, the rest is
 //! as true as it was when it was looked at, as in Kubernetes.
 
+mod classes;
 pub mod ledger;
 mod limits;
 mod pod;
 pub mod quota;
+mod secrets;
 
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
 use serde_json::{Value, json};
 
 const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
@@ -47,6 +50,17 @@ pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, objec
             limits::judge_pod(&ranges(view, namespace), object)?;
             pod::overhead(view, object)
         }
+        ("", "persistentvolumeclaims", Stage::Complete) => {
+            classes::storage(view, object);
+            Ok(())
+        }
+        ("networking.k8s.io", "ingresses", Stage::Complete) => {
+            classes::ingress(view, object);
+            Ok(())
+        }
+        ("certificates.k8s.io", "certificatesigningrequests", Stage::Judge) if wants_masters(object) => {
+            Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))
+        }
         ("", "persistentvolumeclaims", Stage::Judge) => limits::judge_claim(&ranges(view, namespace), object),
         ("", "nodes", Stage::Complete) => {
             taint(object);
@@ -58,9 +72,12 @@ pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, objec
 }
 
 /// An object that is changed.
-pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value) -> Result<(), String> {
+pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old: &Value) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural) {
-        ("", "persistentvolumeclaims") => limits::judge_claim(&ranges(view, namespace), object),
+        ("", "persistentvolumeclaims") => {
+            limits::judge_claim(&ranges(view, namespace), object)?;
+            classes::growth(view, object, old)
+        }
         (group, plural) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
         _ => Ok(()),
     }

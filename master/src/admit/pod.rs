@@ -35,7 +35,7 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
     {
         spec["imagePullSecrets"] = secrets.clone().into();
     }
-    Ok(())
+    super::secrets::judge(&account, pod)
 }
 
 /// How important it is: its class says so, or the one that all others have.

@@ -89,9 +89,7 @@ pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Go
     for _ in 0..RACES_MAX {
         let old = standing(serve, call, &key)?;
         let object = write::parsed(&old)?;
-        if namespace::is_one(call.kind) {
-            namespace::may_go(serve, &object)?;
-        }
+        may_go(call, &object)?;
         match at(serve, call, &old, &object, wishes) {
             Ok(gone) => return Ok(gone),
             Err(Lost::Race) => {}
@@ -99,6 +97,13 @@ pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Go
         }
     }
     Err(Status::stale(&call.shown.resource, name).into())
+}
+
+/// Some of the cluster's own objects stay for ever.
+fn may_go(call: &Call, object: &Value) -> Result<(), Fault> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let refused = call.kind.stays.and_then(|stays| stays(object));
+    refused.map_or(Ok(()), |why| Err(Status::forbidden(&call.kind.resource, name, why).into()))
 }
 
 fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<Gone, Lost> {
@@ -158,7 +163,7 @@ fn unfit_to_go(call: &Call, name: &str, unfit: Unfit) -> Fault {
 fn give_up(serve: &Serve, call: &Call, rehearsal: bool) -> Result<Answer, Fault> {
     let (key, unknown) = (super::key(call), json!({"metadata": {"name": call.name}}));
     if namespace::is_one(call.kind) {
-        namespace::may_go(serve, &unknown)?;
+        may_go(call, &unknown)?;
     }
     match serve.commit(Write::Delete { key: key.clone(), seen: Revision(0) }, rehearsal) {
         Ok(_) if rehearsal => Ok(answer(call, &unknown)),

@@ -10,7 +10,7 @@ use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::{Cause, Status};
-use coracle_api::strategy::namespace::{is_ending, refuse_delete};
+use coracle_api::strategy::namespace::is_ending;
 use coracle_api::strategy::{Rules, system_classes};
 use serde_json::{Value, json};
 
@@ -96,15 +96,6 @@ fn make(serve: &Serve, resource: &Resource, namespace: &str, object: Value) -> R
     match serve.store.write(write) {
         Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
         Err(refused) => Err(Status::internal_error(format!("make {resource} {name:?}: {refused}")).into()),
-    }
-}
-
-/// Before a deletion of a namespace. Nothing may be made in it until that is done: the caller holds `Serve::places`.
-pub fn may_go(_serve: &Serve, namespace: &Value) -> Result<(), Fault> {
-    let name = namespace["metadata"]["name"].as_str().unwrap_or_default();
-    match refuse_delete(namespace) {
-        None => Ok(()),
-        Some(why) => Err(Status::forbidden(&NAMESPACES, name, why).into()),
     }
 }
 

@@ -229,7 +229,7 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     let written = object_of(&write);
     let forbidden = |why: String| Lost::from(Fault::from(Status::forbidden(&old.key.resource, &old.key.name, &why)));
     if let Some(written) = written.as_ref().filter(|_| part == Part::Main) {
-        admit::update(&&*serve.store, call.kind, &old.key.namespace, written).map_err(forbidden)?;
+        admit::update(&&*serve.store, call.kind, &old.key.namespace, written, standing).map_err(forbidden)?;
     }
     let stored = serve.charge(call.kind, write, Some(standing), rehearsal).map_err(|barred| match barred {
         Barred::Forbidden(why) => forbidden(why),

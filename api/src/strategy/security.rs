@@ -1,0 +1,272 @@
+//! What a pod and its containers may do to their host: ids, capabilities, profiles, kernel settings.
+
+use super::container::one_of;
+use super::doc::{has, list, number, shown, text, yes};
+use super::full;
+use super::names::{self, problems};
+use coracle_schema::{Path, Problem, Reason};
+use serde_json::Value;
+use std::collections::HashSet;
+
+/// Of a container's security context, in Go's order.
+const CONTEXT: [&str; 12] = [
+    "Capabilities",
+    "Privileged",
+    "SELinuxOptions",
+    "WindowsOptions",
+    "RunAsUser",
+    "RunAsGroup",
+    "RunAsNonRoot",
+    "ReadOnlyRootFilesystem",
+    "AllowPrivilegeEscalation",
+    "ProcMount",
+    "SeccompProfile",
+    "AppArmorProfile",
+];
+const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
+const SYSCTL_BYTES_MAX: usize = 253;
+const SYSCTL_FORM: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+/// Longest name of an AppArmor profile.
+const PROFILE_BYTES_MAX: usize = 4095;
+const WINDOWS_USER_BYTES_MAX: usize = 104 + 1 + 256;
+
+/// Every problem of a container's own context. `host_users`: the pod runs as the host's users.
+pub fn of_container(context: &Value, host_users: bool, path: &Path) -> Vec<Problem> {
+    let mut found = user_numbers(context, path);
+    if host_users && text(context, "procMount") == "Unmasked" {
+        found.push(Problem::invalid(&path.field("procMount"), "Unmasked", "`hostUsers` must be false to use `Unmasked`"));
+    }
+    found.extend(seccomp(&context["seccompProfile"], &path.field("seccompProfile")));
+    if context["allowPrivilegeEscalation"] == false {
+        let clash = |words: &str| {
+            let words = format!("{}: cannot set `allowPrivilegeEscalation` to false and {words}", shown(context, &CONTEXT));
+            Problem::new(path, Reason::Invalid, None, words)
+        };
+        if yes(context, "privileged") {
+            found.push(clash("`privileged` to true"));
+        }
+        if list(&context["capabilities"], "add").iter().any(|one| one == "CAP_SYS_ADMIN" || one == "SYS_ADMIN") {
+            found.push(clash("`capabilities.Add` CAP_SYS_ADMIN"));
+        }
+    }
+    found.extend(windows(&context["windowsOptions"], &path.field("windowsOptions")));
+    found.extend(app_armor(&context["appArmorProfile"], &path.field("appArmorProfile")));
+    found
+}
+
+/// Every problem of a pod's context, and of how it shares its host's namespaces.
+pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
+    let (context, at) = (&spec["securityContext"], path.field("securityContext"));
+    let mut found = if yes(spec, "hostNetwork") { host_ports(spec, path) } else { Vec::new() };
+    found.extend(user_numbers(context, &at));
+    for (n, group) in list(context, "supplementalGroups").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let group = group.as_i64().unwrap_or(0);
+        found.extend(problems(&at.field("supplementalGroups").index(n), group, names::between(group, 0, i32::MAX.into())));
+    }
+    if yes(spec, "shareProcessNamespace") && yes(spec, "hostPID") {
+        let words = "ShareProcessNamespace and HostPID cannot both be enabled";
+        found.push(Problem::invalid(&at.field("shareProcessNamespace"), true, words));
+    }
+    found.extend(sysctls(context, &at.field("sysctls")));
+    found.extend(seccomp(&context["seccompProfile"], &at.field("seccompProfile")));
+    found.extend(windows(&context["windowsOptions"], &at.field("windowsOptions")));
+    found.extend(app_armor(&context["appArmorProfile"], &at.field("appArmorProfile")));
+    for (field, known) in [("supplementalGroupsPolicy", ["Merge", "Strict"]), ("seLinuxChangePolicy", ["MountOption", "Recursive"])] {
+        if has(context, field) {
+            found.extend(one_of(text(context, field), &known, &at.field(field)));
+        }
+    }
+    if spec["hostUsers"] == false {
+        found.extend(own_users(spec, path));
+    }
+    found
+}
+
+/// Users of its own do not go with namespaces of the host.
+fn own_users(spec: &Value, path: &Path) -> Vec<Problem> {
+    let shared = ["hostNetwork", "hostIPC", "hostPID"].into_iter().filter(|field| yes(spec, field));
+    shared.map(|field| Problem::forbidden(&path.field(field), format!("when `hostUsers` is false, `{field}` must not be true"))).collect()
+}
+
+/// In the host's network a container's port is the host's.
+fn host_ports(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for field in ["containers", "initContainers"] {
+        for (at, container) in list(spec, field).iter().enumerate() {
+            for (n, port) in list(container, "ports").iter().enumerate() {
+                if full(&found) {
+                    return found;
+                }
+                if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
+                    let path = path.field(field).index(at).field("ports").index(n).field("containerPort");
+                    found.push(Problem::invalid(&path, port["containerPort"].clone(), "must match `hostPort`"));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The ids of a security context, a pod's or a container's.
+fn user_numbers(context: &Value, path: &Path) -> Vec<Problem> {
+    let ids = ["fsGroup", "runAsUser", "runAsGroup"].iter().filter_map(|field| Some((path.field(field), number(context, field)?)));
+    ids.flat_map(|(path, id)| problems(&path, id, names::between(id, 0, i32::MAX.into()))).collect()
+}
+
+fn sysctls(context: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, one) in list(context, "sysctls").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (name, path) = (text(one, "name"), path.index(at).field("name"));
+        if name.is_empty() {
+            found.push(Problem::required(&path, ""));
+        } else if !is_sysctl(name) {
+            let words = format!("must have at most {SYSCTL_BYTES_MAX} characters and match regex {SYSCTL_FORM}");
+            found.push(Problem::invalid(&path, name, words));
+        } else if !seen.insert(name) {
+            found.push(Problem::new(&path, Reason::Duplicate, Some(name.into()), ""));
+        }
+    }
+    found
+}
+
+fn is_sysctl(name: &str) -> bool {
+    let end = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let part = |part: &str| {
+        let bytes = part.as_bytes();
+        bytes.first().is_some_and(end) && bytes.last().is_some_and(end) && bytes.iter().all(|byte| end(byte) || b"-_".contains(byte))
+    };
+    name.len() <= SYSCTL_BYTES_MAX && name.split(['.', '/']).all(part)
+}
+
+fn seccomp(profile: &Value, path: &Path) -> Vec<Problem> {
+    if profile.is_null() {
+        return Vec::new();
+    }
+    let (kind, file) = (text(profile, "type"), path.field("localhostProfile"));
+    let mut found: Vec<Problem> = match kind {
+        "" => vec![Problem::required(&path.field("type"), "type is required when seccompProfile is set")],
+        kind => one_of(kind, &PROFILES, &path.field("type")).into_iter().collect(),
+    };
+    match (kind, profile["localhostProfile"].as_str()) {
+        ("Localhost", None) => found.push(Problem::required(&file, "must be set when seccomp type is Localhost")),
+        ("Localhost", Some(said)) => found.extend(problems(&file, said, names::descending(said))),
+        (_, Some(_)) => found.push(Problem::invalid(&file, profile.clone(), "can only be set when seccomp type is Localhost")),
+        _ => {}
+    }
+    found
+}
+
+fn app_armor(profile: &Value, path: &Path) -> Vec<Problem> {
+    if profile.is_null() {
+        return Vec::new();
+    }
+    let file = path.field("localhostProfile");
+    match (text(profile, "type"), profile["localhostProfile"].as_str()) {
+        ("Localhost", said) if said.is_none_or(str::is_empty) => {
+            vec![Problem::required(&file, "must be set when AppArmor type is Localhost")]
+        }
+        ("Localhost", Some(said)) if said.trim() != said => vec![Problem::invalid(&file, said, "must not be padded with whitespace")],
+        ("Localhost", Some(said)) if said.len() > PROFILE_BYTES_MAX => {
+            vec![Problem::new(&file, Reason::TooLong, None, format!("may not be more than {PROFILE_BYTES_MAX} bytes"))]
+        }
+        ("RuntimeDefault" | "Unconfined", Some(said)) => {
+            vec![Problem::invalid(&file, said, "can only be set when AppArmor type is Localhost")]
+        }
+        ("", _) => vec![Problem::required(&path.field("type"), "type is required when appArmorProfile is set")],
+        (kind, _) => one_of(kind, &PROFILES, &path.field("type")).into_iter().collect(),
+    }
+}
+
+/// Nothing here runs Windows; what is said for it is held to its form.
+fn windows(options: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if let Some(name) = options["gmsaCredentialSpecName"].as_str() {
+        found.extend(problems(&path.field("gmsaCredentialSpecName"), name, names::subdomain(name)));
+    }
+    for (field, bytes_max) in [("gmsaCredentialSpec", 64 << 10), ("runAsUserName", WINDOWS_USER_BYTES_MAX)] {
+        let Some(said) = options[field].as_str() else { continue };
+        let path = path.field(field);
+        if said.is_empty() {
+            found.push(Problem::invalid(&path, said, format!("{field} cannot be an empty string")));
+        } else if said.len() > bytes_max {
+            found.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {bytes_max} bytes")));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(found: Vec<Problem>, expected: &[&str]) {
+        let found: Vec<String> = found.iter().map(Problem::to_string).collect();
+        assert_eq!(found.len(), expected.len(), "{found:#?}");
+        assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
+    }
+
+    #[test]
+    fn pods() {
+        let of = |context: Value, expected: &[&str]| check(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
+        let sysctl = |name: &str| json!({"sysctls": [{"name": name, "value": ""}]});
+        for good in ["net.ipv4.ip_forward", "kernel/shm_rmid_forced", "a"] {
+            of(sysctl(good), &[]);
+        }
+        let place = "spec.securityContext";
+        for bad in ["A B", "a..b", "a.", "-a", &"a".repeat(254)] {
+            of(sysctl(bad), &[&format!("{place}.sysctls[0].name: Invalid value: \"{bad}\": must have at most 253 characters and")]);
+        }
+        of(sysctl(""), &[&format!("{place}.sysctls[0].name: Required value")]);
+        of(json!({"sysctls": [{"name": "a"}, {"name": "a"}]}), &[&format!("{place}.sysctls[1].name: Duplicate value: \"a\"")]);
+        of(json!({"supplementalGroups": [1, -1]}), &[&format!("{place}.supplementalGroups[1]: Invalid value: -1: must be between 0")]);
+        of(json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "a/b.json"}}), &[]);
+        of(json!({"seccompProfile": {"type": "Localhost"}}), &[&format!("{place}.seccompProfile.localhostProfile: Required value: must")]);
+        of(
+            json!({"seccompProfile": {"type": "Unconfined", "localhostProfile": "x"}}),
+            &[&format!(
+                "{place}.seccompProfile.localhostProfile: Invalid value: {{\"localhostProfile\":\"x\",\"type\":\"Unconfined\"}}: can only"
+            )],
+        );
+        of(json!({"seccompProfile": {}}), &[&format!("{place}.seccompProfile.type: Required value: type is required when")]);
+        of(json!({"appArmorProfile": {"type": "RuntimeDefault"}}), &[]);
+        of(json!({"appArmorProfile": {"type": "x"}}), &[&format!("{place}.appArmorProfile.type: Unsupported value: \"x\"")]);
+        of(
+            json!({"appArmorProfile": {"type": "Localhost", "localhostProfile": " a"}}),
+            &[&format!("{place}.appArmorProfile.localhostProfile: Invalid value: \" a\": must not be padded")],
+        );
+        of(json!({"supplementalGroupsPolicy": "Strict"}), &[]);
+        of(json!({"supplementalGroupsPolicy": "Some"}), &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")]);
+        check(
+            of_pod(&json!({"hostUsers": false, "hostPID": true}), &Path::new("spec")),
+            &["spec.hostPID: Forbidden: when `hostUsers` is false, `hostPID` must not be true"],
+        );
+        let port = json!({"hostPort": 1, "containerPort": 2});
+        check(
+            of_pod(&json!({"hostNetwork": true, "containers": [{"ports": [port]}]}), &Path::new("spec")),
+            &["spec.containers[0].ports[0].containerPort: Invalid value: 2: must match `hostPort`"],
+        );
+    }
+
+    #[test]
+    fn containers() {
+        let of = |context: Value, expected: &[&str]| check(of_container(&context, true, &Path::new("c")), expected);
+        of(json!({"runAsUser": 0, "procMount": "Default", "capabilities": {"add": ["NET_ADMIN"]}}), &[]);
+        of(json!({"runAsGroup": -5}), &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"]);
+        of(json!({"procMount": "Unmasked"}), &["c.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false"]);
+        check(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
+        let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["SYS_ADMIN"]}});
+        of(clash, &["c: Invalid value: {\"Capabilities\":{\"add\":[\"SYS_ADMIN\"]},\"Privileged\":null"]);
+        of(
+            json!({"windowsOptions": {"runAsUserName": ""}}),
+            &["c.windowsOptions.runAsUserName: Invalid value: \"\": runAsUserName cannot"],
+        );
+    }
+}
