@@ -28,6 +28,8 @@ const MARK: INodeNo = INodeNo(3);
 /// Marks that decide over what comes after them.
 const FAILS: &str = "fails";
 const WELL: &str = "well";
+const HURRIES: &str = "hurries";
+const PACED: &str = "paced";
 /// What a file system cuts files into.
 const BLOCK: usize = 4096;
 
@@ -98,6 +100,11 @@ impl Card {
         self.mark(fate)
     }
 
+    /// It takes no time from now on, or its own again.
+    pub fn hurry(&self, hurries: bool) -> Result<(), String> {
+        self.mark(if hurries { HURRIES } else { PACED })
+    }
+
     /// Stands in the record between what reached the disk before and what comes after.
     pub fn mark(&self, text: &str) -> Result<(), String> {
         self.mark.write_all_at(text.as_bytes(), 0).map_err(|e| format!("mark {text}: {e}"))
@@ -146,6 +153,7 @@ fn serve(arguments: &[String]) -> Result<(), String> {
         read_to: 0,
         dirty: false,
         fails: false,
+        hurries: false,
     };
     let session =
         fuser::spawn_mount(Served { medium: Mutex::new(medium) }, folder, &Config::default()).map_err(|e| format!("mount: {e}"))?;
@@ -165,6 +173,7 @@ struct Medium {
     read_to: u64,
     dirty: bool,
     fails: bool,
+    hurries: bool,
 }
 
 /// How the blocks begin that the store writes: records, prefilled segments, objects.
@@ -180,7 +189,7 @@ impl Medium {
         self.image.write(at, bytes);
         let pace = self.pace;
         let seek_us = if at == self.written_to { 0 } else { pace.seek_us };
-        take(pace.write_us + seek_us + bytes.len() as u64 * pace.byte_ns / 1000);
+        self.take(pace.write_us + seek_us + bytes.len() as u64 * pace.byte_ns / 1000);
         self.written_to = at + bytes.len() as u64;
         self.dirty = true;
         self.recorder.as_mut().map_or(Ok(()), |recorder| recorder.write(at, bytes))
@@ -188,22 +197,32 @@ impl Medium {
 
     fn flush(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.dirty) {
-            take(self.pace.flush_us);
+            self.take(self.pace.flush_us);
         }
         self.recorder.as_mut().map_or(Ok(()), Recorder::flush)
     }
 
     fn read(&mut self, at: u64, length: u64) -> Vec<u8> {
         let seek_us = if at == self.read_to { 0 } else { self.pace.read_us };
-        take(seek_us + length * self.pace.byte_ns / 1000);
+        self.take(seek_us + length * self.pace.byte_ns / 1000);
         self.read_to = at + length;
         self.image.read(at, length)
     }
-}
 
-fn take(time_us: u64) {
-    if time_us > 0 {
-        std::thread::sleep(Duration::from_micros(time_us));
+    fn take(&self, time_us: u64) {
+        if time_us > 0 && !self.hurries {
+            std::thread::sleep(Duration::from_micros(time_us));
+        }
+    }
+
+    /// What a mark decides over what comes after it; false: it decides nothing.
+    fn obey(&mut self, mark: &[u8]) -> bool {
+        match std::str::from_utf8(mark) {
+            Ok(word @ (FAILS | WELL)) => self.fails = word == FAILS,
+            Ok(word @ (HURRIES | PACED)) => self.hurries = word == HURRIES,
+            _ => return false,
+        }
+        true
     }
 }
 
@@ -291,8 +310,7 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let mut medium = self.medium();
-        let outcome = if ino == MARK && [FAILS.as_bytes(), WELL.as_bytes()].contains(&data) {
-            medium.fails = data == FAILS.as_bytes();
+        let outcome = if ino == MARK && medium.obey(data) {
             Ok(())
         } else if ino == MARK {
             medium.recorder.as_mut().map_or(Ok(()), |recorder| recorder.mark(data))

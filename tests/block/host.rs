@@ -166,6 +166,11 @@ impl Mounted {
         self.card.as_ref().map_or_else(|| Err("it lies on no card".to_owned()), |card| card.fail(fails))
     }
 
+    /// A slow disk takes no time from now on, or its own again.
+    pub fn hurry(&self, hurries: bool) -> Result<(), String> {
+        self.card.as_ref().map_or(Ok(()), |card| card.hurry(hurries))
+    }
+
     /// As an administrator, or the kernel after an error, would do it.
     pub fn remount(&self, read_only: bool) -> Result<(), String> {
         run(Command::new("mount").args(["-o", if read_only { "remount,ro" } else { "remount,rw" }]).arg(&self.at)).map(drop)

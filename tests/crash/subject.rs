@@ -26,7 +26,8 @@ const SMALL: Setup = Setup {
     segment_bytes: 64 << 10,
     checkpoint_bytes: 96 << 10,
     backlog_bytes_max: 64 << 20,
-    retained_bytes_max: 128 << 10,
+    // Superseded ones are written over at once.
+    retained_bytes_max: 0,
     reserve: 100,
     ..Setup::PRODUCT
 };

@@ -15,14 +15,13 @@ use super::files::DiskError;
 use super::head::Head;
 use super::journal::Journal;
 use super::journal::record::{Record, Was};
-use super::keeper::Retired;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
 use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Setup};
 use super::state::{Change, Step, Verdict};
 use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ pub struct Writer {
     pub head: Head,
     pub dirty: Dirty,
     pub incidents: Incidents,
-    pub retired: VecDeque<Retired>,
     pub checkpointing: bool,
     /// The keeper knows when the oldest of `dirty` is due.
     pub timed: bool,

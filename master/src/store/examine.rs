@@ -15,6 +15,7 @@ use super::journal::record::Record;
 use super::journal::scan::{Found, scan};
 use super::judge::Wrong;
 use super::load::SEGMENT_BYTES_READ_MAX;
+use super::protocol::Protocol;
 use super::state::{Entry, OBJECT_BYTES_MAX};
 use super::tree::{Edited, Tree};
 use super::{Damage, Stored, document, names};
@@ -30,7 +31,7 @@ const SAMPLE: usize = 8;
 impl Tree<'_> {
     /// Looks what people or the medium did to the files. `changed`: something is known to be different. `segments`: of the journal, in
     /// order; what they say of files that have caught up with them tells an edit where no stamp does.
-    pub fn examine(&mut self, changed: bool, segments: &[u64], checksums: bool) {
+    pub fn examine(&mut self, changed: bool, segments: &[u64], protocol: &Protocol) {
         let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
         let from_files: Vec<(Arc<Key>, u32)> = self
             .objects
@@ -69,7 +70,7 @@ impl Tree<'_> {
             edited.append(&mut unstamped);
         }
         if changed && !unstamped.is_empty() {
-            let words = self.last_words(segments, checksums);
+            let words = self.last_words(segments, protocol);
             let crc = |key: &Arc<Key>| self.objects.get(key).and_then(|entry| entry.file_crc);
             // As the store has left it, so nobody who saw it has to look again.
             let (left, others): (Vec<_>, Vec<_>) =
@@ -100,7 +101,7 @@ impl Tree<'_> {
     }
 
     /// What each file was to hold, as far as the newest segments without a gap tell: the checksum, or that there is none.
-    fn last_words(&self, segments: &[u64], checksums: bool) -> BTreeMap<Arc<Key>, Option<u32>> {
+    fn last_words(&self, segments: &[u64], protocol: &Protocol) -> BTreeMap<Arc<Key>, Option<u32>> {
         let gap = segments.windows(2).rposition(|pair| pair[0] + 1 != pair[1]).map_or(0, |at| at + 1);
         let mut words = BTreeMap::new();
         for segment in &segments[gap..] {
@@ -108,7 +109,7 @@ impl Tree<'_> {
                 words.clear();
                 continue;
             };
-            for found in scan(&text.into(), checksums) {
+            for found in scan(&text.into(), *segment, protocol) {
                 match found {
                     Found::Line { line, .. } => match line.record {
                         Record::Put { key, object, .. } => _ = words.insert(key, Some(document::crc32(&object))),
@@ -116,7 +117,9 @@ impl Tree<'_> {
                         Record::Open { .. } | Record::Reserve { .. } => {}
                     },
                     // It may have said something newer of anything.
-                    _ => words.clear(),
+                    Found::Bad { begun: true, .. } => words.clear(),
+                    // Left by an earlier segment.
+                    Found::Bad { .. } => {}
                 }
             }
         }
@@ -125,11 +128,11 @@ impl Tree<'_> {
 
     /// Somebody changed the files, and may have removed some. Old segments still tell of those, should HEAD.json be lost one day; so the
     /// journal says that they are gone.
-    pub fn bury_removed(&mut self, old: &[(u64, u64)], checksums: bool) {
+    pub fn bury_removed(&mut self, old: &[(u64, u64)], protocol: &Protocol) {
         let mut there = BTreeMap::new();
         for (segment, _) in old {
             let Ok(text) = self.disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX) else { continue };
-            for found in scan(&text.into(), checksums) {
+            for found in scan(&text.into(), *segment, protocol) {
                 if let Found::Line { line, .. } = found
                     && let Some(key) = line.record.key()
                 {

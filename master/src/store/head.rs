@@ -7,8 +7,9 @@ use super::journal::recover::Position;
 use super::protocol::Protocol;
 use serde::{Deserialize, Serialize};
 
-/// The form of the directory that this program writes. It reads the one before as well: the same files, without a journal.
-pub const FORMAT: u32 = 2;
+/// The form of the directory that this program writes. It reads those before as well: 1, the same files without a journal; 2, a journal
+/// whose lines do not say which segment they belong to.
+pub const FORMAT: u32 = 3;
 /// HEAD.json is a line of some 200 bytes.
 pub const HEAD_BYTES_MAX: usize = 4096;
 pub const HEAD: &str = "HEAD.json";

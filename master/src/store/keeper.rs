@@ -23,14 +23,6 @@ const CHECKPOINT_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// Superseded segments are kept so long: a backup that began before must find them.
 const RETAINED_FOR: Duration = Duration::from_secs(3600);
 
-/// A segment that the files have caught up with.
-pub struct Retired {
-    pub segment: u64,
-    pub bytes: u64,
-    /// In uptime.
-    pub since: Duration,
-}
-
 /// How the thread is called.
 #[derive(Default)]
 pub struct Keeper {
@@ -137,14 +129,14 @@ impl FlatStore {
         let scrub = self.scrub();
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
-        writer.forget(uptime, self.inner.setup.retained_bytes_max);
+        writer.forget(uptime, &self.inner.setup);
         writer.timed = writer.dirty.since().is_some();
         if writer.closed || writer.frozen.is_some() {
             return None;
         }
         let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_spare()).then_some(PROBE_EVERY);
         let files = writer.dirty.since().map(|since| (since + CHECKPOINT_AFTER).max(writer.checkpoint_after.unwrap_or_default()));
-        let retired = writer.retired.front().map(|retired| retired.since + RETAINED_FOR);
+        let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer, &self.inner.setup).then_some(uptime);
         let times = [files, retired, again, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
@@ -282,10 +274,9 @@ impl FlatStore {
                 (writer.checkpoint_after, writer.unsettled) = (None, None);
                 writer.head = checkpoint.head.clone();
                 if let Some(position) = writer.head.wal {
-                    let segments = writer.journal.retire(position);
-                    writer.retired.extend(segments.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: uptime }));
+                    writer.journal.retire(position, uptime);
                 }
-                writer.forget(uptime, self.inner.setup.retained_bytes_max);
+                writer.forget(uptime, &self.inner.setup);
             }
             Err(error) => {
                 (writer.checkpoint_after, writer.unsettled) = (Some(uptime + CHECKPOINT_AGAIN_AFTER), Some(error.to_string()));
@@ -299,22 +290,36 @@ impl FlatStore {
 }
 
 impl Writer {
-    /// Removes superseded segments that are old enough, or too many.
-    fn forget(&mut self, uptime: Duration, bytes_max: u64) {
-        let mut bytes: u64 = self.retired.iter().map(|retired| retired.bytes).sum();
-        while let Some(oldest) = self.retired.front()
-            && (self.full || bytes > bytes_max || uptime >= oldest.since + RETAINED_FOR)
+    /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by before it is caught up
+    /// with. The others are removed, and on a full disk all.
+    fn forget(&mut self, uptime: Duration, setup: &Setup) {
+        let Writer { journal, disk, full, .. } = self;
+        let mut kept: u64 = journal.retired.iter().map(|retired| retired.bytes).sum();
+        let mut free_bytes = 0;
+        journal.free = 0;
+        for retired in &journal.retired {
+            if !*full && kept <= setup.retained_bytes_max && uptime < retired.since + RETAINED_FOR {
+                break;
+            }
+            (kept, free_bytes) = (kept - retired.bytes, free_bytes + retired.bytes);
+            journal.free += 1;
+        }
+        while journal.free > 0
+            && let Some(oldest) = journal.retired.front()
+            && (*full || !journal.is_own(oldest) || free_bytes > 2 * setup.checkpoint_bytes)
         {
             let path = journal::path(oldest.segment);
-            match self.disk.unlink(&path) {
+            match disk.unlink(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     log::warn!("{path}, which nobody needs any more, cannot be removed: {error}");
+                    journal.free = 0;
                     return;
                 }
                 _ => {}
             }
-            bytes -= oldest.bytes;
-            self.retired.pop_front();
+            free_bytes -= oldest.bytes;
+            journal.retired.pop_front();
+            journal.free -= 1;
         }
     }
 }

@@ -17,9 +17,8 @@ use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Record, Was};
 use super::journal::recover::{Position, Recovered, Scanned, recover};
 use super::journal::scan::scan;
-use super::journal::{self, Journal, WAL};
+use super::journal::{self, Journal, Retired, WAL};
 use super::judge::Wrong;
-use super::keeper::Retired;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
 use super::state::State;
 use super::tree::{Edited, Tree};
@@ -115,12 +114,12 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     }
     if changed || !(clean || left) || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
         let segments: Vec<u64> = found.old.iter().chain(&found.live).map(|(segment, _)| *segment).collect();
-        tree.examine(changed || head_sum.is_some() && !left, &segments, setup.protocol.checksums);
+        tree.examine(changed || head_sum.is_some() && !left, &segments, &setup.protocol);
     } else if tree.stamped {
         tree.sample();
     }
     if head_sum.is_some() && !left {
-        tree.bury_removed(&found.old, setup.protocol.checksums);
+        tree.bury_removed(&found.old, &setup.protocol);
     }
     tree.recall_incidents(clean);
     if changed || head_sum.is_some() && !left {
@@ -233,14 +232,14 @@ fn begin(
             degraded.get_or_insert(error.to_string());
         }
     }
-    let retired = old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }).collect();
+    let retired = old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO });
+    journal.retired.extend(retired);
     let writer = Writer {
         disk: disk.clone(),
         journal,
         head,
         dirty,
         incidents: tree.incidents,
-        retired,
         checkpointing: false,
         timed: false,
         stamping,
@@ -361,7 +360,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
         let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
         let length = text.as_ref().map_or(0, Bytes::len);
         bytes.push((segment, length as u64));
-        scanned.push(Scanned { segment, bytes: length, found: text.map(|text| scan(&text, setup.protocol.checksums)) });
+        scanned.push(Scanned { segment, bytes: length, found: text.map(|text| scan(&text, segment, &setup.protocol)) });
     }
     let recovered = recover(head, closed, scanned, &setup.protocol);
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
@@ -383,9 +382,9 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
         Record::Put { revision, .. } | Record::Remove { revision, .. } => Some(revision.0),
         Record::Open { .. } | Record::Reserve { .. } => None,
     });
-    // What was torn may have been a reservation that had become damaged.
-    let torn = if recovered.torn.is_empty() && recovered.missing.is_none() { 0 } else { RESERVE };
-    recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + torn
+    // It may have been a reservation that had become damaged.
+    let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
+    recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear
 }
 
 /// What of an object goes to disk; None: nothing.

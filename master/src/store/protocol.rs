@@ -9,6 +9,8 @@ pub struct Protocol {
     pub sync_journal_folder: bool,
     /// A record counts with a checksum that fits.
     pub checksums: bool,
+    /// A line counts only in the segment that it names: the file may have been another one.
+    pub own_lines: bool,
     /// A segment's first record says where the truth before it ended.
     pub fence: bool,
     /// A segment counts only with all records that its first one carries over.
@@ -48,6 +50,7 @@ impl Protocol {
         sync_before_answer: true,
         sync_journal_folder: true,
         checksums: true,
+        own_lines: true,
         fence: true,
         carry: true,
         rejournal: true,

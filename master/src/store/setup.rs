@@ -3,7 +3,8 @@
 use super::history::HISTORY_EVENTS_MAX;
 use super::protocol::Protocol;
 
-/// A segment of the journal: prefilling one takes a slow card some 50 ms, and a spare one costs this much space.
+/// A segment of the journal: prefilling one takes a slow card some 50 ms, until there are old ones to write over, and a spare one costs
+/// this much space.
 pub const SEGMENT_BYTES: usize = 1 << 20;
 /// Journal after which the files are brought up to date: replaying it takes a start some 100 ms, and what is written often is written
 /// to its file once.
@@ -13,8 +14,8 @@ pub const CHECKPOINT_BYTES: u64 = 16 << 20;
 pub const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 /// Who was refused for that may come again after so long: a checkpoint takes a slow card some seconds, and clients try about ten times.
 pub const BACKLOG_RETRY_S: u32 = 5;
-/// Superseded segments that are kept for backups that began before the checkpoint did.
-pub const RETAINED_BYTES_MAX: u64 = 64 << 20;
+/// Superseded segments that are kept for backups that began before the checkpoint did. As much again waits to be written over at most.
+pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.
 pub const RESERVE: u64 = 100_000;
 /// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.

@@ -1,6 +1,6 @@
 //! Durable writes: how many, how fast, and what reaches the device for each.
 
-use super::layers::{ALL, Which};
+use super::layers::{ALL, Layer, Which};
 use super::objects;
 use super::process::Usage;
 use coracle_tests::block::card::{Card, Pace};
@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 pub const WRITERS: [usize; 3] = [1, 16, 64];
 const KEYS: u64 = 10_000;
+/// Written before anything is measured: every key is there then, and the store has old segments of its journal to write over, as in the
+/// long run.
+const BEFORE: u64 = 30_000;
 const SECTOR_BYTES: u64 = 512;
 const DISK_MB: u64 = 640;
 
@@ -109,9 +112,22 @@ pub fn table(host: &Host, ground: &Ground, duration: Duration) -> Result<Vec<(Wh
     Ok(rows)
 }
 
+fn fill(layer: &dyn Layer) -> Result<(), String> {
+    let writers = 64;
+    std::thread::scope(|scope| {
+        let write = move |writer: u64| (writer..BEFORE).step_by(writers).try_for_each(|n| layer.put(&|| objects::pod(n % KEYS, n)));
+        let threads: Vec<_> = (0..writers as u64).map(|writer| scope.spawn(move || write(writer))).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
+    })?;
+    layer.tidy()
+}
+
 fn measure(which: Which, mounted: &Mounted, writers: usize, duration: Duration) -> Result<Figures, String> {
+    mounted.hurry(true)?;
     let layer = which.open(&mounted.at)?;
+    fill(&*layer)?;
     let before = Device::settled(mounted)?;
+    mounted.hurry(false)?;
     let cpu_ms = || -> Result<u64, String> {
         let pids = [Some(std::process::id()), layer.server()];
         pids.into_iter().flatten().map(|pid| Ok(Usage::of(pid)?.cpu_ms)).sum()

@@ -2,13 +2,15 @@
 //! fdatasync has returned.
 //!
 //! ```text
-//! spare/...: a file of newlines, made durable beforehand -> rename into wal/ -> fsync of wal/ -> fence -> batch, batch, batch ...
-//! a batch:   one write at the next block, one fdatasync; the rest of its last block is newlines already
+//! the oldest segment that nobody needs any more, or else spare/...: a file of newlines, made durable beforehand
+//!            -> rename to the next place in wal/ -> fsync of wal/ -> fence -> batch, batch, batch ...
+//! a batch:   one write of whole blocks, one fdatasync
 //! ```
 //!
-//! So a commit changes no metadata of the file system and rewrites no acknowledged byte. A file whose write or fdatasync failed is left
-//! for good: the same batch goes behind the fence of a new segment, and where that fails as well, the batch is refused and the next one
-//! begins with a new segment.
+//! So a commit changes no metadata of the file system and rewrites no acknowledged byte, and in the long run nothing is written but
+//! batches. What an older segment left in the file behind the newest batch names that segment, and does not count. A file whose write or
+//! fdatasync failed is left for good: the same batch goes behind the fence of a new segment, and where that fails as well, the batch is
+//! refused and the next one begins with a new segment.
 //!
 //! record, scan, recover PURE: a line, a segment, all of them.
 
@@ -25,6 +27,7 @@ use scan::BLOCK_BYTES;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub const WAL: &str = "wal";
 pub const SPARE: &str = "spare";
@@ -57,6 +60,13 @@ pub struct Journal {
     reserved: u64,
     /// From the one that HEAD.json names, each with its bytes.
     live: VecDeque<(u64, u64)>,
+    /// Those before it that are still there, oldest first.
+    pub retired: VecDeque<Retired>,
+    /// So many of the oldest of them nobody needs any more.
+    pub free: usize,
+    /// Only segments from this one on are written over: this process made them, so all their lines name them and nobody else has
+    /// another name for them, and no write has failed since.
+    own: u64,
     /// Bytes written since the last checkpoint began.
     pub fresh_bytes: u64,
 }
@@ -68,7 +78,15 @@ struct Writing {
     bytes: usize,
 }
 
-/// A prefilled segment without a place in the journal.
+/// A segment that the files have caught up with.
+pub struct Retired {
+    pub segment: u64,
+    pub bytes: u64,
+    /// In uptime.
+    pub since: Duration,
+}
+
+/// A file to make a segment of.
 pub struct Spare {
     path: String,
     bytes: usize,
@@ -88,6 +106,9 @@ impl Journal {
             carry: recovered.carry.clone(),
             reserved,
             live,
+            retired: VecDeque::new(),
+            free: 0,
+            own: next,
             fresh_bytes: 0,
         }
     }
@@ -118,7 +139,7 @@ impl Journal {
     }
 
     pub fn wants_spare(&self) -> bool {
-        self.spare.is_none()
+        self.spare.is_none() && self.free == 0
     }
 
     pub fn take_spare(&mut self, spare: Spare) {
@@ -160,10 +181,16 @@ impl Journal {
         if self.is_broken() { self.append(&[]) } else { Ok(()) }
     }
 
-    /// The files hold everything before a position, and HEAD.json says so. Gives the segments that nobody needs any more.
-    pub fn retire(&mut self, position: Position) -> Vec<(u64, u64)> {
+    /// The files hold everything before a position, and HEAD.json says so.
+    pub fn retire(&mut self, position: Position, uptime: Duration) {
         let count = self.live.iter().take_while(|(segment, _)| *segment < position.segment).count();
-        self.live.drain(..count).collect()
+        let retired = self.live.drain(..count).map(|(segment, bytes)| Retired { segment, bytes, since: uptime });
+        self.retired.extend(retired);
+    }
+
+    /// Whether a retired segment may be written over, once nobody needs it.
+    pub fn is_own(&self, retired: &Retired) -> bool {
+        retired.segment >= self.own
     }
 
     /// Goes on behind what was found, as no start should. False: there is nothing to go on in.
@@ -182,15 +209,18 @@ impl Journal {
         let (first, mut n) = (self.n + 1, self.n + 1);
         let mut text = Vec::with_capacity(records.iter().map(record::length_about).sum());
         let mut add = |record: &Record| {
-            encode(n, first, record, &mut text);
+            encode(writing.segment, n, first, record, &mut text);
             n += 1;
         };
         if writing.offset == 0 {
             let carry = self.carry.len() as u64;
-            add(&Record::Open { segment: writing.segment, prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64 });
+            add(&Record::Open { prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64 });
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
+        if self.setup.protocol.align {
+            text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
+        }
         text
     }
 
@@ -203,9 +233,8 @@ impl Journal {
         }
         self.n += records.len() as u64;
         self.segment = writing.segment;
-        let end = writing.offset + bytes;
-        writing.offset = if self.setup.protocol.align { end.next_multiple_of(BLOCK_BYTES) } else { end };
-        self.fresh_bytes += bytes.next_multiple_of(BLOCK_BYTES) as u64;
+        writing.offset += bytes;
+        self.fresh_bytes += bytes as u64;
         for record in records {
             if let Record::Reserve { reserved } = record {
                 self.reserved = self.reserved.max(*reserved);
@@ -217,27 +246,21 @@ impl Journal {
         self.writing = None;
         // How long it gets is only known once it has a number; that adds no digit.
         let needed = {
-            let fence = Record::Open { segment: u64::MAX, prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX };
+            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX };
             let mut text = Vec::new();
             let batch = std::iter::once(&fence).chain(&self.carry).chain(records);
-            batch.for_each(|record| encode(u64::MAX, u64::MAX, record, &mut text));
+            batch.for_each(|record| encode(u64::MAX, u64::MAX, u64::MAX, record, &mut text));
             text.len().next_multiple_of(BLOCK_BYTES)
         };
-        let spare = match self.spare.take().filter(|spare| spare.bytes >= needed) {
-            Some(spare) => spare,
-            None => {
-                let name = format!("{SPARE}/{:010}.jsonl", self.next);
-                let wanted = needed.max(self.setup.segment_bytes);
-                prefill_at(&*self.disk, &name, wanted).or_else(|error| {
-                    // A full disk may have room for this batch.
-                    if error.no_space() { prefill_at(&*self.disk, &name, needed) } else { Err(error) }
-                })?
-            }
-        };
+        let spare = self.spare_of(needed)?;
         let segment = self.next;
         let place = path(segment);
         self.next += 1;
-        self.disk.rename(&spare.path, &place).map_err(failed("rename", &spare.path))?;
+        if let Err(error) = self.disk.rename(&spare.path, &place) {
+            // Nobody knows where it is now, and it holds nothing that anybody needs.
+            self.disk.unlink(&spare.path).ok();
+            return Err(failed("rename", &spare.path)(error));
+        }
         let opened = if self.setup.protocol.sync_journal_folder { self.disk.sync_dir(WAL) } else { Ok(()) };
         match opened.and_then(|()| self.disk.open(&place)) {
             Ok(file) => {
@@ -252,9 +275,30 @@ impl Journal {
         }
     }
 
+    /// A file for a segment of so many bytes at least.
+    fn spare_of(&mut self, needed: usize) -> Result<Spare, DiskError> {
+        let fits = |oldest: &&Retired| self.free > 0 && self.is_own(oldest) && oldest.bytes >= needed as u64;
+        if let Some(Retired { segment, bytes, .. }) = self.retired.front().filter(fits) {
+            let spare = Spare { path: path(*segment), bytes: *bytes as usize };
+            self.retired.pop_front();
+            self.free -= 1;
+            return Ok(spare);
+        }
+        if let Some(spare) = self.spare.take_if(|spare| spare.bytes >= needed) {
+            return Ok(spare);
+        }
+        let name = format!("{SPARE}/{:010}.jsonl", self.next);
+        let wanted = needed.max(self.setup.segment_bytes);
+        prefill_at(&*self.disk, &name, wanted).or_else(|error| {
+            // A full disk may have room for this batch.
+            if error.no_space() { prefill_at(&*self.disk, &name, needed) } else { Err(error) }
+        })
+    }
+
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it
     /// comes back, the next fence cuts it.
     fn give_up_segment(&mut self) {
+        (self.own, self.free) = (self.next, 0);
         if let Some(writing) = self.writing.take()
             && writing.offset == 0
         {

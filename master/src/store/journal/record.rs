@@ -2,14 +2,15 @@
 //! byte is found:
 //!
 //! ```text
-//! {"n":26,"b":26,"op":"open","seg":370,"prev":25,"reserved":9000,"carry":3,"bytes":1048576,"crc":"e7add0f7"}
-//! {"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
-//! {"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
-//! {"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
+//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"crc":"e7add0f7"}
+//! {"seg":370,"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
+//! {"seg":370,"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
+//! {"seg":370,"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
 //! ```
 //!
-//! `n` counts lines over all segments without a gap; `b` is the first line of the batch that was made durable in one go. `was` is the
-//! checksum of what the object's file is to hold before: a file that holds anything else was written by somebody else.
+//! `seg` is the segment that the line was written for: a file may hold lines of an earlier segment that it was. `n` counts lines over all
+//! segments without a gap; `b` is the first line of the batch that was made durable in one go. `was` is the checksum of what the object's
+//! file is to hold before: a file that holds anything else was written by somebody else.
 
 use crate::store::document::crc32;
 use crate::store::names;
@@ -35,7 +36,6 @@ pub enum Record {
     /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
     /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made.
     Open {
-        segment: u64,
         prev: u64,
         reserved: u64,
         carry: u64,
@@ -107,6 +107,8 @@ impl fmt::Display for Was {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
+    /// The segment that it was written for; None: a master wrote it that did not say so, and never wrote over a segment.
+    pub segment: Option<u64>,
     pub n: u64,
     /// The first line of its batch.
     pub batch: u64,
@@ -119,14 +121,19 @@ pub fn length_about(record: &Record) -> usize {
     AROUND + if let Record::Put { object, .. } = record { object.len() } else { 0 }
 }
 
+/// How every line of a segment begins.
+pub fn beginning(segment: u64) -> String {
+    format!("{{\"seg\":{segment},")
+}
+
 /// Adds the line to a batch, with its end of line.
-pub fn encode(n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
+pub fn encode(segment: u64, n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
     let begun = out.len();
     let all = "a Vec takes all";
-    write!(out, "{{\"n\":{n},\"b\":{batch},").expect(all);
+    write!(out, "{{\"seg\":{segment},\"n\":{n},\"b\":{batch},").expect(all);
     match record {
-        Record::Open { segment, prev, reserved, carry, bytes } => {
-            write!(out, "\"op\":\"open\",\"seg\":{segment},\"prev\":{prev},\"reserved\":{reserved}").expect(all);
+        Record::Open { prev, reserved, carry, bytes } => {
+            write!(out, "\"op\":\"open\",\"prev\":{prev},\"reserved\":{reserved}").expect(all);
             write!(out, ",\"carry\":{carry},\"bytes\":{bytes}").expect(all);
         }
         Record::Put { revision, key, was, by_hand, object } => {
@@ -156,7 +163,7 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
     let raw: Raw = serde_json::from_slice(text).ok()?;
     let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
     let record = match raw.op.as_ref() {
-        "open" => Record::Open { segment: raw.seg?, prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes? },
+        "open" => Record::Open { prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes? },
         "put" => {
             let object = text.slice_ref(raw.obj?.get().as_bytes());
             let by_hand = raw.by.as_deref() == Some(HAND);
@@ -166,11 +173,12 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
         "reserve" => Record::Reserve { reserved: raw.reserved? },
         _ => return None,
     };
-    Some(Line { n: raw.n, batch: raw.b, record })
+    Some(Line { segment: raw.seg, n: raw.n, batch: raw.b, record })
 }
 
 #[derive(Deserialize)]
 struct Raw<'a> {
+    seg: Option<u64>,
     n: u64,
     b: u64,
     #[serde(borrow)]
@@ -184,7 +192,6 @@ struct Raw<'a> {
     by: Option<Cow<'a, str>>,
     #[serde(borrow)]
     obj: Option<&'a RawValue>,
-    seg: Option<u64>,
     prev: Option<u64>,
     reserved: Option<u64>,
     carry: Option<u64>,
@@ -203,7 +210,7 @@ mod tests {
             Record::Put { revision: Revision(7), key: key("web"), was, by_hand, object }
         };
         vec![
-            Record::Open { segment: 3, prev: 6, reserved: 100, carry: 1, bytes: 4096 },
+            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096 },
             put(Was::Unknown, false),
             put(Was::Absent, true),
             put(Was::Sum(0x1c), false),
@@ -217,11 +224,12 @@ mod tests {
     fn a_line_says_the_same_when_it_is_read() {
         for record in records() {
             let mut text = Vec::new();
-            encode(7, 5, &record, &mut text);
+            encode(3, 7, 5, &record, &mut text);
             assert_eq!(text.pop(), Some(b'\n'));
             assert!(!text.contains(&b'\n'), "{}", String::from_utf8_lossy(&text));
+            assert!(text.starts_with(beginning(3).as_bytes()));
             serde_json::from_slice::<serde_json::Value>(&text).expect("every line is JSON");
-            assert_eq!(decode(&Bytes::from(text), true), Some(Line { n: 7, batch: 5, record }));
+            assert_eq!(decode(&Bytes::from(text), true), Some(Line { segment: Some(3), n: 7, batch: 5, record }));
         }
     }
 
@@ -229,7 +237,7 @@ mod tests {
     fn every_damaged_bit_is_found() {
         for record in records() {
             let mut text = Vec::new();
-            encode(7, 5, &record, &mut text);
+            encode(3, 7, 5, &record, &mut text);
             text.pop();
             for bit in 0..text.len() * 8 {
                 let mut bad = text.clone();

@@ -47,6 +47,8 @@ pub struct Recovered {
     pub void: Vec<u64>,
     /// Ends that a power cut tore, and that no later segment says to be dealt with.
     pub torn: Vec<Place>,
+    /// Something lies behind the end that is no line. Most likely an earlier segment left it.
+    pub unclear: bool,
     pub missing: Option<Missing>,
     /// Where the last record of the last segment begins.
     pub end: usize,
@@ -118,7 +120,8 @@ impl Chain<'_> {
                 );
             } else {
                 self.all.void.push(part.segment);
-                self.all.torn.extend(part.bad.is_some().then(|| part.bad_place()));
+                self.all.torn.extend(part.torn.then(|| part.bad_place()));
+                self.all.unclear |= part.bad.is_some();
             }
             return;
         };
@@ -156,8 +159,9 @@ impl Chain<'_> {
         if end.damaged && matters && self.protocol.later_batch_is_damage {
             let why = if end.short { "the file is shorter than it was made" } else { "the line is damaged, and later batches follow" };
             self.miss(end.bad_place(), end.last + 1, why);
-        } else if end.bad.is_some() && matters {
-            self.all.torn.push(end.bad_place());
+        } else if matters {
+            self.all.torn.extend(end.torn.then(|| end.bad_place()));
+            self.all.unclear |= end.bad.is_some();
         }
         self.all.end = end.end;
         self.all.last = end.last.max(self.from.saturating_sub(1));
@@ -200,6 +204,8 @@ struct Part {
     beyond: Vec<Line>,
     /// Where the first thing lies that does not follow what came before.
     bad: Option<usize>,
+    /// A line of this segment begins there, which was not left by an earlier one.
+    torn: bool,
     /// A later batch lies behind that.
     damaged: bool,
     /// How long the file was made.
@@ -222,6 +228,7 @@ impl Part {
             lines: Vec::new(),
             beyond: Vec::new(),
             bad,
+            torn: false,
             damaged: false,
             made_bytes: 0,
             short: false,
@@ -233,8 +240,9 @@ impl Part {
         };
         for found in found {
             match found {
-                Found::Bad { offset } => {
+                Found::Bad { offset, begun } => {
                     part.bad.get_or_insert(offset);
+                    part.torn |= begun;
                 }
                 Found::Line { offset, line } => part.line(offset, line, from, protocol),
             }
@@ -255,7 +263,7 @@ impl Part {
     }
 
     fn line(&mut self, offset: usize, line: Line, from: u64, protocol: &Protocol) {
-        let opens = matches!(line.record, Record::Open { segment, .. } if segment == self.segment);
+        let opens = matches!(line.record, Record::Open { .. }) && line.segment == Some(self.segment);
         let begins_batch = line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.align);
         let follows = self.fence.is_some() && line.n == self.last + 1 && !matches!(line.record, Record::Open { .. });
         let fits = match (self.fence, self.bad) {
@@ -278,7 +286,7 @@ impl Part {
             }
             return;
         }
-        (self.bad, self.damaged, self.end) = (None, false, offset);
+        (self.bad, self.torn, self.damaged, self.end) = (None, false, false, offset);
         if let Record::Open { reserved, .. } | Record::Reserve { reserved } = line.record {
             self.reserved = self.reserved.max(reserved);
         }
@@ -318,17 +326,17 @@ mod tests {
         Record::Put { revision: Revision(n), key: Arc::new(key), was, by_hand: false, object }
     }
 
-    fn open(segment: u64, prev: u64, carry: u64) -> Record {
-        Record::Open { segment, prev, reserved: 100, carry, bytes: 0 }
+    fn open(prev: u64, carry: u64) -> Record {
+        Record::Open { prev, reserved: 100, carry, bytes: 0 }
     }
 
     /// A segment of batches, each on a block of its own.
-    fn segment(first: u64, batches: &[&[Record]]) -> Vec<u8> {
+    fn segment(number: u64, first: u64, batches: &[&[Record]]) -> Vec<u8> {
         let (mut n, mut text) = (first, Vec::new());
         for batch in batches {
             let begun = n;
             for record in *batch {
-                record::encode(n, begun, record, &mut text);
+                record::encode(number, n, begun, record, &mut text);
                 n += 1;
             }
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
@@ -340,7 +348,7 @@ mod tests {
         let scanned = |(segment, text): &(u64, Vec<u8>)| Scanned {
             segment: *segment,
             bytes: usize::MAX,
-            found: Some(scan(&Bytes::copy_from_slice(text), true)),
+            found: Some(scan(&Bytes::copy_from_slice(text), *segment, &Protocol::WHOLE)),
         };
         let head = head.map(|(segment, n)| Position { segment, n });
         recover(head, false, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
@@ -361,7 +369,7 @@ mod tests {
 
     /// 1: open · 2: put · 3, 4: put · 5: put
     fn first() -> Vec<u8> {
-        segment(1, &[&[open(1, 0, 0)], &[put(2)], &[put(3), put(4)], &[put(5)]])
+        segment(1, 1, &[&[open(0, 0)], &[put(2)], &[put(3), put(4)], &[put(5)]])
     }
 
     fn flip(mut text: Vec<u8>, at: usize) -> Vec<u8> {
@@ -377,11 +385,11 @@ mod tests {
         check(Some((1, 5)), &[(1, first())], &[5], 4, 1);
         // The files hold all of it.
         check(Some((1, 6)), &[(1, first())], &[], 5, 0);
-        let second = segment(5, &[&[open(2, 4, 1), put(6)], &[put(7)]]);
+        let second = segment(2, 5, &[&[open(4, 1), put(6)], &[put(7)]]);
         // The fence cuts record 5, and the carried one stands in its place.
         check(None, &[(1, first()), (2, second.clone())], &[2, 3, 4, 6, 7], 6, 1);
         assert_eq!(read(None, &[(1, first()), (2, second)]).torn, []);
-        let only_opened = segment(6, &[&[open(2, 5, 0)]]);
+        let only_opened = segment(2, 6, &[&[open(5, 0)]]);
         check(None, &[(1, first()), (2, only_opened)], &[2, 3, 4, 5], 5, 0);
     }
 
@@ -399,7 +407,7 @@ mod tests {
         check(None, &[(1, flip(whole.clone(), 12_300))], &[2, 3, 4], 2, 2);
         assert_eq!(read(None, &[(1, flip(whole, 12_300))]).torn, [Place { segment: 1, offset: 12_288 }]);
         // A segment without its beginning, or without what it carries, is void.
-        let torn = segment(5, &[&[open(2, 4, 1), put(6)]]);
+        let torn = segment(2, 5, &[&[open(4, 1), put(6)]]);
         for cut in [0, 50, 100] {
             check(None, &[(1, first()), (2, torn[..cut].to_vec())], &[2, 3, 4, 5], 4, 1);
             assert_eq!(read(None, &[(1, first()), (2, torn[..cut].to_vec())]).void, [2]);
@@ -414,7 +422,7 @@ mod tests {
         let told = read(None, &[(1, flip(first(), 4_100))]);
         assert_eq!(told.beyond.iter().map(|line| line.n).collect::<Vec<_>>(), [3, 4, 5]);
         // The next segment knows that there was more.
-        let second = segment(6, &[&[open(2, 5, 0)], &[put(7)]]);
+        let second = segment(2, 6, &[&[open(5, 0)], &[put(7)]]);
         check_missing(
             None,
             &[(1, first()[..12_288].to_vec()), (2, second.clone())],
@@ -437,16 +445,16 @@ mod tests {
         check(Some((1, 3)), &[(1, flip(first(), 4_100))], &[3, 4, 5], 4, 1);
         check(Some((1, 5)), &[(1, flip(first(), 10))], &[5], 4, 1);
         // The files hold all of the first segment but its damaged last batch, which a later fence never was told of.
-        let second = segment(5, &[&[open(2, 4, 0)], &[put(6)]]);
+        let second = segment(2, 5, &[&[open(4, 0)], &[put(6)]]);
         check(Some((1, 3)), &[(1, flip(first(), 12_300)), (2, second)], &[3, 4, 6], 5, 1);
     }
 
     #[test]
     fn a_segment_that_was_cut_short_has_lost_something() {
-        let made = |bytes: u64| Record::Open { segment: 1, prev: 0, reserved: 100, carry: 0, bytes };
-        let text = segment(1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
+        let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes };
+        let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
-            let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), true)) };
+            let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
             recover(None, false, vec![scanned], &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
         };
         assert_eq!(told(&text, 16_384), None);
@@ -459,8 +467,8 @@ mod tests {
     #[test]
     fn what_was_refused_is_fenced_off() {
         // Batch 5 failed, went to segment 2, failed there too, and was refused; something else came later.
-        let refused = segment(5, &[&[open(2, 4, 0), put(6)]]);
-        let third = segment(5, &[&[open(3, 4, 0), put(60)]]);
+        let refused = segment(2, 5, &[&[open(4, 0), put(6)]]);
+        let third = segment(3, 5, &[&[open(4, 0), put(60)]]);
         let told = read(None, &[(1, first()), (2, refused), (3, third)]);
         let revisions: Vec<u64> = told
             .records

@@ -1,6 +1,8 @@
-//! PURE. What a segment of the journal holds: its lines in order, and where something lies that is none.
+//! PURE. What a segment of the journal holds: its lines in order, and where something lies that is none. Behind its end a file that was
+//! an earlier segment holds whatever that one left: whole lines, which name that one, and parts of lines.
 
 use super::record::{self, Line};
+use crate::store::protocol::Protocol;
 use bytes::Bytes;
 
 /// A batch begins at a multiple of it: what a batch does not fill is newlines, and no block holds two batches.
@@ -12,14 +14,17 @@ pub enum Found {
         offset: usize,
         line: Line,
     },
-    /// Torn, damaged or not ours. It may hide any number of lines.
+    /// Torn, damaged or not ours. It may hide any number of lines. `begun`: a line of this segment begins there.
     Bad {
         offset: usize,
+        begun: bool,
     },
 }
 
-/// Every line that is whole, whatever lies between.
-pub fn scan(text: &Bytes, checksums: bool) -> Vec<Found> {
+/// Every line of the segment that is whole, whatever lies between.
+pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
+    let beginning = record::beginning(segment);
+    let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.own_lines;
     let mut found = Vec::new();
     let mut at = 0;
     while at < text.len() {
@@ -28,14 +33,18 @@ pub fn scan(text: &Bytes, checksums: bool) -> Vec<Found> {
             continue;
         }
         let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |length| at + length);
-        match record::decode(&text.slice(at..end), checksums) {
+        match record::decode(&text.slice(at..end), protocol.checksums) {
             Some(line) => {
-                found.push(Found::Line { offset: at, line });
+                if is_own(&line) {
+                    found.push(Found::Line { offset: at, line });
+                }
                 at = end + 1;
             }
             None => {
-                if !matches!(found.last(), Some(Found::Bad { .. })) {
-                    found.push(Found::Bad { offset: at });
+                let begins = text[at..].starts_with(beginning.as_bytes());
+                match found.last_mut() {
+                    Some(Found::Bad { begun, .. }) => *begun |= begins,
+                    _ => found.push(Found::Bad { offset: at, begun: begins }),
                 }
                 // The damage may have swallowed an end of line, but no batch begins before the next block.
                 at = (end + 1).min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
@@ -52,13 +61,13 @@ mod tests {
 
     fn line(n: u64) -> Vec<u8> {
         let mut text = Vec::new();
-        record::encode(n, n, &Record::Reserve { reserved: n }, &mut text);
+        record::encode(1, n, n, &Record::Reserve { reserved: n }, &mut text);
         text
     }
 
     /// Numbers are lines, None is something bad.
     fn check(text: Vec<u8>, expected: &[Option<u64>]) {
-        let found = scan(&Bytes::from(text), true);
+        let found = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
         let told: Vec<Option<u64>> = found
             .iter()
             .map(|found| match found {
@@ -94,5 +103,30 @@ mod tests {
         // Torn in the middle.
         check(line(1)[..10].to_vec(), &[None]);
         check([&line(1)[..10], b"\n", &line(2)].concat(), &[None, Some(2)]);
+    }
+
+    #[test]
+    fn what_an_earlier_segment_left_is_no_line_of_this_one() {
+        let mut earlier = Vec::new();
+        for n in 1..400 {
+            record::encode(7, n, n, &Record::Reserve { reserved: n }, &mut earlier);
+        }
+        let mut text = earlier.clone();
+        let mut now = Vec::new();
+        record::encode(8, 500, 500, &Record::Reserve { reserved: 9 }, &mut now);
+        now.resize(BLOCK_BYTES, b'\n');
+        text[..BLOCK_BYTES].copy_from_slice(&now);
+        let of = |text: &[u8], segment, protocol: &Protocol| scan(&Bytes::copy_from_slice(text), segment, protocol);
+        let told = of(&text, 8, &Protocol::WHOLE);
+        // A line of the earlier one was cut by the end of the block.
+        assert!(
+            matches!(&told[..], [Found::Line { line, .. }, Found::Bad { offset: BLOCK_BYTES, begun: false }] if line.n == 500),
+            "{told:?}"
+        );
+        assert!(of(&text, 8, &Protocol { own_lines: false, ..Protocol::WHOLE }).len() > 200);
+        assert_eq!(of(&earlier, 8, &Protocol::WHOLE), []);
+        // The second batch of this one was torn.
+        text[BLOCK_BYTES..][..30].copy_from_slice(&now[..30]);
+        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]));
     }
 }

@@ -146,7 +146,8 @@ fn a_segment_of_anything_is_read_in_one_pass() {
         let segments = (1..=1 + dice.below(3)).map(|segment| {
             let mut bytes = whole.clone();
             (0..dice.below(4)).for_each(|_| mutate(&mut bytes, &mut dice));
-            let found = scan(&Bytes::from(bytes.clone()), !dice.one_in(3));
+            let protocol = Protocol { checksums: !dice.one_in(3), own_lines: !dice.one_in(3), ..Protocol::WHOLE };
+            let found = scan(&Bytes::from(bytes.clone()), segment, &protocol);
             assert!(found.len() <= bytes.len() / 2 + 1);
             Scanned { segment, bytes: bytes.len(), found: Some(found) }
         });
@@ -156,5 +157,5 @@ fn a_segment_of_anything_is_read_in_one_pass() {
     }
     // Damage everywhere costs no more than reading it.
     let dirt = Bytes::from(b"{\"n\":1,\"b\":1,".repeat(80_000));
-    assert_eq!(scan(&dirt, true).len(), 1);
+    assert_eq!(scan(&dirt, 1, &Protocol::WHOLE).len(), 1);
 }

@@ -77,11 +77,16 @@ fn a_checkpoint_that_fails_anywhere_is_made_good_by_the_next() {
     }
 }
 
+/// A segment takes four batches.
+fn short_segments(disk: &SimDisk, retained_bytes_max: u64) -> FlatStore {
+    open_with(disk, Setup { segment_bytes: 20 << 10, checkpoint_bytes: 20 << 10, retained_bytes_max, ..Setup::SMALL }).store
+}
+
 #[test]
-fn superseded_segments_are_kept_for_backups_and_bounded() {
-    for (bytes_max, kept) in [(u64::MAX, 6), (40 << 10, 2), (0, 0)] {
+fn superseded_segments_are_kept_for_backups_and_then_to_be_written_over() {
+    for (bytes_max, kept) in [(u64::MAX, 6), (40 << 10, 2 + 2), (0, 2)] {
         let disk = SimDisk::new(1);
-        let store = open_with(&disk, Setup { segment_bytes: 20 << 10, retained_bytes_max: bytes_max, ..Setup::SMALL }).store;
+        let store = short_segments(&disk, bytes_max);
         for round in 0..30 {
             put(&store, "Web", &round.to_string()).expect("seen");
         }
@@ -92,6 +97,55 @@ fn superseded_segments_are_kept_for_backups_and_bounded() {
         drop(store);
         assert_eq!(specs(&memory_on(&disk)), [("Web".to_owned(), "29".to_owned())]);
     }
+}
+
+#[test]
+fn in_the_long_run_segments_are_written_over() {
+    let disk = SimDisk::new(1);
+    let store = short_segments(&disk, 40 << 10);
+    let mut rounds = (0..).map(|round: u32| round.to_string());
+    let mut write = |store: &FlatStore, count| {
+        for round in rounds.by_ref().take(count) {
+            put(store, "Web", &round).expect("seen");
+            store.tend();
+        }
+    };
+    write(&store, 100);
+    let before = segments(&disk);
+    // Room for a file that is written and for HEAD.json, and for no segment.
+    disk.fill(8 << 10);
+    write(&store, 200);
+    let after = segments(&disk);
+    assert!(after.len() <= before.len() && after[0] > before[before.len() - 1], "{before:?}, {after:?}");
+    assert!(disk.failures() == 0 && store.health().degraded.is_none());
+    // The end of the last one holds lines of an earlier one.
+    let text = String::from_utf8(disk.peek(&after[after.len() - 1]).expect("it is there")).expect("lines");
+    assert!(text.lines().any(|line| !line.is_empty() && !line.starts_with(&text[..text.find(',').expect("a line")])), "{text}");
+    drop(store);
+    let store = memory_on(&disk);
+    assert_eq!(specs(&store), [("Web".to_owned(), "299".to_owned())]);
+    drop(store);
+    // A segment that another process made may have other names, and lines that name none.
+    disk.heal();
+    let store = short_segments(&disk, 0);
+    let found: Vec<_> = segments(&disk);
+    write(&store, 1);
+    store.checkpoint().expect("the disk is well");
+    assert!(segments(&disk).iter().all(|segment| !found.contains(segment) || *segment == found[found.len() - 1]));
+}
+
+#[test]
+fn a_file_that_failed_is_not_written_over_later() {
+    let disk = SimDisk::new(1);
+    let store = short_segments(&disk, 0);
+    for round in 0..10 {
+        put(&store, "Web", &round.to_string()).expect("seen");
+    }
+    disk.fail_sync_in(1);
+    put(&store, "Web", "moved").expect("there is another segment");
+    let before = segments(&disk);
+    store.checkpoint().expect("the disk is well");
+    assert_eq!((before.len(), segments(&disk).len()), (4, 1));
 }
 
 #[test]
@@ -165,7 +219,7 @@ fn the_directory_of_before_the_journal_opens_as_it_is() {
     let store = memory_on(&disk);
     assert_eq!((store.uuid(), store.revision()), ("id", Revision(9)));
     assert_eq!(store.get(&key("Web")).expect("whole").expect("there").revision, Revision(7));
-    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":2,"store":"id","wal":{"#));
+    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":3,"store":"id","wal":{"#));
 }
 
 #[test]

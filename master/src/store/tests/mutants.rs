@@ -13,10 +13,11 @@ struct Mutant {
     switch: fn(&mut Protocol),
 }
 
-const MUTANTS: [Mutant; 18] = [
+const MUTANTS: [Mutant; 19] = [
     Mutant { rule: "sync_before_answer", switch: |rules| rules.sync_before_answer = false },
     Mutant { rule: "sync_journal_folder", switch: |rules| rules.sync_journal_folder = false },
     Mutant { rule: "checksums", switch: |rules| rules.checksums = false },
+    Mutant { rule: "own_lines", switch: |rules| rules.own_lines = false },
     Mutant { rule: "fence", switch: |rules| rules.fence = false },
     Mutant { rule: "carry", switch: |rules| rules.carry = false },
     Mutant { rule: "rejournal", switch: |rules| rules.rejournal = false },
