@@ -350,12 +350,12 @@ fn change(change: Change) -> Verdict {
 }
 
 fn put(key: Arc<Key>, document: Document, revision: Revision, former: Option<&Entry>) -> Result<Verdict, Refused> {
+    let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
     let json = document.text.at(revision);
     if json.len() > OBJECT_BYTES_MAX {
         return Err(Refused::TooLarge { bytes: json.len() });
     }
-    let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
-    let (step, file_crc) = match (&document.part, kept) {
+    let (step, file_crc) = match (document.part, kept) {
         (Part::Nothing, _) if former.is_some_and(|former| former.file_crc.is_some()) => (Step::Remove, None),
         (Part::Nothing, _) => (Step::Keep, None),
         (_, Some(crc)) => (Step::Keep, Some(crc)),
