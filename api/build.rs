@@ -42,7 +42,11 @@ fn tables(types: &Types) -> String {
     for (n, rule) in rules.iter().enumerate() {
         let _ = writeln!(shared, "static RULE_{n}: Rule = {rule};");
     }
-    format!("{shared}\n{fields}\nstatic ROWS: [Type; {}] = [\n{rows}];\n", types.iter().count())
+    format!(
+        "{shared}\n{fields}\nstatic ROWS: [Type; {}] = [\n{rows}];\nstatic PROSE: &str = {:?};\n",
+        types.iter().count(),
+        types.all_prose()
+    )
 }
 
 fn field(field: &Field, rules: &mut Vec<String>) -> String {
@@ -87,14 +91,13 @@ fn rule(rule: &Rule) -> String {
         plain => format!("Merge::{plain:?}"),
     };
     format!(
-        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, declared: {}, pointer: {}, patch: Cow::Borrowed({:?}), prose: Cow::Borrowed({:?}) }}",
+        "Rule {{ required: {}, default: {default}, zero_is_missing: {}, choices: {}, merge: {merge}, declared: {}, pointer: {}, patch: Cow::Borrowed({:?}) }}",
         rule.required,
         rule.zero_is_missing,
         texts(&rule.choices),
         rule.declared,
         rule.pointer,
-        rule.patch,
-        rule.prose
+        rule.patch
     )
 }
 

@@ -66,7 +66,12 @@ pub fn common(dialect: Dialect, name: &str) -> Value {
 /// The schema of a type.
 pub fn schema(types: &Types, dialect: Dialect, row: &Type) -> Value {
     let mut schema = json!({"type": "object"});
-    let properties: Map<String, Value> = row.fields.iter().map(|field| (field.name.to_string(), property(types, dialect, field))).collect();
+    let prose = types.prose(&row.name);
+    if !prose.is_empty() {
+        schema["description"] = json!(prose);
+    }
+    let properties: Map<String, Value> =
+        row.fields.iter().map(|field| (field.name.to_string(), property(types, dialect, row, field))).collect();
     if !properties.is_empty() {
         schema["properties"] = properties.into();
     }
@@ -81,7 +86,7 @@ pub fn schema(types: &Types, dialect: Dialect, row: &Type) -> Value {
     schema
 }
 
-fn property(types: &Types, dialect: Dialect, field: &Field) -> Value {
+fn property(types: &Types, dialect: Dialect, row: &Type, field: &Field) -> Value {
     let rule = &*field.rules;
     let mut inner = element(types, dialect, &field.element);
     if !rule.choices.is_empty()
@@ -105,8 +110,9 @@ fn property(types: &Types, dialect: Dialect, field: &Field) -> Value {
         Container::Map | Container::MapOfLists => drop(told.insert("type".to_owned(), json!("object"))),
     }
     merging(field, &mut told);
-    if !rule.prose.is_empty() {
-        told.insert("description".to_owned(), json!(rule.prose));
+    let prose = types.prose(&format!("{}.{}", row.name, field.name));
+    if !prose.is_empty() {
+        told.insert("description".to_owned(), json!(prose));
     }
     if let Some(default) =
         rule.default.as_deref().and_then(|json| serde_json::from_str::<Value>(json).ok()).filter(|value| !value.is_null())
@@ -179,7 +185,7 @@ package = io.k8s.api.core.v1
   spec 1 Spec default={} -- what is asked for
   when 2 time
   owner 3 Spec granular
-[Spec atomic]
+[Spec atomic] -- how to run
   policy 1 string declared default=\"Always\" enum=Always|Never
   ports 2 [Port] keys=number,protocol patch=merge:number
   words 3 [string] set
@@ -206,7 +212,7 @@ package = io.k8s.api.core.v1
         check(
             Dialect::V2,
             "Spec",
-            json!({"type": "object", "x-kubernetes-map-type": "atomic", "required": ["policy"], "properties": {
+            json!({"type": "object", "description": "how to run", "x-kubernetes-map-type": "atomic", "required": ["policy"], "properties": {
                 "policy": {"type": "string", "default": "Always", "enum": ["Always", "Never"]},
                 "ports": {"type": "array", "items": {"$ref": "#/definitions/io.k8s.api.core.v1.Port"}, "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["number", "protocol"], "x-kubernetes-patch-strategy": "merge",

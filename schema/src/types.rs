@@ -5,8 +5,8 @@
 //!       name 1 string
 //!       containerPort 3 int32 default=0
 //!       protocol 4 string default="TCP" enum=SCTP|TCP|UDP
-//!     [Container]
-//!       name 1 string default="" -- what the rest of the pod calls it
+//!     [Container] -- One process tree of a pod.
+//!       name 1 string default="" -- What the rest of the pod calls it.
 //!       ports 6 [ContainerPort] keys=containerPort,protocol patch=merge:containerPort
 //!
 //! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show; 0: none),
@@ -44,6 +44,8 @@
 
 use crate::package::{Package, resolve};
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Longest line of a text: an enum of all signals has 700 bytes.
@@ -57,6 +59,9 @@ const FIELDS_MAX: usize = 1_000;
 pub struct Types {
     /// Sorted by name.
     rows: Cow<'static, [Type]>,
+    /// What types and fields are for, `Pod.spec What is asked for.`, a line each, sorted by name. One text and not a text a
+    /// field: pointers would be written to at the start of a program, and this is read by whoever asks for a description.
+    prose: Cow<'static, str>,
 }
 
 #[derive(Clone, Debug)]
@@ -133,7 +138,6 @@ pub struct Rule {
     pub pointer: bool,
     /// Strategy and key of a strategic merge patch, `merge:name`.
     pub patch: Cow<'static, str>,
-    pub prose: Cow<'static, str>,
 }
 
 /// How entries of a list or map belong together when two versions meet.
@@ -158,7 +162,6 @@ static NO_RULE: Rule = Rule {
     declared: false,
     pointer: false,
     patch: Cow::Borrowed(""),
-    prose: Cow::Borrowed(""),
 };
 
 impl std::ops::Deref for Rules {
@@ -190,15 +193,17 @@ impl fmt::Display for TextError {
 impl std::error::Error for TextError {}
 
 impl Types {
-    /// Of a static table sorted by name, as a build script writes it.
-    pub const fn of_static(rows: &'static [Type]) -> Types {
-        Types { rows: Cow::Borrowed(rows) }
+    /// Of a static table and lines of prose, both sorted by name, as a build script writes them.
+    pub const fn of_static(rows: &'static [Type], prose: &'static str) -> Types {
+        Types { rows: Cow::Borrowed(rows), prose: Cow::Borrowed(prose) }
     }
 
     /// Reads types that name one another, or types of `known`, which are part of the result.
     pub fn parse(text: &str, known: &Types) -> Result<Types, TextError> {
         let mut rows: Vec<Type> = Vec::new();
         let mut package = Package::default();
+        let mut prose: BTreeMap<String, String> =
+            known.prose.lines().filter_map(|line| line.split_once(' ')).map(|(name, told)| (name.to_owned(), told.to_owned())).collect();
         for (at, line) in text.lines().enumerate() {
             let refused = |why: String| TextError { line: at + 1, why };
             if line.len() > LINE_BYTES_MAX {
@@ -212,12 +217,18 @@ impl Types {
                 package = Package::read(line).map_err(refused)?;
                 continue;
             }
+            let (line, told) = line.split_once(" -- ").unwrap_or((line, ""));
+            let mut tell = |name: String| _ = (!told.is_empty()).then(|| prose.insert(name, told.trim().to_owned()));
             if let Some(head) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-                rows.push(package.head(head).map_err(refused)?);
+                let row = package.head(head).map_err(refused)?;
+                tell(row.name.to_string());
+                rows.push(row);
                 continue;
             }
             let Some(row) = rows.last_mut() else { return Err(refused("a field before any type".to_owned())) };
-            row.fields.to_mut().push(field(line).map_err(refused)?);
+            let field = field(line).map_err(refused)?;
+            tell(format!("{}.{}", row.name, field.name));
+            row.fields.to_mut().push(field);
         }
         for row in &mut rows {
             sort(row.fields.to_mut(), FIELDS_MAX, |field| &field.name).map_err(|why| whole(format!("{}: {why}", row.name)))?;
@@ -225,7 +236,8 @@ impl Types {
         resolve(&mut rows);
         rows.extend(known.iter().cloned());
         sort(&mut rows, TYPES_MAX, |row| &row.name).map_err(whole)?;
-        let types = Types { rows: Cow::Owned(rows) };
+        let prose = prose.into_iter().map(|(name, told)| format!("{name} {told}\n")).collect::<String>();
+        let types = Types { rows: Cow::Owned(rows), prose: Cow::Owned(prose) };
         match types.dangling() {
             Some(name) => Err(whole(format!("there is no type {name}"))),
             None => Ok(types),
@@ -238,6 +250,30 @@ impl Types {
 
     pub fn iter(&self) -> impl Iterator<Item = &Type> {
         self.rows.iter()
+    }
+
+    /// What a type (`Pod`) or a field (`Pod.spec`) is for; empty where nothing is said.
+    pub fn prose(&self, name: &str) -> &str {
+        let text = &*self.prose;
+        let (mut from, mut to) = (0, text.len());
+        // Both stand at the beginning of a line.
+        while from < to {
+            let middle = from + (to - from) / 2;
+            let line_at = text.as_bytes()[from..middle].iter().rposition(|byte| *byte == b'\n').map_or(from, |at| from + at + 1);
+            let line = text[line_at..].lines().next().unwrap_or_default();
+            let (known, told) = line.split_once(' ').unwrap_or((line, ""));
+            match known.cmp(name) {
+                Ordering::Equal => return told,
+                Ordering::Less => from = line_at + line.len() + 1,
+                Ordering::Greater => to = line_at,
+            }
+        }
+        ""
+    }
+
+    /// All of it, as `of_static` takes it.
+    pub fn all_prose(&self) -> &str {
+        &self.prose
     }
 
     /// A type that is named and not there.
@@ -287,13 +323,12 @@ pub(crate) fn type_name(name: &str) -> Result<String, String> {
 }
 
 fn field(line: &str) -> Result<Field, String> {
-    let (line, prose) = line.split_once(" -- ").unwrap_or((line, ""));
     let mut words = line.split_whitespace();
     let mut word = |what: &str| words.next().ok_or_else(|| format!("{what} is missing"));
     let name = word("the field's name")?.to_owned();
     let (inside, number) = numbers(word("the field's number")?)?;
     let (element, container) = shape(word("the field's type")?)?;
-    let mut rule = Rule { prose: Cow::Owned(prose.trim().to_owned()), ..Rule::default() };
+    let mut rule = Rule::default();
     for attribute in words {
         read_attribute(&mut rule, attribute)?;
     }
@@ -368,17 +403,41 @@ mod tests {
 
     #[test]
     fn a_text_is_read() {
-        let text = "# c\n[B]\n  port 1 int32 default=0 nonzero\n[A]\n  bs 2.3 [B] keys=port patch=merge:port -- some bs\n  m 4 {string}\n";
+        let text = "# c\n[B]\n  port 1 int32 default=0 nonzero\n[A]\n  bs 2.3 [B] keys=port patch=merge:port -- Some bs.\n  m 4 {string}\n";
         let types = Types::parse(text, &Types::default()).unwrap();
         assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["A", "B"]);
         let bs = types.get("A").unwrap().field("bs").unwrap();
         assert_eq!((bs.inside, bs.number, bs.container), (2, 3, Container::List));
         assert_eq!(bs.rules.merge, Merge::Keys(vec!["port".into()].into()));
-        assert_eq!((&*bs.rules.patch, &*bs.rules.prose), ("merge:port", "some bs"));
+        assert_eq!((&*bs.rules.patch, types.prose("A.bs")), ("merge:port", "Some bs."));
         let port = types.get("B").unwrap().field("port").unwrap();
         assert_eq!((port.rules.default.as_deref(), port.rules.zero_is_missing), (Some("0"), true));
         let more = Types::parse("[C]\n  b 1 B\n", &types).unwrap();
         assert!(more.get("C").is_some() && more.get("A").is_some());
+    }
+
+    #[test]
+    fn prose() {
+        let known = Types::parse("[Pod] -- Runs.\n  spec 1 string -- What — asked.\n  status 2 string\n", &Types::default()).unwrap();
+        let text =
+            "package x.v1 = io.x\n[Pod]\n  spec 1 string -- Another.\n[Zoo] -- Animals.\n  a 1 string -- One.\n  z 2 string -- Last.";
+        let types = Types::parse(text, &known).unwrap();
+        let told = [
+            ("Pod", "Runs."),
+            ("Pod.spec", "What — asked."),
+            ("Pod.status", ""),
+            ("x.v1.Pod", ""),
+            ("x.v1.Pod.spec", "Another."),
+            ("x.v1.Zoo", "Animals."),
+            ("x.v1.Zoo.a", "One."),
+            ("x.v1.Zoo.z", "Last."),
+            ("", ""),
+            ("A", ""),
+            ("zzz", ""),
+        ];
+        told.into_iter().for_each(|(name, expected)| assert_eq!(types.prose(name), expected, "{name}"));
+        assert_eq!(types.all_prose().lines().count(), 6);
+        assert_eq!(Types::default().prose("Pod"), "");
     }
 
     #[test]

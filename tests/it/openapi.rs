@@ -163,3 +163,31 @@ fn schemas_are_those_of_kubernetes() {
     assert!(wrong.is_empty(), "{} of {compared} fields differ:\n{}", wrong.len(), wrong.join("\n"));
     assert!(compared > 1800, "only {compared} fields were compared");
 }
+
+/// `kubectl explain` has a word for every kind, and for every field of a pod, that something acts on.
+#[test]
+fn what_is_acted_on_is_described() {
+    use coracle_agent::fields::{TABLE, Verdict};
+    use coracle_api::kinds::{Kinds, Verb};
+    use coracle_schema::types::Element;
+    let types = coracle_api::types::builtin();
+    let mut silent = BTreeSet::new();
+    for kind in Kinds::builtin().stored().filter(|kind| !kind.idle && kind.offers(Verb::List)) {
+        if types.prose(&kind.type_name).is_empty() {
+            silent.insert(kind.type_name.to_string());
+        }
+    }
+    for (path, _) in TABLE.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Refused)) {
+        let mut row = types.get("PodSpec").unwrap();
+        for step in path.split('.') {
+            let field = row.field(step.trim_end_matches("[]")).unwrap();
+            if types.prose(&format!("{}.{}", row.name, field.name)).is_empty() {
+                silent.insert(format!("{}.{}", row.name, field.name));
+            }
+            if let Element::Named(inner) = &field.element {
+                row = types.get(inner).unwrap();
+            }
+        }
+    }
+    assert!(silent.is_empty(), "nothing is said of {silent:?} in api/src/types");
+}

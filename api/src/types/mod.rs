@@ -9,7 +9,7 @@ include!(concat!(env!("OUT_DIR"), "/types.rs"));
 
 /// All of them, by name: `Pod`, `PodSpec`, `DeleteOptions`.
 pub const fn builtin() -> Types {
-    Types::of_static(&ROWS)
+    Types::of_static(&ROWS, PROSE)
 }
 
 /// Fields that stand in Go's types elsewhere than by their numbers, as far as messages show them.
