@@ -16,7 +16,7 @@ pub struct Kubectl {
 }
 
 pub fn run(wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Verdict>, String> {
-    let scripts = scripts()?;
+    let scripts = scripts("kubectl")?;
     let kubectls = found()?;
     let pairs: Vec<(&Kubectl, &Script)> = kubectls.iter().flat_map(|k| scripts.iter().map(move |s| (k, s))).collect();
     let pairs: Vec<(&Kubectl, &Script)> = pairs.into_iter().filter(|(k, s)| wanted(&name(k, s))).collect();
@@ -60,7 +60,8 @@ fn one(kubectl: &Kubectl, script: &Script) -> Verdict {
     verdict
 }
 
-fn configure(bed: &Bed) -> Result<(), String> {
+/// What every client of Go reads: where the master is.
+pub fn configure(bed: &Bed) -> Result<(), String> {
     let text = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: here\ncontexts:\n- name: here\n  context: {{cluster: here, user: here, namespace: default}}\n\
          clusters:\n- name: here\n  cluster: {{server: '{}'}}\nusers:\n- name: here\n  user: {{}}\n",
@@ -69,8 +70,9 @@ fn configure(bed: &Bed) -> Result<(), String> {
     fs::write(bed.folder.join("kubeconfig"), text).map_err(|e| format!("{}/kubeconfig: {e}", bed.folder.display()))
 }
 
-fn scripts() -> Result<Vec<Script>, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/clients/kubectl");
+/// All scripts of a client.
+pub fn scripts(client: &str) -> Result<Vec<Script>, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/clients").join(client);
     let mut files: Vec<PathBuf> =
         fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?.flatten().map(|e| e.path()).collect();
     files.sort();

@@ -1,15 +1,17 @@
-//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`, Python's
-//! `kubernetes` and the crate `kube`. No engine is needed: nothing runs, and where a status matters the script says what an
+//! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`, `helm`
+//! where there is one, Python's `kubernetes` and the crate `kube`. No engine is needed: nothing runs, and where a status matters the script says what an
 //! agent would.
 //!
 //!     make test-clients
 //!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply       what has the word in its name
 //!     CORACLE_KUBECTL="/path/a /path/b" ...                                             these kubectls, whatever is installed
+//!     CORACLE_HELM=/path/to/helm ...                                                    this helm
 //!     CORACLE_PYTHON=/path/to/python3 ...                                               this Python, with its `kubernetes`
 //!     CORACLE_BINARIES=target/debug ...                                                 another folder with coracle-master
 
 mod bed;
 mod crate_kube;
+mod helm;
 mod kubectl;
 mod python;
 mod run;
@@ -28,8 +30,9 @@ pub struct Verdict {
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let wanted = |name: &str| filters.is_empty() || filters.iter().any(|f| name.contains(f.as_str()));
-    let mut verdicts = match kubectl::run(&wanted) {
-        Ok(verdicts) => verdicts,
+    let both = kubectl::run(&wanted).and_then(|first| Ok((first, helm::run(&wanted)?)));
+    let mut verdicts = match both {
+        Ok((first, second)) => first.into_iter().chain(second).collect::<Vec<_>>(),
         Err(why) => {
             eprintln!("clients: {why}");
             return ExitCode::FAILURE;
