@@ -4,7 +4,8 @@
 
 use crate::call::{Call, Verb, Version};
 use crate::store::Store;
-use coracle_api::kinds::Kinds;
+use crate::through::{Means, Through};
+use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Resource;
 use coracle_http::{Answer, Body, StatusCode};
 use std::borrow::Cow;
@@ -31,13 +32,30 @@ struct Row {
 pub struct Asked {
     resource: Resource,
     version: Cow<'static, str>,
-    verb: Verb,
+    done: Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Done {
+    Here(Verb),
+    /// By another server, through this one.
+    Proxy,
+    Redirect,
 }
 
 impl Asked {
     pub fn of(call: &Call) -> Asked {
-        let version = if call.version == Version::V1 { call.shown.version.clone() } else { call.version.name().into() };
-        Asked { resource: call.shown.resource.clone(), version, verb: call.verb }
+        Asked::new(call.shown, call.version, Done::Here(call.verb))
+    }
+
+    pub fn through(through: &Through) -> Asked {
+        let done = if through.means == Means::Redirect { Done::Redirect } else { Done::Proxy };
+        Asked::new(through.kind, through.version, done)
+    }
+
+    fn new(kind: &Kind, version: Version, done: Done) -> Asked {
+        let version = if version == Version::V1 { kind.version.clone() } else { version.name().into() };
+        Asked { resource: kind.resource.clone(), version, done }
     }
 }
 
@@ -94,7 +112,10 @@ impl Metrics {
             labels.push(("code", code.as_str()));
             let verb;
             if let Some(asked) = &row.asked {
-                verb = format!("{:?}", asked.verb).to_lowercase();
+                verb = match asked.done {
+                    Done::Here(verb) => format!("{verb:?}").to_lowercase(),
+                    other => format!("{other:?}").to_lowercase(),
+                };
                 labels.push(("group", &asked.resource.group));
                 labels.push(("resource", &asked.resource.plural));
                 labels.push(("verb", &verb));

@@ -143,7 +143,10 @@ impl Serve {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
             Route::Page(page) => about::answer(self, &page, request),
-            Route::Through(through) => proxy::answer(self, &through, request),
+            Route::Through(through) => {
+                *asked = Some(metrics::Asked::through(&through));
+                proxy::answer(self, &through, request)
+            }
             Route::Object(mut call) => {
                 *asked = Some(metrics::Asked::of(&call));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
