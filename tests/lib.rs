@@ -2,3 +2,4 @@
 
 #[cfg(feature = "block")]
 pub mod block;
+pub mod fuzz;

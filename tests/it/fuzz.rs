@@ -1,45 +1,15 @@
 //! What strangers send: mutated bytes and documents through every engine and through a whole master. Nothing panics, what is
 //! taken is stable, and the work grows with the input, not with its square.
 //!
+//! One round of each target stands in `tests/fuzz`, which `fuzz/` uses as well.
+//!
 //! Every failure prints its seed; `CORACLE_SEED=N cargo test -p coracle-tests --test it fuzz::TARGET` repeats it alone.
 
-mod documents;
-mod engines;
 mod linear;
-mod patches;
 mod server;
-mod texts;
 
-use serde_json::{Value, json};
+use coracle_tests::fuzz::{Dice, engines, old, patches, store, texts};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Chance that is the same every time.
-pub struct Dice(u64);
-
-impl Dice {
-    pub fn of(seed: u64) -> Dice {
-        // Small seeds differ in a few bits only; xorshift needs some steps to spread them.
-        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        (0..8).for_each(|_| _ = dice.below(2));
-        dice
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        ((self.0 >> 11) % end.max(1) as u64) as usize
-    }
-
-    /// Once in so many.
-    pub fn once_in(&mut self, many: usize) -> bool {
-        self.below(many) == 0
-    }
-
-    pub fn pick<'a, T>(&mut self, list: &'a [T]) -> &'a T {
-        &list[self.below(list.len())]
-    }
-}
 
 /// Runs a target with many seeds, or with the one that CORACLE_SEED names.
 fn rounds(count: u64, one: impl Fn(&mut Dice)) {
@@ -52,99 +22,82 @@ fn rounds(count: u64, one: impl Fn(&mut Dice)) {
     }
 }
 
-/// Bytes that were right, a little wrong.
-fn spoil_bytes(bytes: &mut Vec<u8>, dice: &mut Dice) {
-    for _ in 0..=dice.below(4) {
-        let at = dice.below(bytes.len() + 1);
-        let until = (at + 1 + dice.below(8)).min(bytes.len());
-        match dice.below(7) {
-            0 if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
-            1 if at < bytes.len() => bytes[at] = *dice.pick(b"\0\x7f\x80\xff\"\\{}[]:,-0 \n#&*!|>%@`'"),
-            2 => bytes.insert(at, dice.below(256) as u8),
-            3 => drop(bytes.drain(at..until)),
-            4 => bytes.truncate(at),
-            5 => {
-                let again = bytes[at..until].to_vec();
-                let before = dice.below(bytes.len() + 1);
-                bytes.splice(before..before, again);
-            }
-            _ => bytes.extend_from_slice(dice.pick::<&[u8]>(&[
-                &b"\xef\xbb\xbf"[..],
-                b"\n---\n",
-                b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
-                b"]}",
-            ])),
-        }
-    }
+#[test]
+fn protobuf_messages() {
+    rounds(20_000, engines::protobuf_message);
 }
 
-/// Values that are odd anywhere.
-fn odd(dice: &mut Dice) -> Value {
-    let mut deep = json!("end");
-    (0..dice.below(40)).for_each(|_| deep = json!([deep]));
-    let values = [
-        json!(null),
-        json!(true),
-        json!(0),
-        json!(-1),
-        json!(1.5),
-        json!(1e300),
-        json!(u64::MAX),
-        json!(i64::MIN),
-        json!(""),
-        json!("9".repeat(300)),
-        json!("\u{0}\u{fffd}\n"),
-        json!("2026-13-45T99:99:99Z"),
-        json!("1e9999999999Gi"),
-        json!([]),
-        json!({}),
-        json!([null]),
-        json!([[]]),
-        json!({"": {"": null}}),
-        json!({"$patch": "delete"}),
-        json!({"$patch": "replace", "a": 1}),
-        json!({"$retainKeys": ["name"]}),
-        json!({"$setElementOrder/containers": [{"name": "x"}]}),
-        json!("$patch"),
-        json!({"name": "a"}),
-        json!(["a", "a"]),
-        json!([{"name": "a"}, {"name": "a"}]),
-        deep,
-    ];
-    dice.pick(&values).clone()
+#[test]
+fn protobuf_envelopes() {
+    rounds(5_000, engines::protobuf_envelope);
 }
 
-/// A document that was right, a little wrong.
-fn spoil(value: &mut Value, dice: &mut Dice) {
-    if dice.once_in(30) {
-        *value = odd(dice);
-        return;
-    }
-    match value {
-        Value::Object(map) => {
-            map.values_mut().for_each(|value| spoil(value, dice));
-            let name = map.keys().nth(dice.below(map.len())).cloned();
-            match (dice.below(24), name) {
-                (0, Some(name)) => drop(map.remove(&name)),
-                (1, Some(name)) => drop(map.insert(name + "x", odd(dice))),
-                (2, Some(name)) => {
-                    let value = map.remove(&name).expect("it was just there");
-                    map.insert(format!("{}/{name}", dice.pick(&["$setElementOrder", "$deleteFromPrimitiveList", "$retainKeys"])), value);
-                }
-                (3, _) => drop(map.insert("$patch".to_owned(), json!(*dice.pick(&["delete", "replace", "merge", "nonsense"])))),
-                _ => {}
-            }
-        }
-        Value::Array(list) => {
-            list.iter_mut().for_each(|value| spoil(value, dice));
-            match dice.below(12) {
-                0 if !list.is_empty() => list.push(dice.pick(list).clone()),
-                1 if !list.is_empty() => drop(list.remove(dice.below(list.len()))),
-                2 => list.push(odd(dice)),
-                3 => list.reverse(),
-                _ => {}
-            }
-        }
-        _ => {}
-    }
+#[test]
+fn shapes() {
+    rounds(20_000, engines::shape);
+}
+
+#[test]
+fn json_texts() {
+    rounds(10_000, engines::json_text);
+}
+
+#[test]
+fn yaml_texts() {
+    rounds(4_000, texts::yaml_text);
+}
+
+#[test]
+fn old_documents() {
+    rounds(6_000, old::document);
+}
+
+#[test]
+fn strategic_twice_is_once() {
+    rounds(8_000, patches::strategic);
+}
+
+#[test]
+fn merge_twice_is_once() {
+    rounds(6_000, patches::merge_patch);
+}
+
+#[test]
+fn json_operations() {
+    rounds(6_000, patches::operations);
+}
+
+#[test]
+fn applying_again_settles() {
+    rounds(6_000, patches::applied);
+}
+
+#[test]
+fn label_selectors() {
+    rounds(20_000, texts::label_selector_text);
+}
+
+#[test]
+fn field_selectors() {
+    rounds(20_000, texts::field_selector_text);
+}
+
+#[test]
+fn quantities() {
+    rounds(20_000, texts::quantity_text);
+}
+
+#[test]
+fn texts_of_types() {
+    rounds(600, texts::types_text);
+}
+
+#[test]
+fn targets_of_requests() {
+    rounds(20_000, texts::target);
+}
+
+#[test]
+fn loads() {
+    rounds(100, store::load);
 }

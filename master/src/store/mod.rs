@@ -48,7 +48,7 @@ mod sketch;
 mod spelling;
 mod state;
 mod tree;
-#[cfg(feature = "trial")]
+#[cfg(any(test, feature = "trial"))]
 pub mod trial;
 mod volatile;
 mod words;

@@ -1,8 +1,11 @@
 //! For tests outside of this crate, behind the feature `trial` that no package is built with: stores of other sizes, or with a rule off.
 
+use super::journal::recover::{Scanned, recover};
+use super::journal::scan::scan;
 pub use super::protocol::Protocol;
 pub use super::setup::Setup;
 use super::{DiskError, FlatStore, OpenError, Opened, Rules};
+use bytes::Bytes;
 use std::path::Path;
 
 impl FlatStore {
@@ -14,4 +17,15 @@ impl FlatStore {
     pub fn checkpoint_now(&self) -> Result<(), DiskError> {
         self.checkpoint()
     }
+}
+
+/// Segments of anything are read in one pass, and their records come in order.
+pub fn read_segments(segments: &[Bytes], protocol: &Protocol) {
+    let scanned = segments.iter().zip(1..).map(|(text, segment)| {
+        let found = scan(text, segment, protocol);
+        assert!(found.len() <= text.len() / 2 + 1);
+        Scanned { segment, bytes: text.len(), found: Some(found) }
+    });
+    let told = recover(None, false, scanned.collect(), &Protocol::WHOLE);
+    assert!(told.records.is_sorted_by_key(|line| line.n), "records out of order: {segments:?}");
 }

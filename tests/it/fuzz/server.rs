@@ -1,8 +1,9 @@
 //! The recorded requests of a real client, spoiled, at a whole master: it never fails inside, its answers are well formed, and
 //! what it took stays as it is when a client puts it back.
 
-use super::{Dice, rounds, spoil, spoil_bytes};
+use super::rounds;
 use crate::transcript::{Bed, Reply, ask};
+use coracle_tests::fuzz::{Dice, spoil, spoil_bytes};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -1,8 +1,9 @@
 //! Documents made from the types: right by their shape, with entries that a list's keys tell apart.
 
 use super::Dice;
-use coracle_schema::types::{Container, Element, Field, Merge, Types};
+use coracle_schema::types::{Container, Element, Field, Merge, Type, Types};
 use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
 
 /// Types name one another, some themselves.
 const DEPTH_MAX: usize = 6;
@@ -76,10 +77,36 @@ fn element(types: &Types, element: &Element, dice: &mut Dice, depth: usize, shar
     }
 }
 
-/// The names of all types, and of those that are whole objects.
-pub fn names(types: &Types) -> (Vec<String>, Vec<String>) {
-    let all: Vec<String> = types.iter().map(|row| row.name.to_string()).collect();
-    let whole = types.iter().filter(|row| row.field("metadata").is_some_and(|field| field.element == Element::Named("ObjectMeta".into())));
-    let whole = whole.map(|row| row.name.to_string()).collect();
-    (all, whole)
+/// The built-in types, and their names.
+pub struct Builtin {
+    types: Types,
+    all: Vec<String>,
+    whole: Vec<String>,
+}
+
+impl Builtin {
+    pub fn types(&self) -> &Types {
+        &self.types
+    }
+
+    /// The names of all types.
+    pub fn all(&self) -> &[String] {
+        &self.all
+    }
+
+    /// Of those that are whole objects.
+    pub fn whole(&self) -> &[String] {
+        &self.whole
+    }
+}
+
+/// The same in every round.
+pub fn builtin() -> &'static Builtin {
+    static BUILTIN: LazyLock<Builtin> = LazyLock::new(|| {
+        let types = coracle_api::types::builtin();
+        let is_whole = |row: &&Type| row.field("metadata").is_some_and(|field| field.element == Element::Named("ObjectMeta".into()));
+        let whole = types.iter().filter(is_whole).map(|row| row.name.to_string()).collect();
+        Builtin { all: types.iter().map(|row| row.name.to_string()).collect(), whole, types }
+    });
+    &BUILTIN
 }
