@@ -289,7 +289,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
             ("CreateContainerError", _) => {}
             ("CreateContainerConfigError", Some(name)) => {
                 // Its image was looked at first, and found.
-                if let Some(spec) = wanted.pod.spec.containers.iter().find(|spec| spec.name == name) {
+                let spec = &wanted.pod.spec;
+                if let Some(spec) = spec.containers.iter().chain(&spec.ephemeral_containers).find(|spec| spec.name == name) {
                     self.happen(pod, container, false, "Pulled", present(&spec.image));
                 }
                 failed(message);
@@ -305,7 +306,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
-            field_path: container.filter(|name| *name != SANDBOX).map(|name| format!("spec.containers{{{name}}}")),
+            container: container.filter(|name| *name != SANDBOX).map(str::to_owned),
             warning,
             reason: reason.to_owned(),
             message,

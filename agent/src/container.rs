@@ -34,6 +34,8 @@ pub struct Place {
     pub sandbox: u32,
     pub step: u32,
     pub hash: String,
+    /// Of an ephemeral container: the name of the one whose processes it sees.
+    pub processes_of: Option<String>,
 }
 
 pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, hash: String) -> ContainerConfig {
@@ -104,6 +106,7 @@ pub fn member_config(
     let security = &container.security_context;
     let capabilities = security.capabilities.clone().unwrap_or_default();
     let (cpu_shares, cpu_quota_us) = cpu(container);
+    let processes_of = place.processes_of.clone();
     let tag = tag(wanted, container, image, place, message.clone());
     Ok(ContainerConfig {
         name: tag.name(),
@@ -117,6 +120,7 @@ pub fn member_config(
         labels: tag.labels(),
         network: Network::Join(join.clone()),
         ipc: Ipc::Join(join),
+        processes_of,
         ports: Vec::new(),
         extra_hosts: Vec::new(),
         cpu_shares,
@@ -301,6 +305,7 @@ mod tests {
     use super::*;
     use crate::desired::Source;
     use crate::plan::Node;
+    use crate::plan::containers::EPHEMERAL_HASH;
     use serde_json::{Value, json};
 
     /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1` writes it.
@@ -316,7 +321,12 @@ mod tests {
         let image = Image { id: "sha256:1".into(), stop_signal: Some("SIGQUIT".into()), ..Image::default() };
         let mut configs = vec![sandbox_config(&world, &wanted, 0, 0, wanted.sandbox_hash.clone())];
         for (container, hash) in wanted.pod.spec.containers.iter().zip(&wanted.container_hashes) {
-            let place = Place { attempt: 2, sandbox: 0, step: 1, hash: hash.clone() };
+            let place = Place { attempt: 2, sandbox: 0, step: 1, hash: hash.clone(), processes_of: None };
+            configs.push(member_config(&world, &services, &wanted, container, &image, place).unwrap());
+        }
+        for container in &wanted.pod.spec.ephemeral_containers {
+            let processes_of = Some(container_name(&wanted.name, &container.target_container_name, 2));
+            let place = Place { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of };
             configs.push(member_config(&world, &services, &wanted, container, &image, place).unwrap());
         }
         let text = serde_json::to_string_pretty(&configs).unwrap() + "\n";
@@ -353,6 +363,11 @@ mod tests {
                     "terminationMessagePolicy": "FallbackToLogsOnError", "tty": true, "stdin": true
                 }]
             }),
+        );
+        check(
+            "ephemeral",
+            json!({"containers": [{"name": "c", "image": "i:1"}], "ephemeralContainers": [{"name": "dbg", "image": "busybox", "command": ["sh"],
+                "targetContainerName": "c", "stdin": true, "tty": true, "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}]}),
         );
         check(
             "host-network",

@@ -56,7 +56,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             continue;
         }
         let same =
-            (happening.uid.clone(), happening.field_path.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
+            (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
         let (name, count, first) = match known.get_mut(&same) {
             Some(known) => {
                 known.count += 1;
@@ -131,8 +131,11 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
         Subject::Service => ("Service", name.clone(), uid.clone()),
     };
     let mut involved = json!({ "kind": kind, "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid });
-    if let Some(path) = &happening.field_path {
-        involved["fieldPath"] = path.as_str().into();
+    if let Some(container) = &happening.container {
+        let pod = shown.desired.pods.get(&happening.uid).map(|wanted| &wanted.pod.spec);
+        let is_ephemeral = pod.is_some_and(|spec| spec.ephemeral_containers.iter().any(|spec| spec.name == *container));
+        let list = if is_ephemeral { "ephemeralContainers" } else { "containers" };
+        involved["fieldPath"] = format!("spec.{list}{{{container}}}").into();
     }
     involved
 }
@@ -182,7 +185,7 @@ mod tests {
                 namespace: "d".to_owned(),
                 name: "web".to_owned(),
                 uid: "u".to_owned(),
-                field_path: None,
+                container: None,
                 warning: false,
                 reason: "Killing".to_owned(),
                 message: String::new(),

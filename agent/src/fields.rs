@@ -24,6 +24,8 @@ use Verdict::{Acted, Harmless, Keys, Only, Refused};
 const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
 const NO_ACCOUNTS: Verdict = Harmless("no token is mounted before requests are authenticated");
 
+const EPHEMERAL: &str = "ephemeralContainers";
+
 /// `[]` stands for each entry of a list.
 pub const TABLE: &[(&str, Verdict)] = &[
     ("activeDeadlineSeconds", Refused),
@@ -107,7 +109,15 @@ pub const TABLE: &[(&str, Verdict)] = &[
     // There is no cluster DNS: names resolve as on the host, which is what a kubelet without one does too.
     ("dnsPolicy", Only(&["ClusterFirst", "ClusterFirstWithHostNet", "Default"])),
     ("enableServiceLinks", Acted),
-    ("ephemeralContainers", Refused),
+    // Each of their fields as that of a container, but for these. What is refused holds up that container alone.
+    ("ephemeralContainers", Acted),
+    ("ephemeralContainers[].lifecycle", Refused),
+    ("ephemeralContainers[].livenessProbe", Refused),
+    ("ephemeralContainers[].ports", Refused),
+    ("ephemeralContainers[].readinessProbe", Refused),
+    ("ephemeralContainers[].resizePolicy", Refused),
+    ("ephemeralContainers[].resources", Refused),
+    ("ephemeralContainers[].targetContainerName", Acted),
     ("hostAliases", Acted),
     ("hostIPC", Refused),
     ("hostNetwork", Acted),
@@ -167,12 +177,29 @@ pub const TABLE: &[(&str, Verdict)] = &[
 pub fn refused(document: &Value) -> Option<String> {
     let mut found = Vec::new();
     if let Some(spec) = document["spec"].as_object() {
-        for (name, value) in spec {
+        for (name, value) in spec.iter().filter(|(name, _)| *name != EPHEMERAL) {
             walk(value, name.clone(), name.clone(), &mut found);
         }
         disk_limits(&document["spec"], &mut found);
     }
-    let text = match found.as_slice() {
+    told(&found)
+}
+
+/// What keeps an ephemeral container from being started. The pod that it was put into runs on.
+pub fn refused_ephemeral(document: &Value, container: &str) -> Option<String> {
+    let all = document["spec"][EPHEMERAL].as_array()?;
+    let (index, one) = all.iter().enumerate().find(|(_, one)| one["name"] == container)?;
+    let mut found = Vec::new();
+    for (name, value) in one.as_object()? {
+        let own = format!("{EPHEMERAL}[].{name}");
+        let row = if TABLE.iter().any(|(path, _)| *path == own) { own } else { format!("containers[].{name}") };
+        walk(value, row, format!("{EPHEMERAL}[{index}].{name}"), &mut found);
+    }
+    told(&found)
+}
+
+fn told(found: &[String]) -> Option<String> {
+    let text = match found {
         [] => return None,
         [one] => format!("{one} is not supported by this version of the agent"),
         more => format!("{} are not supported by this version of the agent", more.join(", ")),
@@ -299,8 +326,34 @@ mod tests {
                 "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}),
             &["spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"],
         );
+        check(json!({"ephemeralContainers": [{"name": "e", "envFrom": [{"configMapRef": {}}]}]}), &[]);
         check(json!({"somethingNew": 1}), &["spec.somethingNew"]);
         check(json!({"containers": [{"somethingNew": {"deep": "x"}}]}), &["spec.containers[0].somethingNew.deep"]);
+    }
+
+    #[test]
+    fn an_ephemeral_container_is_refused_alone() {
+        let check = |container: Value, wanted: &[&str]| {
+            let document = json!({"spec": {"ephemeralContainers": [{"name": "first"}, container]}});
+            assert_eq!(refused(&document), None);
+            let text = refused_ephemeral(&document, "e").unwrap_or_default();
+            assert_eq!(text.is_empty(), wanted.is_empty(), "{text}");
+            for field in wanted {
+                assert!(text.contains(&format!("spec.ephemeralContainers[1].{field}")), "{text:?} does not name {field}");
+            }
+        };
+        check(json!({"name": "e", "image": "i", "targetContainerName": "c", "stdin": true, "resources": {}, "command": ["sh"]}), &[]);
+        check(
+            json!({"name": "e", "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}, "seccompProfile": {"type": "RuntimeDefault"}}}),
+            &[],
+        );
+        check(
+            json!({"name": "e", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+            &["securityContext.seccompProfile.type (Unconfined)"],
+        );
+        check(json!({"name": "e", "env": [{"name": "A", "valueFrom": {"fieldRef": {}}}]}), &["env[0].valueFrom"]);
+        check(json!({"name": "e", "ports": [{"containerPort": 1}], "livenessProbe": {"exec": {}}}), &["ports", "livenessProbe"]);
+        check(json!({"name": "e", "somethingNew": 1}), &["somethingNew"]);
     }
 
     /// Every field that the types of the API know has a row, and every row is about a field that they know.
@@ -319,6 +372,18 @@ mod tests {
                 let inner = if field.container == Container::List { format!("{path}[]") } else { path.clone() };
                 paths.push(inner.clone());
                 match &field.element {
+                    // The fields are those of a container.
+                    Element::Named(of) if of == "EphemeralContainer" => {
+                        let known = |path: &str| {
+                            TABLE.iter().any(|(row, _)| *row == path) || {
+                                let same = path.replace(EPHEMERAL, "containers");
+                                nearest(&same).is_some() || has_rows_below(&same)
+                            }
+                        };
+                        let fields = types.get(of).unwrap().fields.iter().map(|field| format!("{inner}.{}", field.name));
+                        paths.extend(fields.clone());
+                        rowless.extend(fields.filter(|path| !known(path)));
+                    }
                     Element::Named(of) if !exact || has_rows_below(&path) => todo.push((of.to_string(), inner)),
                     _ if nearest(&path).is_none() => rowless.push(path),
                     _ => {}

@@ -440,7 +440,7 @@ mod tests {
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let world = World::default();
         let runs = |index: usize, id: &str| {
-            let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash: String::new() };
+            let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None };
             let spec = &wanted.pod.spec.containers[index];
             let config = crate::container::member_config(&world, &[], &wanted, spec, &Image::default(), place).unwrap();
             let state = crate::runtime::State::Running { started_ms: 0 };

@@ -15,7 +15,7 @@ use crate::plan::{Now, Waiting, Waits, World};
 use crate::runtime::State;
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
-    let runs = runs(wanted, world);
+    let (runs, ephemeral_runs) = runs(wanted, world);
     let recorded = &wanted.document["status"];
     // It ended before, and nothing of it is left here to say more: what is on record stays.
     if wanted.pod.status.terminal() && runs.is_empty() {
@@ -62,6 +62,11 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
+    let ephemeral = spec.ephemeral_containers.iter();
+    let ephemeral: Vec<Value> = ephemeral.map(|container| ephemeral_status(wanted, world, waits, &ephemeral_runs, container)).collect();
+    if !ephemeral.is_empty() {
+        set("ephemeralContainerStatuses", Value::Array(ephemeral));
+    }
     set("qosClass", json!(qos_class(wanted)));
     Value::Object(status)
 }
@@ -129,7 +134,8 @@ struct Facts<'a> {
     runs: &'a [Run<'a>],
 }
 
-fn runs<'a>(wanted: &Wanted, world: &'a World) -> Vec<Run<'a>> {
+/// Those of the pod itself, and those of its ephemeral containers: the newest first.
+fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
     let mut runs: Vec<Run> = world
         .containers
         .iter()
@@ -137,7 +143,31 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> Vec<Run<'a>> {
         .filter_map(|seen| Some(Run { tag: Tag::read(&seen.name, &seen.labels)?, seen }))
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
-    runs
+    let is_ephemeral = |run: &Run<'_>| wanted.pod.spec.ephemeral_containers.iter().any(|container| container.name == run.tag.container);
+    runs.into_iter().partition(|run| !is_ephemeral(run))
+}
+
+/// It is neither ready nor restarted, whatever it does.
+fn ephemeral_status(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container) -> Value {
+    let lost = world.memory.lost.contains_key(&(wanted.name.uid.clone(), container.name.clone()));
+    if let Some(before) = wanted.started_before(&container.name)
+        && seen::of(runs, &container.name).next().is_none()
+        && !lost
+    {
+        // Somebody removed it while no agent looked.
+        let mut shown = before.clone();
+        if shown["state"]["terminated"].is_null() {
+            shown["state"] = json!({"terminated": unknown("The container could not be located any more")});
+        }
+        return shown;
+    }
+    let mut value = one(wanted, world, waits, runs, container, false).value;
+    value["ready"] = json!(false);
+    value["restartCount"] = json!(0);
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("started");
+    }
+    value
 }
 
 fn end(policy: &str, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
@@ -427,6 +457,23 @@ mod tests {
         let times: Vec<&str> =
             status["conditions"].as_array().unwrap().iter().map(|one| &one["lastTransitionTime"].as_str().unwrap()[17..19]).collect();
         assert_eq!(times, ["01", "01", "04", "04", "01"]);
+    }
+
+    #[test]
+    fn an_ephemeral_container_that_is_lost_stays_ended() {
+        let check = |state: Value, expected: Value| {
+            let before = json!({"name": "e", "containerID": "docker://1", "image": "i", "state": state});
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"ephemeralContainerStatuses": [before]},
+                "spec": {"containers": [{"name": "c", "image": "i"}], "ephemeralContainers": [{"name": "e", "image": "i"}]},
+            });
+            let wanted = Wanted::new(Source::Master, document).unwrap();
+            let status = status(&wanted, &World::default(), &Waits::default(), &Value::Null, Now::default());
+            assert_eq!(status["ephemeralContainerStatuses"][0]["state"]["terminated"]["reason"], expected);
+        };
+        check(json!({"running": {}}), json!("ContainerStatusUnknown"));
+        check(json!({"terminated": {"reason": "Completed"}}), json!("Completed"));
+        check(json!({"waiting": {}}), Value::Null);
     }
 
     #[test]

@@ -66,8 +66,8 @@ pub struct Happening {
     pub namespace: String,
     pub name: String,
     pub uid: String,
-    /// `spec.containers{c}`; None for what concerns the pod.
-    pub field_path: Option<String>,
+    /// None for what concerns the pod.
+    pub container: Option<String>,
     pub warning: bool,
     pub reason: String,
     pub message: String,
@@ -81,7 +81,7 @@ impl Happening {
             namespace: refused.namespace.clone(),
             name: refused.name.clone(),
             uid: refused.uid.clone(),
-            field_path: None,
+            container: None,
             warning: true,
             reason: "UnsupportedField".to_owned(),
             message: format!("{} is not supported by this version of the agent", refused.what),

@@ -76,8 +76,10 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     if let Some(generation) = recorded.get("observedGeneration") {
         document["metadata"]["generation"] = generation.clone();
     }
-    let deleting = recorded["observedGeneration"] == 2;
-    if deleting {
+    let ephemeral = recorded["ephemeralContainerStatuses"].as_array();
+    if ephemeral.is_some() {
+        document["spec"]["ephemeralContainers"] = case["actions"][0]["patch"]["spec"]["ephemeralContainers"].clone();
+    } else if recorded["observedGeneration"] == 2 {
         document["metadata"]["deletionTimestamp"] = json!("2027-01-01T00:00:00Z");
     }
     if document["spec"]["restartPolicy"].is_null() {
@@ -89,7 +91,9 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     if is_up(recorded) {
         world.containers.push(seen(&wanted, SANDBOX, 0, "", State::Running { started_ms: 1 }, None));
     }
-    for (container, said) in wanted.pod.spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap()) {
+    let spec = &wanted.pod.spec;
+    let ephemeral = spec.ephemeral_containers.iter().zip(ephemeral.into_iter().flatten());
+    for (container, said) in spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap()).chain(ephemeral) {
         let attempt = u32::try_from(said["restartCount"].as_u64().unwrap()).unwrap();
         let (state, last) = (&said["state"], &said["lastState"]["terminated"]);
         let mut add = |attempt: u32, state: State, message: Option<String>| {
@@ -198,8 +202,8 @@ fn plain(status: &Value) -> Value {
     for condition in object["conditions"].as_array_mut().unwrap() {
         condition["lastTransitionTime"] = json!("-");
     }
-    for container in object["containerStatuses"].as_array_mut().unwrap() {
-        plain_container(container);
+    for list in ["containerStatuses", "ephemeralContainerStatuses"] {
+        object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().for_each(plain_container);
     }
     status
 }

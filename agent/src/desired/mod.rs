@@ -78,6 +78,13 @@ impl Wanted {
         let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
         Ok(Wanted { name, document, pod, sandbox_hash, container_hashes, refused })
     }
+
+    /// What the master has on record of an ephemeral container that was started.
+    pub fn started_before(&self, ephemeral: &str) -> Option<&Value> {
+        let statuses = self.document["status"]["ephemeralContainerStatuses"].as_array();
+        let status = statuses.into_iter().flatten().find(|status| status["name"] == ephemeral)?;
+        (!status["state"]["waiting"].is_object() && status["containerID"].is_string()).then_some(status)
+    }
 }
 
 /// What one source said last.

@@ -60,7 +60,8 @@ fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &
         let waits = shown.waits.get(&wanted.name.uid);
         let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.as_str());
         waiting = Some(reason.unwrap_or("ContainerCreating"));
-        let mut containers = wanted.pod.spec.containers.iter();
+        let spec = &wanted.pod.spec;
+        let mut containers = spec.containers.iter().chain(&spec.ephemeral_containers);
         if !containers.any(|spec| spec.name == container) {
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }

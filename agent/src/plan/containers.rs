@@ -10,6 +10,7 @@ use super::seen::{self, Run};
 use super::{Begin, Case, Part, Rule, Start, Waiting, What, checks, stops};
 use crate::container;
 use crate::desired::Wanted;
+use crate::fields;
 use crate::runtime::{Check, State};
 
 /// The newest start of a container, whether the engine still has it or not.
@@ -36,22 +37,58 @@ pub struct Story<'a> {
     /// The last start was of what is wanted now.
     pub same: bool,
     pub newest: Option<&'a Run<'a>>,
+    pub again: Again<'a>,
 }
+
+/// Whether a container that ended starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again<'a> {
+    /// As its pod's restart policy has it.
+    Policy(&'a str),
+    /// Never: it is an ephemeral one.
+    Once,
+}
+
+/// In the place of the hash: what is put into a running pod is never edited.
+pub const EPHEMERAL_HASH: &str = "ephemeral";
 
 pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
     let spec = &wanted.pod.spec.containers[index];
     // What its pod shares is part of it: an edit of that replaces a container that its policy would leave dead.
     let hash = format!("{}.{}", wanted.container_hashes[index], wanted.sandbox_hash);
+    told(case, wanted, spec, hash, Again::Policy(&wanted.pod.spec.restart_policy), runs)
+}
+
+/// Of an ephemeral container. What the engine has forgotten, the master may know: it was started, and never is again.
+pub fn ephemeral_story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
+    let spec = &wanted.pod.spec.ephemeral_containers[index];
+    let mut story = told(case, wanted, spec, EPHEMERAL_HASH.to_owned(), Again::Once, runs);
+    if story.last == Last::Never && wanted.started_before(&spec.name).is_some() {
+        let death = Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code: UNKNOWN_CODE };
+        story.last = Last::Ended { death, step: 0, never_made: None };
+    }
+    story
+}
+
+fn told<'a>(case: Case<'a>, wanted: &Wanted, spec: &'a Container, hash: String, again: Again<'a>, runs: &'a [Run<'a>]) -> Story<'a> {
     let newest = seen::of(runs, &spec.name).next();
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), spec.name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code: lost.exit_code.unwrap_or(UNKNOWN_CODE) };
         let never_made = lost.exit_code.is_none().then(|| lost.text.clone());
         let same = lost.hash == hash;
-        return Story { spec, hash, last: Last::Ended { death, step: lost.step, never_made }, attempt: Some(lost.attempt), same, newest };
+        return Story {
+            spec,
+            hash,
+            last: Last::Ended { death, step: lost.step, never_made },
+            attempt: Some(lost.attempt),
+            same,
+            newest,
+            again,
+        };
     }
     let Some(run) = newest else {
-        return Story { spec, hash, last: Last::Never, attempt: None, same: true, newest };
+        return Story { spec, hash, last: Last::Never, attempt: None, same: true, newest, again };
     };
     let last = match run.seen.state {
         State::Running { .. } => Last::Runs,
@@ -67,26 +104,29 @@ pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Ru
         }
     };
     let same = run.tag.hash == hash || !case.rules.hold(Rule::EditsReplaceTheContainer);
-    Story { spec, hash, last, attempt: Some(run.tag.attempt), same, newest }
+    Story { spec, hash, last, attempt: Some(run.tag.attempt), same, newest, again }
 }
 
 impl Story<'_> {
     /// Ended, and its pod's policy leaves it so.
-    pub fn finished(&self, case: Case<'_>, policy: &str) -> bool {
+    pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
-            Last::Ended { death, never_made: None, .. } if self.same => !restarts(case, policy, death.exit_code),
+            Last::Ended { death, never_made: None, .. } if self.same => !self.again.holds(case, death.exit_code),
             _ => false,
         }
     }
 }
 
-fn restarts(case: Case<'_>, policy: &str, exit_code: i32) -> bool {
-    !case.rules.hold(Rule::PolicyDecides)
-        || match policy {
-            "Never" => false,
-            "OnFailure" => exit_code != 0,
-            _ => true,
-        }
+impl Again<'_> {
+    fn holds(self, case: Case<'_>, exit_code: i32) -> bool {
+        let (rule, again) = match self {
+            Again::Policy("Never") => (Rule::PolicyDecides, false),
+            Again::Policy("OnFailure") => (Rule::PolicyDecides, exit_code != 0),
+            Again::Policy(_) => (Rule::PolicyDecides, true),
+            Again::Once => (Rule::EphemeralsStartOnce, false),
+        };
+        again || !case.rules.hold(rule)
+    }
 }
 
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
@@ -119,10 +159,9 @@ pub fn end_what_has_to(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: 
 }
 
 /// Starts it if it should run and does not.
-pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, sandbox: &Sandbox) {
+pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, sandbox: &Sandbox, target: Option<&str>) {
     let Sandbox::Up { attempt: sandbox_attempt, ip } = sandbox else { return };
     let spec = story.spec;
-    let policy = wanted.pod.spec.restart_policy.as_str();
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();
     match &story.last {
@@ -140,7 +179,7 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
             reason = "it was edited before it started".to_owned();
         }
         Last::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
-        Last::Ended { death, never_made, .. } if never_made.is_none() && !restarts(case, policy, death.exit_code) => return,
+        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.again.holds(case, death.exit_code) => return,
         Last::Ended { death, step: last_step, never_made } => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*last_step) };
             let due_ms = death.at_ms.saturating_add(wait_ms);
@@ -161,7 +200,9 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
         }
     }
     let attempt = story.attempt.map_or(0, |attempt| attempt.saturating_add(1));
-    match prepare(case, part, wanted, story, attempt, *sandbox_attempt, step) {
+    let place =
+        container::Place { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of: target.map(str::to_owned) };
+    match prepare(case, part, wanted, story, place) {
         Ok((config, pulled)) => {
             let post_start = post_start(spec, ip);
             let start = Start { pod: wanted.name.clone(), container: spec.name.clone(), attempt, step, config, post_start, pulled };
@@ -173,17 +214,35 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
     }
 }
 
+/// An ephemeral container: once, as soon as the sandbox is up and the container runs whose processes it is to see.
+pub fn start_once(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, sandbox: &Sandbox, runs: &[Run<'_>]) {
+    let spec = story.spec;
+    let begun = matches!(story.last, Last::Runs) || story.finished(case);
+    let target = match spec.target_container_name.as_str() {
+        "" => Ok(None),
+        name => match seen::of(runs, name).find(|run| run.seen.runs()) {
+            Some(run) => Ok(Some(run.seen.name.as_str())),
+            None => Err(Waiting::new(&images::creating().reason, format!("container {name}, whose processes it is to see, does not run"))),
+        },
+    };
+    match (target, fields::refused_ephemeral(&wanted.document, &spec.name)) {
+        _ if begun => {}
+        (_, Some(refused)) if case.rules.hold(Rule::RefusedPodsWait) => {
+            part.waits.containers.insert(spec.name.clone(), Waiting::new("UnsupportedField", refused));
+        }
+        (Ok(target), _) => start_if_due(case, part, wanted, story, sandbox, target),
+        (Err(waiting), _) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
+    }
+}
+
 fn prepare(
     case: Case<'_>,
     part: &mut Part,
     wanted: &Wanted,
     story: &Story<'_>,
-    attempt: u32,
-    sandbox: u32,
-    step: u32,
+    place: container::Place,
 ) -> Result<(crate::runtime::ContainerConfig, bool), Waiting> {
-    let ready = images::ready(case, part, wanted, story.spec, attempt)?;
-    let place = container::Place { attempt, sandbox, step, hash: story.hash.clone() };
+    let ready = images::ready(case, part, wanted, story.spec, place.attempt)?;
     let config = container::member_config(case.world, &case.desired.services, wanted, story.spec, &ready.image, place)?;
     Ok((config, ready.pulled))
 }

@@ -197,6 +197,8 @@ pub enum Rule {
     RemovalsFirst,
     /// The restart policy says whether what ended starts again.
     PolicyDecides,
+    /// An ephemeral container starts once and never again.
+    EphemeralsStartOnce,
     /// Restarts wait longer and longer.
     RestartsBackOff,
     /// What was made and not started is started.
@@ -224,7 +226,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 22] = [
+    pub const ALL: [Rule; 23] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -235,6 +237,7 @@ impl Rule {
         Rule::MembersFollowTheirSandbox,
         Rule::RemovalsFirst,
         Rule::PolicyDecides,
+        Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,
         Rule::HalfMadeIsBegun,
         Rule::GraceEnds,
@@ -307,12 +310,13 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
     let mut needed = BTreeSet::new();
     for (uid, wanted) in &case.desired.pods {
         let runs = pods.get(uid).map_or(&nothing, |pod| &pod.runs);
-        for container in &wanted.pod.spec.containers {
-            // An engine is not asked about what can be no name: one answers `a//b` with a redirection.
-            if images::is_reference(&container.image) && !seen::of(runs, &container.name).any(|run| run.seen.runs()) {
-                needed.insert(container.image.clone());
-            }
-        }
+        let spec = &wanted.pod.spec;
+        let waits = spec.containers.iter().filter(|container| !seen::of(runs, &container.name).any(|run| run.seen.runs()));
+        // One that starts once and has been made needs its image no more.
+        let never_made = spec.ephemeral_containers.iter().filter(|container| seen::of(runs, &container.name).next().is_none());
+        // An engine is not asked about what can be no name: one answers `a//b` with a redirection.
+        let images = waits.chain(never_made).map(|container| &container.image).filter(|image| images::is_reference(image));
+        needed.extend(images.cloned());
     }
     needed
 }

@@ -32,6 +32,9 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         }
         return part;
     }
+    let spec = &wanted.pod.spec;
+    let ephemeral: Vec<Story> =
+        (0..spec.ephemeral_containers.len()).map(|index| containers::ephemeral_story(case, wanted, index, runs)).collect();
     let sandbox = sandbox::bring_up(case, &mut part, wanted, runs, ports);
     // While it waits, whatever runs belongs to another sandbox and is being stopped.
     let Sandbox::Up { attempt, .. } = &sandbox else { return part };
@@ -41,7 +44,12 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     garbage::dead(case, &mut part, runs, Some(*attempt));
     for (story, held_up) in stories.iter().zip(held_up) {
         if !held_up {
-            containers::start_if_due(case, &mut part, wanted, story, &sandbox);
+            containers::start_if_due(case, &mut part, wanted, story, &sandbox, None);
+        }
+    }
+    for story in &ephemeral {
+        if !containers::end_what_has_to(case, &mut part, wanted, story, runs, &ip) {
+            containers::start_once(case, &mut part, wanted, story, &sandbox, runs);
         }
     }
     part
@@ -64,8 +72,7 @@ pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
 
 /// It has run to its end: by what its containers did, or by what its master has on record.
 pub fn finished(case: Case<'_>, wanted: &Wanted, stories: &[Story<'_>]) -> bool {
-    let policy = &wanted.pod.spec.restart_policy;
-    wanted.pod.status.terminal() || (!stories.is_empty() && stories.iter().all(|story| story.finished(case, policy)))
+    wanted.pod.status.terminal() || (!stories.is_empty() && stories.iter().all(|story| story.finished(case)))
 }
 
 /// Stops the containers together, then the sandbox. True while anything runs.
@@ -78,8 +85,9 @@ pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], grace_s: Option<u6
 
 /// Containers that the pod no longer has.
 fn end_strangers(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ip: &str) {
-    let strangers: Vec<&Run> =
-        seen::members(runs).filter(|run| wanted.pod.spec.containers.iter().all(|container| container.name != run.tag.container)).collect();
+    let spec = &wanted.pod.spec;
+    let has = |name: &str| spec.containers.iter().chain(&spec.ephemeral_containers).any(|container| container.name == name);
+    let strangers: Vec<&Run> = seen::members(runs).filter(|run| !has(&run.tag.container)).collect();
     if case.rules.hold(Rule::StrangersEnd) {
         stops::stop(case, part, &strangers, Some(containers::grace_s(wanted)), ip, "its pod no longer has it");
         garbage::remove(case, part, &strangers, "its pod no longer has it");

@@ -45,7 +45,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
     }
     for (attempt, step, state) in members {
         let hash = format!("{}.{}", wanted.container_hashes[0], wanted.sandbox_hash);
-        let place = Place { attempt: *attempt, sandbox: 0, step: *step, hash };
+        let place = Place { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None };
         add(member_config(&World::default(), &[], wanted, &wanted.pod.spec.containers[0], &image, place).unwrap(), state.clone());
     }
     world
@@ -217,6 +217,55 @@ fn of_two_with_one_port_the_later_waits() {
     check(&both, world(&second, Some(RUNS), &[(0, 0, RUNS)]), 0, &["waits: HostPortTaken"]);
     // Also while its old containers end: who waited does not slip in between.
     check(&both, world(&first, Some(died(0)), &[(0, 0, RUNS)]), 0, &["stop c", "waits: HostPortTaken"]);
+}
+
+#[test]
+fn ephemeral_containers_start_once() {
+    let with = |ephemeral: Value, status: Value| {
+        let spec = json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1"}], "ephemeralContainers": [ephemeral]});
+        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": status});
+        Wanted::new(Source::Master, document).unwrap()
+    };
+    let plain = || with(json!({"name": "e", "image": "i:1"}), json!({}));
+    // A world in which the pod runs, and this came of its ephemeral container.
+    let world = |wanted: &Wanted, sandbox: Option<State>, member: State, ephemeral: Option<State>| {
+        let mut world = world(wanted, sandbox, &[(0, 0, member)]);
+        let place = Place { attempt: 0, sandbox: 0, step: 0, hash: containers::EPHEMERAL_HASH.to_owned(), processes_of: None };
+        let spec = &wanted.pod.spec.ephemeral_containers[0];
+        let config = member_config(&World::default(), &[], wanted, spec, &Image::default(), place).unwrap();
+        let mut seen = world.containers[0].clone();
+        (seen.id, seen.name, seen.labels) = (config.name.clone(), config.name, config.labels);
+        world.containers.extend(ephemeral.map(|state| Seen { state, ..seen }));
+        world
+    };
+    let wanted = plain();
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, Some(State::Created { refused: None })), 0, &["begin e"]);
+    for state in [RUNS, died(0), died(1), State::Created { refused: Some("no such file".to_owned()) }] {
+        check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, Some(state)), 0, &[]);
+    }
+    // The sandbox that it was in has gone: it is not put into the next one.
+    check(&[wanted.clone()], world(&wanted, Some(died(0)), RUNS, Some(RUNS)), 0, &["stop c e"]);
+    check(
+        &[wanted.clone()],
+        world(&wanted, Some(died(0)), died(1), Some(died(1))),
+        0,
+        &["start POD 1 step 1", "remove POD", "start c 1 step 1"],
+    );
+    let target = with(json!({"name": "e", "image": "i:1", "targetContainerName": "c"}), json!({}));
+    check(&[target.clone()], world(&target, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    check(&[target.clone()], world(&target, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: ContainerCreating"]);
+    // The pod does without what is not supported.
+    let refused = with(json!({"name": "e", "image": "i:1", "envFrom": [{"configMapRef": {"name": "x"}}]}), json!({}));
+    check(&[refused.clone()], world(&refused, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: UnsupportedField"]);
+    // Removed while no agent looked: the master knows that it was started.
+    let said = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "containerID": "docker://1", "state": state}]});
+    let known = with(json!({"name": "e", "image": "i:1"}), said(json!({"running": {}})));
+    check(&[known.clone()], world(&known, Some(RUNS), RUNS, None), 0, &[]);
+    let waited = with(json!({"name": "e", "image": "i:1"}), said(json!({"waiting": {}})));
+    check(&[waited.clone()], world(&waited, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    // It goes with its pod.
+    check(&[], world(&wanted, Some(RUNS), RUNS, Some(RUNS)), 0, &["stop c e"]);
 }
 
 #[test]

@@ -305,6 +305,11 @@ impl Inner {
         {
             return Some(format!("cannot join network of a non running container: {name}"));
         }
+        if let Some(name) = &held.config.processes_of
+            && !self.containers.values().any(|other| other.seen.name == *name && other.seen.runs())
+        {
+            return Some(format!("cannot join PID of a non running container: {name}"));
+        }
         let clash = held.config.ports.iter().find(|port| {
             let others = self.containers.values().filter(|other| other.seen.runs() && other.seen.id != held.seen.id);
             others.flat_map(|other| &other.config.ports).any(|taken| taken.host_port == port.host_port)

@@ -192,6 +192,9 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     pub network: Network,
     pub ipc: Ipc,
+    /// The container, by its name, whose processes this one sees. None: its own alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes_of: Option<String>,
     pub ports: Vec<Publish>,
     /// `NAME:IP`
     pub extra_hosts: Vec<String>,

@@ -1,6 +1,6 @@
 //! The core group, and events in their other form.
 
-use super::{ALL, Alias, Group, Kind, Old, SelectableField, Verb, Way, field, field_or};
+use super::{ALL, Alias, Group, Kind, Old, PART_VERBS, SelectableField, Verb, Way, field, field_or};
 use crate::strategy::{self, Strategy, advice, forms};
 use std::borrow::Cow;
 
@@ -168,6 +168,7 @@ fn pods() -> Kind {
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
+    let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS);
     let row = row.with_status().evicted(("policy/v1", "PodDisruptionBudget"));
     let given =
         &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];

@@ -8,7 +8,7 @@ mod reviews;
 mod row;
 mod storage;
 
-use row::{ALL, Group, field, field_or};
+use row::{ALL, Group, PART_VERBS, field, field_or};
 
 use crate::meta::Resource;
 use crate::old::Version;

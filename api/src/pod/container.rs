@@ -34,6 +34,8 @@ pub struct Container {
     pub tty: bool,
     /// Of an init container: `Always` makes it a sidecar.
     pub restart_policy: String,
+    /// Of an ephemeral container: whose processes it sees.
+    pub target_container_name: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

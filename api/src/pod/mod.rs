@@ -42,6 +42,7 @@ pub struct PodSpec {
     pub volumes: Vec<Volume>,
     pub init_containers: Vec<Container>,
     pub containers: Vec<Container>,
+    pub ephemeral_containers: Vec<Container>,
     /// Empty means Always: the default of a document that went through `schema::default`.
     pub restart_policy: String,
     pub termination_grace_period_seconds: Option<i64>,

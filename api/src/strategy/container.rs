@@ -69,6 +69,10 @@ const LIFE: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startu
 fn life(container: &Value, place: Place, grace_s: i64, path: &Path) -> Vec<Problem> {
     let restarts = container["restartPolicy"].as_str();
     let mut found = Vec::new();
+    if place == Place::Ephemeral {
+        // It may have none of them at all.
+        return found;
+    }
     if let Some(policy) = restarts {
         found.extend(one_of(policy, &["Always", "Never", "OnFailure"], &path.field("restartPolicy")));
     }

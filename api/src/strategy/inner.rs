@@ -11,7 +11,7 @@ static TYPES: Types = types::builtin();
 
 /// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one. A colon: a field that v1 has elsewhere, and
 /// what it is when nothing is said.
-const OWN: [(&str, &str); 5] = [
+const OWN: [(&str, &str); 6] = [
     (
         "PodSpec",
         "volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds \
@@ -31,6 +31,12 @@ const OWN: [(&str, &str); 5] = [
         "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules volumeMounts \
          volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy \
          imagePullPolicy securityContext stdin stdinOnce tty",
+    ),
+    (
+        "EphemeralContainer",
+        "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy restartPolicyRules volumeMounts \
+         volumeDevices livenessProbe readinessProbe startupProbe lifecycle terminationMessagePath terminationMessagePolicy \
+         imagePullPolicy securityContext stdin stdinOnce tty targetContainerName",
     ),
     (
         "PersistentVolumeClaimSpec",

@@ -25,6 +25,7 @@ mod diff;
 pub(crate) mod doc;
 mod endpoints;
 mod env;
+pub mod ephemeral;
 mod event;
 pub mod eviction;
 pub mod forms;

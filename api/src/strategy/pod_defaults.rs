@@ -74,9 +74,15 @@ pub fn template(spec: &mut Value) {
             map_at(volume, "hostPath").insert("type".into(), "".into());
         }
     }
-    for field in ["initContainers", "containers", "ephemeralContainers"] {
+    for field in ["initContainers", "containers"] {
         list_at(spec, field).for_each(container);
     }
+    ephemeral(spec);
+}
+
+/// Of those that are put into a pod that runs, alone.
+pub fn ephemeral(spec: &mut Value) {
+    list_at(spec, "ephemeralContainers").for_each(container);
 }
 
 fn container(container: &mut Value) {

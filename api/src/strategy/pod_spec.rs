@@ -4,7 +4,7 @@ use super::container::{self, Place, Surroundings, host_port_clashes};
 use super::doc::{default_to, entries, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
-use super::{Rules, affinity, full, pod_parts, security, supported, volume};
+use super::{Rules, affinity, ephemeral, full, pod_parts, security, supported, volume};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -108,7 +108,7 @@ fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem>
         found.push(Problem::required(&path.field("containers"), ""));
     }
     let mut seen = HashSet::new();
-    for (field, place) in [("containers", Place::Regular), ("initContainers", Place::Init), ("ephemeralContainers", Place::Ephemeral)] {
+    for (field, place) in [("containers", Place::Regular), ("initContainers", Place::Init)] {
         let (all, of_all) = (list(spec, field), path.field(field));
         for (at, container) in all.iter().enumerate() {
             if full(&found) {
@@ -129,6 +129,7 @@ fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem>
             found.extend(host_port_clashes(all, &of_all));
         }
     }
+    found.extend(ephemeral::validate(spec, pod, &seen, path));
     found
 }
 

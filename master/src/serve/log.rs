@@ -34,15 +34,16 @@ pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 }
 
 fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
-    let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
+    let spec = &pod.spec;
+    let all = spec.init_containers.iter().chain(&spec.containers).chain(&spec.ephemeral_containers);
     let names: Vec<&str> = all.map(|container| container.name.as_str()).collect();
     match call.options.log.iter().find(|(name, value)| name == "container" && !value.is_empty()) {
         Some((_, asked)) if names.contains(&asked.as_str()) => Ok(asked.clone()),
         Some((_, asked)) => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),
-        None => match names.as_slice() {
-            [one] => Ok((*one).to_owned()),
-            several => {
-                let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, several.join(" "));
+        None => match spec.containers.as_slice() {
+            [one] => Ok(one.name.clone()),
+            _ => {
+                let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, names.join(" "));
                 Err(Fault::bad_request(message))
             }
         },

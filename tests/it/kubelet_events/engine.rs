@@ -36,6 +36,7 @@ const SCRIPTS: &[(&str, &[Does])] = &[
     ("crash-long-run", &[Does::Ends("c", 12_000, 3)]),
     ("delete-grace", &[Does::Obeys("c", 2_000, 0)]),
     ("delete-two-containers", &[Does::Obeys("a", SOON_MS, 3)]),
+    ("ephemeral", &[Does::Ends("dbg", 3_000, 0)]),
     ("exit0-always", &[Does::Ends("c", SOON_MS, 0)]),
     ("exit0-never", &[Does::Ends("c", SOON_MS, 0)]),
     ("exit0-onfailure", &[Does::Ends("c", SOON_MS, 0)]),

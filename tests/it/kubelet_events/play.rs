@@ -108,7 +108,7 @@ impl Bed {
             if let Some(action) = actions.next_if(|action| action["t"].as_f64().unwrap() <= began.elapsed().as_secs_f64()) {
                 let text = action["do"].as_str().unwrap();
                 deleting |= text.starts_with("DELETE") && source(case) == Source::Master;
-                self.act(name, case, text);
+                self.act(name, case, text, &action["patch"]);
             }
             if deleting && self.engine.fake.with(|engine| !engine.containers.values().any(|held| held.seen.runs())) {
                 self.desired.send_replace(Arc::new(Desired { gone: [UID.to_owned()].into(), ..Desired::default() }));
@@ -121,7 +121,7 @@ impl Bed {
         assert!(actions.peek().is_none(), "{name}: not all was done");
     }
 
-    fn act(&mut self, name: &str, case: &Value, text: &str) {
+    fn act(&mut self, name: &str, case: &Value, text: &str, patch: &Value) {
         if text == "DELETE of the mirror pod through the API" {
             // The report makes it anew; the loop does not hear of it.
         } else if let Some(grace) = text.strip_prefix("DELETE") {
@@ -143,6 +143,10 @@ impl Bed {
             self.boot();
         } else if text.starts_with("POST a second pod") {
             self.want(source(case), &document(&format!("{name}2"), "uid2", case));
+        } else if text == "patch ephemeralcontainers" {
+            let mut document = document(name, UID, case);
+            document["spec"]["ephemeralContainers"] = patch["spec"]["ephemeralContainers"].clone();
+            self.want(source(case), &document);
         } else if text == "manifest removed" {
             self.desired.send_replace(Arc::default());
         } else {

@@ -34,6 +34,37 @@ fn a_container_killed_by_hand_is_back_and_counted_once() {
     }
 }
 
+/// It runs once, whoever dies; the pod does not notice.
+#[test]
+fn an_ephemeral_container_starts_once() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut story = Story::new(3, Rules::default());
+        story.add_steady();
+        story.boot();
+        story.pass(Duration::from_secs(5), Duration::from_millis(100)).await;
+        let ids = |story: &Story| -> Vec<String> {
+            story.fake.with(|engine| engine.containers.values().filter(|held| held.seen.runs()).map(|held| held.seen.id.clone()).collect())
+        };
+        let before = ids(&story);
+        let ephemeral = serde_json::json!([{"name": "e", "image": "done:1", "targetContainerName": "c0"}, {"name": "f", "image": "bad:1"}]);
+        story.pods[0].document["spec"]["ephemeralContainers"] = ephemeral;
+        story.publish();
+        story.pass(Duration::from_secs(120), Duration::from_millis(100)).await;
+        let status = story.shown.borrow().statuses["u0"].clone();
+        let ended = &status["ephemeralContainerStatuses"][0]["state"]["terminated"];
+        assert_eq!((&ended["reason"], &ended["exitCode"]), (&"Completed".into(), &0.into()), "{status}");
+        assert_eq!(status["ephemeralContainerStatuses"][1]["state"]["terminated"]["reason"], "StartError", "{status}");
+        assert_eq!((&status["phase"], &status["containerStatuses"][0]["restartCount"]), (&"Running".into(), &0.into()));
+        let changes = story.fake.with(|engine| engine.changes_total);
+        story.die();
+        story.boot();
+        story.pass(Duration::from_secs(300), Duration::from_millis(1000)).await;
+        assert_eq!(story.fake.with(|engine| engine.changes_total), changes);
+        assert_eq!(ids(&story), before);
+    });
+}
+
 /// A new agent finds everything as it should be, and does nothing.
 #[test]
 fn a_new_agent_adopts_what_runs() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use coracle_agent::desired::Wanted;
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX, Tag};
+use coracle_agent::plan::containers::EPHEMERAL_HASH;
 use coracle_agent::plan::ports::host_ports;
 use coracle_agent::runtime::fake::Held;
 use coracle_agent::runtime::{Network, State};
@@ -125,7 +126,9 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
             wrongs.push(format!("{name} was started again although its policy is {policy}"));
         }
     }
-    let names: Vec<&str> = wanted.pod.spec.containers.iter().map(|container| container.name.as_str()).collect();
+    restless |= check_ephemeral(story, pod, &wanted, own, all_ended, &mut wrongs);
+    let spec = &wanted.pod.spec;
+    let names: Vec<&str> = spec.containers.iter().chain(&spec.ephemeral_containers).map(|container| container.name.as_str()).collect();
     for held in own.iter().filter(|held| held.seen.runs()) {
         let name = held.seen.labels[LABEL_CONTAINER].as_str();
         if name != SANDBOX && !names.contains(&name) {
@@ -137,6 +140,30 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         wrongs.push(format!("{}: a dead sandbox is left", pod.uid));
     }
     (wrongs, restless)
+}
+
+/// Whether one of them still waits for its image.
+fn check_ephemeral(story: &Story, pod: &Pod, wanted: &Wanted, own: &[&Held], all_ended: bool, wrongs: &mut Vec<String>) -> bool {
+    let mut waits = false;
+    for container in &wanted.pod.spec.ephemeral_containers {
+        let mine: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == container.name).collect();
+        let name = format!("{}/{} ({})", pod.uid, container.name, container.image);
+        let starts = story.fake.with(|engine| engine.starts_of(&pod.uid, &container.name, EPHEMERAL_HASH));
+        let again = story.fake.with(|engine| engine.begun_again.contains(&(pod.uid.clone(), container.name.clone())));
+        if starts > 1 && !pod.touched && !again {
+            wrongs.push(format!("{name} was started {starts} times"));
+        }
+        if all_ended && mine.iter().any(|held| held.seen.runs()) {
+            wrongs.push(format!("{name} runs in a pod that has ended"));
+        }
+        let absent = container.image.starts_with("absent");
+        let alone = container.target_container_name.is_empty();
+        waits |= absent;
+        if mine.is_empty() && alone && !absent && !all_ended && !pod.touched {
+            wrongs.push(format!("{name} was never started"));
+        }
+    }
+    waits
 }
 
 fn check_sandbox(wanted: &Wanted, pod: &Pod, sandboxes: &[&&Held], all_ended: bool, restless: bool, wrongs: &mut Vec<String>) {

@@ -162,7 +162,7 @@ impl Story {
     async fn step(&mut self) {
         let count = self.pods.len() as u64;
         let index = usize::try_from(self.random.below(count)).unwrap();
-        match self.random.below(20) {
+        match self.random.below(21) {
             0 | 1 if count < 3 => self.add_pod(),
             0..=3 => self.edit_container(index),
             4 => self.edit_shared(index),
@@ -178,6 +178,7 @@ impl Story {
             15 | 16 => self.crash().await,
             17 => self.outage(true).await,
             18 => self.outage(false).await,
+            19 => self.debug(index),
             _ => self.judge(),
         }
         self.publish();
@@ -263,6 +264,24 @@ impl Story {
         }
         // A container that comes again may come as it was.
         self.pods[index].touched = true;
+    }
+
+    /// Somebody puts a container into a pod, to look around in it. There is no taking it out again.
+    fn debug(&mut self, index: usize) {
+        if self.pods[index].source != Source::Master {
+            return;
+        }
+        let count = self.pods[index].document["spec"]["ephemeralContainers"].as_array().map_or(0, Vec::len);
+        let mut container = self.container(&format!("e{count}"));
+        if self.random.percent(30) {
+            container["targetContainerName"] = json!("c0");
+        }
+        self.say(format!("pod{index} is looked into: {container}"));
+        let spec = &mut self.pods[index].document["spec"];
+        match spec["ephemeralContainers"].as_array_mut() {
+            Some(all) => all.push(container),
+            None => spec["ephemeralContainers"] = json!([container]),
+        }
     }
 
     fn wish(&mut self, index: usize, wish: Wish) {
@@ -443,7 +462,7 @@ impl Story {
         self.agent = Some(Box::pin(async move { sync::run_with(&*fake, ends, rules).await }));
     }
 
-    fn publish(&mut self) {
+    pub fn publish(&mut self) {
         let mut desired = Desired::default();
         if !self.settled {
             desired.unknown.insert(Source::Master);

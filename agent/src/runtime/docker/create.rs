@@ -47,6 +47,7 @@ fn host_config(config: &ContainerConfig) -> HostConfig {
             Ipc::Host => "host".to_owned(),
             Ipc::Join(name) => format!("container:{name}"),
         }),
+        pid_mode: config.processes_of.as_ref().map(|name| format!("container:{name}")),
         port_bindings: port_bindings(&config.ports),
         // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
         mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(mount).collect()),
