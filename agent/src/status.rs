@@ -5,10 +5,12 @@
 
 use coracle_api::meta::Time;
 use coracle_api::pod::Container;
+use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
 use crate::desired::Wanted;
 use crate::naming::{LABEL_POD_UID, PodName, SANDBOX, Tag};
+use crate::plan::images;
 use crate::plan::memory::UNKNOWN_CODE;
 use crate::plan::seen::{self, Run};
 use crate::plan::{Now, Waiting, Waits, World};
@@ -67,7 +69,7 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     if !ephemeral.is_empty() {
         set("ephemeralContainerStatuses", Value::Array(ephemeral));
     }
-    set("qosClass", json!(qos_class(wanted)));
+    set("qosClass", json!(qos::class(&wanted.document)));
     Value::Object(status)
 }
 
@@ -247,7 +249,7 @@ fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], containe
         "image": container.image, "imageID": "", "started": runs_now,
     });
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
-        value["image"] = json!(full_name(&run.seen.image));
+        value["image"] = json!(images::full_name(&run.seen.image));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(&mut value, wanted, container);
@@ -383,40 +385,6 @@ fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now)
     }
     add("PodScheduled", true, None, None);
     Value::Array(list)
-}
-
-fn qos_class(wanted: &Wanted) -> &'static str {
-    let containers = &wanted.pod.spec.containers;
-    let nothing = |container: &Container| container.resources.limits.is_empty() && container.resources.requests.is_empty();
-    let full = |container: &Container| {
-        ["cpu", "memory"].iter().all(|name| {
-            let limit = container.resources.limits.get(*name);
-            limit.is_some() && container.resources.requests.get(*name).is_none_or(|request| Some(request) == limit)
-        })
-    };
-    if containers.iter().all(nothing) {
-        "BestEffort"
-    } else if containers.iter().all(full) {
-        "Guaranteed"
-    } else {
-        "Burstable"
-    }
-}
-
-/// `busybox` -> `docker.io/library/busybox:latest`
-pub fn full_name(reference: &str) -> String {
-    let first = reference.split('/').next().unwrap_or(reference);
-    let has_registry = reference.contains('/') && (first.contains(['.', ':']) || first == "localhost");
-    let mut name = match (has_registry, reference.contains('/')) {
-        (true, _) => reference.to_owned(),
-        (false, true) => format!("docker.io/{reference}"),
-        (false, false) => format!("docker.io/library/{reference}"),
-    };
-    let last = name.rsplit('/').next().unwrap_or(&name);
-    if !last.contains(':') && !last.contains('@') {
-        name.push_str(":latest");
-    }
-    name
 }
 
 fn time(wall_ms: i64) -> String {

@@ -95,6 +95,11 @@ fn verbs() {
 }
 
 #[test]
+fn debugging() {
+    check("v1-debug");
+}
+
+#[test]
 fn pages() {
     check("v1-pages");
 }

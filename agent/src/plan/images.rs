@@ -164,6 +164,22 @@ fn upper_case(reference: &str) -> Option<String> {
     (repository.to_lowercase() != repository).then(|| repository.to_owned())
 }
 
+/// `busybox` -> `docker.io/library/busybox:latest`
+pub fn full_name(reference: &str) -> String {
+    let first = reference.split('/').next().unwrap_or(reference);
+    let has_registry = reference.contains('/') && (first.contains(['.', ':']) || first == "localhost");
+    let mut name = match (has_registry, reference.contains('/')) {
+        (true, _) => reference.to_owned(),
+        (false, true) => format!("docker.io/{reference}"),
+        (false, false) => format!("docker.io/library/{reference}"),
+    };
+    let last = name.rsplit('/').next().unwrap_or(&name);
+    if !last.contains(':') && !last.contains('@') {
+        name.push_str(":latest");
+    }
+    name
+}
+
 pub fn creating() -> Waiting {
     Waiting::new("ContainerCreating", "")
 }
