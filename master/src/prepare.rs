@@ -354,9 +354,10 @@ pub fn relieve(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
 /// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from, of which
 /// nothing is known any more; one without is a new object.
 pub fn by_hand(kind: &Kind, key: &Key, object: Value, making: &mut Making<'_>) -> Result<Value, Unfit> {
-    let rules = Rules { old_names: true, ..Rules::default() };
+    let mut rules = Rules { old_names: true, ..Rules::default() };
     let was = object.clone();
     let known = was["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
+    rules.standing = known;
     let write = if known {
         let revision = was["metadata"]["resourceVersion"].as_str().and_then(|said| said.parse().ok()).map_or(Revision(0), Revision);
         update(kind, Standing { key, revision, object: &was }, Part::Main, object, rules, making)?

@@ -4,7 +4,6 @@ use coracle_api::meta::Time;
 use coracle_api::old::{Format, decode_any};
 use coracle_api::strategy::{Making, POD, Rules};
 use coracle_api::types;
-use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 use crate::hash::hash_text;
@@ -46,16 +45,12 @@ pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Resu
     };
     (POD.create)(&mut pod, &mut making);
     coracle_schema::default(&types, "Pod", &mut pod);
-    let rules = Rules { old_names: decoded.format != Format::PodV1, service_cidr: None };
+    let rules = Rules { old_names: decoded.format != Format::PodV1, ..Rules::default() };
     let mut problems = coracle_schema::check(&types, "Pod", &pod);
     for problem in (POD.validate)(&pod, rules) {
         if !problems.iter().any(|known| known.path == problem.path) {
             problems.push(problem);
         }
-    }
-    if !pod["spec"]["ephemeralContainers"].is_null() {
-        // They are for looking around in a pod that runs, and a file says what runs.
-        problems.push(Problem::forbidden(&Path::new("spec.ephemeralContainers"), "cannot be set on create"));
     }
     let unknown: Vec<String> = decoded.unknown.iter().chain(&shaped.unknown).map(|path| path.as_str().to_owned()).collect();
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -51,9 +51,8 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         // The file says what runs. Kubernetes names no field here.
         return vec![Problem::forbidden(&Path::new("[]"), "static pods do not support ephemeral containers")];
     }
-    let validate = pod::POD.validate;
     let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    found.extend(meta::new_problems(pod::standing(new, rules), &pod::standing(old, rules)));
     let path = Path::new("spec.ephemeralContainers");
     let now = list(&new["spec"], "ephemeralContainers");
     for was in list(&old["spec"], "ephemeralContainers").iter().take(super::PROBLEMS_MAX) {

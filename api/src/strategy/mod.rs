@@ -161,6 +161,8 @@ pub struct Rules {
     pub old_names: bool,
     /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
     pub service_cidr: Option<Cidr>,
+    /// The object stands already, and nobody knows what it was before: what may not be there from the first may be there now.
+    pub standing: bool,
 }
 
 /// What purity forbids to invent.

@@ -318,7 +318,7 @@ mod tests {
     }
 
     fn rules() -> Rules {
-        Rules { old_names: false, service_cidr: Cidr::parse("10.96.0.0/16") }
+        Rules { service_cidr: Cidr::parse("10.96.0.0/16"), ..Rules::default() }
     }
 
     fn told(problems: &[Problem]) -> Vec<String> {

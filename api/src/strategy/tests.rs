@@ -63,7 +63,7 @@ impl Server {
     }
 
     fn step(&mut self, method: &str, path: &str, body: &Value, json_type: &str) -> Option<Answer> {
-        let rules = Rules { old_names: false, service_cidr: Cidr::parse("10.96.0.0/16") };
+        let rules = Rules { service_cidr: Cidr::parse("10.96.0.0/16"), ..Rules::default() };
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut parts = path.strip_prefix("/api/v1/")?.split('/');
         let mut namespace = "";
@@ -413,7 +413,7 @@ fn documents_of_2014_are_taken() {
             }
             let mut server = Server { objects: BTreeMap::new(), addresses: 0, ports: 30000 };
             server.with_making(|making| (strategy(plural).create)(&mut object, making));
-            let rules = Rules { old_names: true, service_cidr: None };
+            let rules = Rules { old_names: true, ..Rules::default() };
             let problems: Vec<String> = (strategy(plural).validate)(&object, rules).iter().map(Problem::to_string).collect();
             assert!(problems.is_empty(), "{file}: {problems:#?}\n{object}");
             let again = object.clone();

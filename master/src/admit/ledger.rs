@@ -132,7 +132,7 @@ impl Ledger {
         }
         let mut new = old.clone();
         new["status"] = status;
-        let (rules, standing) = (Rules { old_names: true, service_cidr: None }, Standing { key, revision: stored.revision, object: &old });
+        let (rules, standing) = (Rules { old_names: true, ..Rules::default() }, Standing { key, revision: stored.revision, object: &old });
         let write = self.maker.making(|making| prepare::update(kind, standing, Part::Status, new, rules, making));
         match write {
             Ok(write) => store.write(write).map(drop),

@@ -186,7 +186,7 @@ impl Gate {
             return Err(format!("namespace {namespace} is not there, or it ends: nothing is made in it"));
         }
         // What controllers make comes of objects that were taken as they are, ids of 2014 among them.
-        let rules = Rules { old_names: true, service_cidr: None };
+        let rules = Rules { old_names: true, ..Rules::default() };
         let generated = object["metadata"]["name"].is_null();
         if &*resource.plural == "pods" {
             self.furnish(store, namespace);
@@ -236,7 +236,7 @@ impl Gate {
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
         let new = change(&object);
         let old = Standing { key, revision: stored.revision, object: &object };
-        let rules = Rules { old_names: true, service_cidr: None };
+        let rules = Rules { old_names: true, ..Rules::default() };
         let write = self.maker.making(|making| prepare::update(kind, old, part, new, rules, making));
         write.map(Some).map_err(|unfit| unfit.to_string())
     }

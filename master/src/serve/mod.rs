@@ -213,7 +213,7 @@ impl Serve {
     }
 
     fn rules(&self, call: &Call) -> Rules {
-        Rules { old_names: call.version.is_flat(), service_cidr: Some(self.maker.service_cidr()) }
+        Rules { old_names: call.version.is_flat(), service_cidr: Some(self.maker.service_cidr()), ..Rules::default() }
     }
 }
 

@@ -90,7 +90,7 @@ pub fn furnish(serve: &Serve, name: &str) {
 fn make(serve: &Serve, resource: &Resource, namespace: &str, object: Value) -> Result<(), Fault> {
     let kind: &Kind = serve.kinds.by_resource(resource).ok_or_else(|| Status::internal_error(format!("no {resource} are served")))?;
     let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let rules = Rules { old_names: true, service_cidr: None };
+    let rules = Rules { old_names: true, ..Rules::default() };
     let write = serve.maker.making(|making| prepare::create(kind, namespace, object, rules, making));
     let write = write.map_err(|unfit| Fault::bad_request(format!("{resource} {name:?} cannot be made: {unfit}")))?;
     match serve.store.write(write) {

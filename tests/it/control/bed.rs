@@ -270,7 +270,7 @@ impl Bed {
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let key = key(plural, &name);
         let kind = self.kinds.by_resource(&key.resource).expect("a kind");
-        let rules = Rules { old_names: true, service_cidr: None };
+        let rules = Rules { old_names: true, ..Rules::default() };
         let write = self.up().maker.making(|making| prepare::create(kind, &key.namespace, object, rules, making));
         let write = write.unwrap_or_else(|unfit| panic!("{key}: {unfit}"));
         let made = self.store().write(write).is_ok();
@@ -293,7 +293,7 @@ impl Bed {
         }
         let kind = self.kinds.by_resource(&key.resource).expect("a kind");
         let old = Standing { key, revision: stored.revision, object: &object };
-        let rules = Rules { old_names: true, service_cidr: None };
+        let rules = Rules { old_names: true, ..Rules::default() };
         // A change that may not be is one that no client makes.
         if let Ok(write) = self.up().maker.making(|making| prepare::update(kind, old, part, new, rules, making)) {
             self.store().write(write).expect("nobody else writes meanwhile");

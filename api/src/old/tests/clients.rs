@@ -104,7 +104,7 @@ impl Client {
 fn made(strategy: &Strategy, mut object: Value) -> Value {
     object["metadata"]["namespace"] = json!("default");
     with_making(|making| (strategy.create)(&mut object, making));
-    let problems = (strategy.validate)(&object, Rules { old_names: true, service_cidr: None });
+    let problems = (strategy.validate)(&object, Rules { old_names: true, ..Rules::default() });
     assert!(problems.is_empty(), "{problems:?}");
     object
 }
@@ -124,7 +124,7 @@ fn put_back(strategy: &Strategy, stored: &Value, sent: &Value) -> Value {
     let decoded = decode(stored["kind"].as_str().unwrap_or_default(), sent).unwrap_or_else(|e| panic!("{e}\n{sent}"));
     let mut new = merge_put(stored, &decoded);
     with_making(|making| (strategy.update)(&mut new, stored, making));
-    let problems = (strategy.validate_update)(&new, stored, Rules { old_names: true, service_cidr: None });
+    let problems = (strategy.validate_update)(&new, stored, Rules { old_names: true, ..Rules::default() });
     assert!(problems.is_empty(), "{problems:?}\n{sent}");
     new
 }
