@@ -32,7 +32,13 @@ pub fn rows() -> Vec<Kind> {
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
         DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice).idle(),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
-        NETWORKING.row("ingresses", "ingress", "Ingress", &strategy::INGRESS).advised(advice::ingress).short(&["ing"]).with_status().idle(),
+        NETWORKING
+            .row("ingresses", "ingress", "Ingress", &strategy::INGRESS)
+            .advised(advice::ingress)
+            .given(&["spec.ingressClassName"])
+            .short(&["ing"])
+            .with_status()
+            .idle(),
         NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
         RUNTIMES
             .row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS)

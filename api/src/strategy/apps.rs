@@ -1,9 +1,9 @@
 //! Workloads of `apps/v1`: a selector that never changes, a template for pods that it selects, and how one template takes
 //! another's place.
 
-use super::doc::{default_to, has, list, list_at, map_at, number, remove, text};
+use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, counts, full, general, label_selector, names, pod_defaults, pod_spec, without_status};
+use super::{Making, Rules, Strategy, container, counts, full, general, label_selector, names, pod_defaults, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -39,6 +39,7 @@ pub static STATEFUL_SET: Strategy = Strategy {
 };
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
+const MORE_THAN_ALL: &str = "must not be greater than 100%";
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 const NO_SELECTOR: &str = "invalid label selector";
 /// Written into every daemon set since its first version.
@@ -166,7 +167,7 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(pod_template(&spec["template"], "DaemonSet", rules, &path.field("template")));
     found.extend(not_negative(spec, &["minReadySeconds"], &path));
     if text(&spec["updateStrategy"], "type") == "RollingUpdate" {
-        found.extend(moves(&spec["updateStrategy"]["rollingUpdate"], &path.field("updateStrategy").field("rollingUpdate")));
+        found.extend(moves_one(&spec["updateStrategy"]["rollingUpdate"], &path.field("updateStrategy").field("rollingUpdate")));
     }
     found.extend(not_negative(spec, &["revisionHistoryLimit"], &path));
     found.extend(counts::problems(set, &counts::DAEMON_SET));
@@ -178,7 +179,14 @@ fn stateful_set(set: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&set["spec"], Path::new("spec"));
     let (strategy, at) = (&spec["updateStrategy"], path.field("updateStrategy"));
     match text(strategy, "type") {
-        "RollingUpdate" => found.extend(not_negative(&strategy["rollingUpdate"], &["partition"], &at.field("rollingUpdate"))),
+        "RollingUpdate" => {
+            let (rolling, at) = (&strategy["rollingUpdate"], at.field("rollingUpdate"));
+            found.extend(not_negative(rolling, &["partition"], &at));
+            found.extend(number_or_share(&rolling["maxUnavailable"], &at.field("maxUnavailable")));
+            if has(rolling, "maxUnavailable") && is_none(&rolling["maxUnavailable"]) {
+                found.push(Problem::invalid(&at.field("maxUnavailable"), rolling["maxUnavailable"].clone(), "cannot be 0"));
+            }
+        }
         "OnDelete" if has(strategy, "rollingUpdate") => {
             let words = "only allowed for updateStrategy 'RollingUpdate'";
             found.push(Problem::invalid(&at.field("rollingUpdate"), strategy["rollingUpdate"].clone(), words));
@@ -187,6 +195,11 @@ fn stateful_set(set: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(not_negative(spec, &["replicas", "minReadySeconds"], &path));
     found.extend(not_negative(&spec["ordinals"], &["start"], &path.field("ordinals")));
+    let kept = &spec["persistentVolumeClaimRetentionPolicy"];
+    for field in ["whenDeleted", "whenScaled"].into_iter().filter(|field| !is_empty(&kept[*field])) {
+        let at = path.field("persistentVolumeClaimRetentionPolicy").field(field);
+        found.extend(container::one_of(text(kept, field), &["Delete", "Retain"], &at));
+    }
     let service = text(spec, "serviceName");
     if !service.is_empty() {
         found.extend(names::problems(&path.field("serviceName"), service, names::subdomain(service)));
@@ -259,14 +272,37 @@ fn pod_template(template: &Value, kind: &str, rules: Rules, path: &Path) -> Vec<
     found
 }
 
-/// How many may be missing and how many too many during a rolling update: not both none.
-fn moves(rolling: &Value, path: &Path) -> Vec<Problem> {
+/// Whether a number or a share is none.
+fn is_none(value: &Value) -> bool {
+    match value {
+        Value::String(share) => share.strip_suffix('%').is_some_and(|number| number.bytes().all(|byte| byte == b'0')),
+        other => other.as_i64().unwrap_or(0) == 0,
+    }
+}
+
+/// Of the pods of a daemon set either some may be missing or some too many during a rolling update.
+fn moves_one(rolling: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for field in ["maxUnavailable", "maxSurge"] {
         found.extend(number_or_share(&rolling[field], &path.field(field)));
     }
-    let none = |field: &str| matches!(&rolling[field], Value::Number(number) if number.as_i64() == Some(0)) || rolling[field] == "0%";
-    if found.is_empty() && none("maxUnavailable") && none("maxSurge") {
+    match (is_none(&rolling["maxUnavailable"]), is_none(&rolling["maxSurge"])) {
+        (false, false) => {
+            let words = "may not be set when maxUnavailable is non-zero";
+            found.push(Problem::invalid(&path.field("maxSurge"), rolling["maxSurge"].clone(), words));
+        }
+        (true, true) => found.push(Problem::required(&path.field("maxUnavailable"), "cannot be 0 when maxSurge is 0")),
+        _ => {}
+    }
+    found
+}
+
+/// How many may be missing and how many too many during a rolling update: not both none. More than as many again may be too many.
+fn moves(rolling: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = number_or_share(&rolling["maxUnavailable"], &path.field("maxUnavailable"));
+    let surge = number_or_share(&rolling["maxSurge"], &path.field("maxSurge"));
+    found.extend(surge.into_iter().filter(|problem| problem.detail != MORE_THAN_ALL));
+    if found.is_empty() && is_none(&rolling["maxUnavailable"]) && is_none(&rolling["maxSurge"]) {
         let words = "may not be 0 when `maxSurge` is 0";
         found.push(Problem::invalid(&path.field("maxUnavailable"), rolling["maxUnavailable"].clone(), words));
     }
@@ -288,7 +324,7 @@ pub fn number_or_share(value: &Value, path: &Path) -> Vec<Problem> {
                     vec![Problem::invalid(path, text.as_str(), words)]
                 }
                 Some(Ok(0..=100)) => Vec::new(),
-                Some(_) => vec![Problem::invalid(path, text.as_str(), "must not be greater than 100%")],
+                Some(_) => vec![Problem::invalid(path, text.as_str(), MORE_THAN_ALL)],
             }
         }
         _ => Vec::new(),

@@ -239,6 +239,15 @@ fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
     let fields = needs(source).iter().copied().chain(handle);
     let missing = fields.filter(|field| is_empty(&spec[source][field]));
     let mut found: Vec<Problem> = missing.map(|field| Problem::required(&at.field(field), "")).collect();
+    if source == "csi" {
+        let driver = text(&spec[source], "driver");
+        found.extend(super::csi::driver_name(driver, &at.field("driver")).into_iter().filter(|_| !driver.is_empty()));
+        let secrets = ["controllerPublish", "controllerExpand", "nodePublish", "nodeExpand"].map(|use_of| format!("{use_of}SecretRef"));
+        for secret in secrets.iter().filter(|secret| has(&spec[source], secret)) {
+            let parts = ["name", "namespace"].into_iter().filter(|part| is_empty(&spec[source][secret.as_str()][*part]));
+            found.extend(parts.map(|part| Problem::required(&at.field(secret).field(part), "")));
+        }
+    }
     let directory = text(&spec[source], "path");
     if matches!(source, "hostPath" | "local") && directory.split('/').any(|part| part == "..") {
         found.push(Problem::invalid(&at.field("path"), directory, "must not contain '..'"));

@@ -3,7 +3,7 @@
 use super::apps::immutable;
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, full, general, names, without_status};
+use super::{Rules, Strategy, container, full, general, names, pod_parts, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -116,6 +116,15 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::required(&path, ""));
     } else {
         found.extend(names::problems(&path, handler, names::label(handler)));
+    }
+    let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
+    let fixed = serde_json::json!({"limits": class["overhead"]["podFixed"]});
+    found.extend(container::resources(&fixed, &Path::new("overhead.podFixed")));
+    found.extend(meta::labels(scheduling, "nodeSelector", &path, rules));
+    found.extend(pod_parts::tolerations(scheduling, &path));
+    let mut seen = HashSet::new();
+    for (at, one) in list(scheduling, "tolerations").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
+        found.push(Problem::new(&path.field("tolerations").index(at), Reason::Duplicate, Some(one.clone()), ""));
     }
     found
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const RESTART_RULES_MAX: usize = 20;
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
 const HOOK_HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
@@ -22,6 +23,8 @@ pub struct Surroundings<'s> {
     pub grace_s: i64,
     /// When its containers start again.
     pub restarts: &'s str,
+    /// Its operating system, where it names one.
+    pub system: &'s str,
     /// It runs as the host's users.
     pub host_users: bool,
 }
@@ -59,29 +62,61 @@ pub fn validate(container: &Value, place: Place, pod: &Surroundings<'_>, path: &
     found.extend(pod_parts::claims_used(&container["resources"], &pod.claims, &path.field("resources")));
     found.extend(pod_parts::resizes(container, pod.restarts, path));
     found.extend(security::of_container(&container["securityContext"], pod.host_users, &path.field("securityContext")));
-    found.extend(life(container, place, pod.grace_s, path));
+    found.extend(restarts(container, path));
+    found.extend(life(container, place, pod, path));
+    found
+}
+
+/// A container that says by itself what becomes of it when it ends.
+fn restarts(container: &Value, path: &Path) -> Vec<Problem> {
+    let (policy, rules, at) =
+        (container["restartPolicy"].as_str(), list(container, "restartPolicyRules"), path.field("restartPolicyRules"));
+    let mut found: Vec<Problem> = Vec::new();
+    if let Some(policy) = policy {
+        found.extend(one_of(policy, &["Always", "Never", "OnFailure"], &path.field("restartPolicy")));
+    }
+    if !rules.is_empty() && policy.is_none() {
+        found.push(Problem::required(&path.field("restartPolicy"), "must specify restartPolicy when restart rules are used"));
+    }
+    if rules.len() > RESTART_RULES_MAX {
+        let words = format!("must have at most {RESTART_RULES_MAX} items");
+        found.push(Problem::new(&at, Reason::TooMany, Some(rules.len().into()), words));
+    }
+    for (n, rule) in rules.iter().enumerate().take(RESTART_RULES_MAX) {
+        let (path, codes) = (at.index(n), &rule["exitCodes"]);
+        found.extend(one_of(text(rule, "action"), &["Restart", "RestartAllContainers"], &path.field("action")));
+        let path = path.field("exitCodes");
+        if codes.is_null() {
+            found.push(Problem::required(&path, "must be specified"));
+            continue;
+        }
+        found.extend(one_of(text(codes, "operator"), &["In", "NotIn"], &path.field("operator")));
+        if is_empty(&codes["values"]) {
+            found.push(Problem::required(&path.field("values"), "must specify at least one exit code"));
+        }
+    }
     found
 }
 
 const LIFE: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
 
 /// Hooks and probes, which containers that end have no use for.
-fn life(container: &Value, place: Place, grace_s: i64, path: &Path) -> Vec<Problem> {
-    let restarts = container["restartPolicy"].as_str();
+fn life(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if place == Place::Ephemeral {
         // It may have none of them at all.
         return found;
     }
-    if let Some(policy) = restarts {
-        found.extend(one_of(policy, &["Always", "Never", "OnFailure"], &path.field("restartPolicy")));
-    }
-    if place == Place::Init && restarts != Some("Always") {
+    if place == Place::Init && container["restartPolicy"] != "Always" {
         let words = "may not be set for init containers without restartPolicy=Always";
         found.extend(LIFE.iter().filter(|field| has(container, field)).map(|field| Problem::forbidden(&path.field(field), words)));
         return found;
     }
-    found.extend(lifecycle(container, grace_s, path));
+    found.extend(lifecycle(container, pod.grace_s, path));
+    if has(&container["lifecycle"], "stopSignal") && pod.system.is_empty() {
+        let words = "may not be set for containers with empty `spec.os.name`";
+        found.push(Problem::forbidden(&path.field("lifecycle").field("stopSignal"), words));
+    }
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if has(container, field) {
             found.extend(probe(&container[field], field, &path.field(field)));
@@ -122,7 +157,8 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
+/// What something asks for and may have.
+pub fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for which in ["limits", "requests"] {
         let path = path.field(which);

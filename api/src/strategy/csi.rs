@@ -159,6 +159,7 @@ fn capacity(capacity: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(capacity, Scope::Namespaced, names::subdomain, rules);
     let class = text(capacity, "storageClassName");
     found.extend(names::problems(&Path::new("storageClassName"), class, names::subdomain(class)));
+    found.extend(super::label_selector::validate(&capacity["nodeTopology"], rules, &Path::new("nodeTopology")));
     for field in ["capacity", "maximumVolumeSize"] {
         if has(capacity, field) && quantity(&capacity[field]).milli() < 0 {
             found.push(Problem::invalid(&Path::new(field), capacity[field].clone(), super::apps::NOT_NEGATIVE));

@@ -73,10 +73,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let ip = text(address, "ip");
     let at = path.field("ip");
-    let mut found = match ip.parse::<IpAddr>() {
-        Ok(parsed) => reserved(parsed).map(|words| Problem::invalid(&at, ip, words)).into_iter().collect(),
-        Err(_) => names::problems(&at, ip, names::ip(ip)),
-    };
+    let mut found = names::problems(&at, ip, names::ip(ip).into_iter().chain(elsewhere(ip)).collect());
     let host = text(address, "hostname");
     if !host.is_empty() {
         found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
@@ -89,8 +86,13 @@ fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// Why nobody is reached at an address through a service, where it is one.
+pub fn elsewhere(ip: &str) -> Option<String> {
+    reserved(ip.parse().ok()?).map(str::to_owned)
+}
+
 /// Addresses that mean another thing on every host: nobody can be reached there through a service.
-pub fn reserved(address: IpAddr) -> Option<&'static str> {
+fn reserved(address: IpAddr) -> Option<&'static str> {
     let (link_local, link_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),
@@ -117,6 +119,10 @@ fn this_port(port: &Value, needs_name: bool, path: &Path) -> Vec<Problem> {
     let value = number(port, "port").unwrap_or(0);
     found.extend(names::problems(&path.field("port"), value, names::port_number(value)));
     found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
+    let protocol = text(port, "appProtocol");
+    if !protocol.is_empty() {
+        found.extend(names::problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
+    }
     found
 }
 

@@ -120,8 +120,7 @@ fn of_family(address: &str, family: &str) -> names::Faults {
     match (family, address.parse::<std::net::IpAddr>()) {
         ("IPv4", Ok(found)) if found.is_ipv6() => vec!["must be an IPv4 address".into()],
         ("IPv6", Ok(found)) if found.is_ipv4() => vec!["must be an IPv6 address".into()],
-        ("IPv4" | "IPv6", Err(_)) => vec![names::IP_WORDS.into()],
-        ("IPv4" | "IPv6", Ok(found)) => super::endpoints::reserved(found).map(Into::into).into_iter().collect(),
+        ("IPv4" | "IPv6", _) => names::ip(address).into_iter().chain(super::endpoints::elsewhere(address)).collect(),
         ("FQDN", _) => names::subdomain(address),
         _ => Vec::new(),
     }

@@ -23,7 +23,8 @@ pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path)
         let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
         if name.is_empty() {
             found.push(Problem::required(&path.field("name"), ""));
-        } else if !volumes.contains_key(name) {
+        }
+        if !volumes.contains_key(name) {
             found.push(Problem::new(&path.field("name"), Reason::NotFound, Some(name.into()), ""));
         }
         if target.is_empty() {

@@ -23,7 +23,7 @@ const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consis
     and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-pub const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NO_BACK_STEPS: &str = "must not contain '..'";
 pub const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
@@ -191,7 +191,19 @@ pub fn between(number: i64, low: i64, high: i64) -> Faults {
 
 /// Addresses, of either family.
 pub fn ip(address: &str) -> Faults {
-    if address.parse::<std::net::IpAddr>().is_ok() { Vec::new() } else { vec![IP_WORDS.into()] }
+    match address.parse::<std::net::IpAddr>() {
+        Ok(std::net::IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => vec!["must not be an IPv4-mapped IPv6 address".into()],
+        Ok(_) => Vec::new(),
+        Err(_) if has_leading_zeros(address) => vec!["must not have leading 0s".into()],
+        Err(_) => vec![IP_WORDS.into()],
+    }
+}
+
+/// Whether only zeros before its numbers keep an address from being one.
+fn has_leading_zeros(address: &str) -> bool {
+    let plain = |part: &str| part.trim_start_matches('0').to_owned();
+    let parts = address.split('.').map(|part| if plain(part).is_empty() && !part.is_empty() { "0".to_owned() } else { plain(part) });
+    parts.collect::<Vec<_>>().join(".").parse::<std::net::Ipv4Addr>().is_ok()
 }
 
 /// Address ranges, of either family.
@@ -287,7 +299,15 @@ mod tests {
             &["a/b", ".a", "a..b"],
             &[("/a", &["must be a relative"]), ("../a", &["must not contain"]), ("..a", &["must not start"])],
         );
-        check(ip, &["10.0.0.1", "fd00::1"], &[("x", &["must be a valid IP"]), ("10.0.0.01", &["must be a valid IP"])]);
+        check(
+            ip,
+            &["10.0.0.1", "fd00::1"],
+            &[
+                ("x", &["must be a valid IP"]),
+                ("10.0.0.01", &["must not have leading 0s"]),
+                ("::ffff:10.0.0.1", &["must not be an IPv4-mapped"]),
+            ],
+        );
         check(cidr, &["10.0.0.0/24", "fd00::/64"], &[("10.0.0.0", &["must be a valid CIDR"]), ("10.0.0.0/33", &["must be a valid CIDR"])]);
     }
 }

@@ -8,6 +8,8 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
+/// Longest name of what minds a class.
+const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 /// What a path may not hold, in the order told.
 const PATH_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -88,6 +90,8 @@ fn ingress(ingress: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::invalid(&path, noted, "must match `ingressClassName` when both are specified"));
         }
     }
+    let status = &ingress["status"]["loadBalancer"];
+    found.extend(super::service_rules::balanced_at(status, &Path::new("status.loadBalancer.ingress")));
     found
 }
 
@@ -162,7 +166,7 @@ fn backend(backend: &Value, path: &Path) -> Vec<Problem> {
     let (service, resource) = (&backend["service"], has(backend, "resource"));
     match (has(backend, "service"), resource) {
         (true, true) => return vec![Problem::invalid(path, "", "cannot set both resource and service backends")],
-        (false, true) => return Vec::new(),
+        (false, true) => return reference(&backend["resource"], &path.field("resource")),
         (false, false) => return vec![Problem::invalid(path, "", "resource or service backend is required")],
         (true, false) => {}
     }
@@ -184,6 +188,24 @@ fn backend(backend: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// Another object of the namespace, of any kind.
+fn reference(of: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let group = text(of, "apiGroup");
+    if has(of, "apiGroup") {
+        found.extend(names::problems(&path.field("apiGroup"), group, names::subdomain(group)));
+    }
+    for field in ["kind", "name"] {
+        let (value, path) = (text(of, field), path.field(field));
+        if value.is_empty() {
+            found.push(Problem::required(&path, ""));
+        } else {
+            found.extend(names::problems(&path, value, super::rbac::segment(value)));
+        }
+    }
+    found
+}
+
 fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&class["spec"], Path::new("spec"));
@@ -192,11 +214,15 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::required(&at, ""));
     } else if !controller.contains('/') {
         found.push(Problem::invalid(&at, controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"));
+    } else if controller.len() > CONTROLLER_BYTES_MAX {
+        found.push(Problem::new(&at, Reason::TooLong, None, format!("may not be more than {CONTROLLER_BYTES_MAX} bytes")));
     }
     let (parameters, at) = (&spec["parameters"], path.field("parameters"));
     if has(spec, "parameters") {
-        for needed in ["kind", "name"].iter().filter(|field| text(parameters, field).is_empty()) {
-            found.push(Problem::required(&at.field(needed), ""));
+        found.extend(reference(parameters, &at));
+        let namespace = text(parameters, "namespace");
+        if !namespace.is_empty() {
+            found.extend(names::problems(&at.field("namespace"), namespace, names::label(namespace)));
         }
         match (text(parameters, "scope"), has(parameters, "namespace")) {
             ("Namespace", false) => found.push(Problem::required(&at.field("namespace"), "`parameters.scope` is set to 'Namespace'")),

@@ -3,8 +3,9 @@
 use super::doc::{copy, entries, has, is_empty, list, map_at, text, texts};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, amounts, full, names, no_claims, pod_spec, without_status};
-use coracle_schema::{Path, Problem};
+use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
+use std::collections::HashSet;
 
 /// Annotations that an agent says of itself along with its status.
 const OURS: &str = "coracle.dev/";
@@ -80,6 +81,10 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         found.extend(names::problems(&ranges_path.index(at), *range, names::cidr(range)));
+    }
+    let mut seen = HashSet::new();
+    for (at, address) in list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
+        found.push(Problem::new(&Path::new("status.addresses").index(at), Reason::Duplicate, Some(address.clone()), ""));
     }
     for field in ["capacity", "allocatable"] {
         for (name, amount) in entries(&node["status"], field).take(super::PROBLEMS_MAX) {

@@ -7,6 +7,7 @@ use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 /// Grace of a pod that does not say one.
 pub const GRACE_S_DEFAULT: i64 = 30;
@@ -79,7 +80,41 @@ fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
 pub fn standing(pod: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(pod, Scope::Namespaced, names::subdomain, rules);
     found.extend(seccomp(&pod["metadata"]));
+    found.extend(noted(pod));
     found.extend(pod_spec::validate(&pod["spec"], text(&pod["metadata"], "name"), rules, &Path::new("spec")));
+    found
+}
+
+/// Annotations that say something to the cluster.
+fn noted(pod: &Value) -> Vec<Problem> {
+    const MIRROR: &str = "kubernetes.io/config.mirror";
+    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+    let (annotations, path) = (&pod["metadata"]["annotations"], Path::new("metadata.annotations"));
+    let mut found = Vec::new();
+    if has(annotations, MIRROR) && text(&pod["spec"], "nodeName").is_empty() {
+        found.push(Problem::invalid(&path.key(MIRROR), "", "must set spec.nodeName if mirror pod annotation is set"));
+    }
+    if let Some(cost) = annotations[COST].as_str().filter(|cost| cost.parse::<i32>().is_err() || cost.starts_with('+')) {
+        found.push(Problem::invalid(&path.key(COST), cost, "must be a 32bit integer"));
+    }
+    found
+}
+
+/// A pod's addresses: good, each once, one a family.
+fn addresses(status: &Value) -> Vec<Problem> {
+    let (mut found, path) = (Vec::new(), Path::new("status"));
+    for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
+        let (all, at) = (list(status, field), path.field(told));
+        for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
+            // However an address is spelled, what leads to it knows which it is.
+            let faults = if ip.parse::<IpAddr>().is_ok() { Vec::new() } else { names::ip(ip) };
+            found.extend(names::problems(&at.index(n), ip, faults));
+        }
+        let families: Vec<bool> = all.iter().map(|one| text(one, "ip").contains(':')).collect();
+        if families.len() > 2 || families.len() == 2 && families[0] == families[1] {
+            found.push(Problem::invalid(&at, all.to_vec(), "may specify no more than one IP for each IP family"));
+        }
+    }
     found
 }
 
@@ -116,6 +151,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(waits_less(spec, was, &path));
     found.extend(fixed(spec, was, &path));
+    found.extend(meta::new_problems(addresses(&new["status"]), &addresses(&old["status"])));
     let (class, was) = (&new["status"]["qosClass"], &old["status"]["qosClass"]);
     if class != was && !is_empty(was) {
         found.push(Problem::invalid(&Path::new("status.qosClass"), class.clone(), "field is immutable"));
@@ -358,6 +394,13 @@ mod tests {
             validate(&pod, Rules::default()).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
         };
         assert_eq!(of(json!({})), "");
+        let noted = |annotations: Value| noted(&json!({"metadata": {"annotations": annotations}})).len();
+        assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "-5"})), 0);
+        assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "much", "kubernetes.io/config.mirror": "x"})), 2);
+        let held = |ips: Value| addresses(&json!({"podIPs": ips})).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ");
+        assert_eq!(held(json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}])), "");
+        assert!(held(json!([{"ip": "x"}])).starts_with("status.podIPs[0]: Invalid value: \"x\": must be a valid IP address"));
+        assert!(held(json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}])).ends_with("may specify no more than one IP for each IP family"));
         let debugger = json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
         assert_eq!(of(json!({"ephemeralContainers": [debugger]})), "spec.ephemeralContainers: Forbidden: cannot be set on create");
         assert_eq!(

@@ -9,6 +9,8 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
 pub const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+/// Names that a problem shows of those that would be right: it is told of each one that is not.
+const CLAIMS_SHOWN_MAX: usize = 16;
 /// Servers that a resolver asks, domains that it tries, and how long their list may be.
 const SERVERS_MAX: usize = 3;
 const SEARCHES_MAX: usize = 32;
@@ -162,8 +164,8 @@ pub fn claims_used(resources: &Value, claims: &BTreeSet<&str>, path: &Path) -> V
             found.push(Problem::new(&path, Reason::Duplicate, Some(key.into()), ""));
         }
         if !claims.contains(name) {
-            let all: Vec<&str> = claims.iter().copied().collect();
-            let which = if all.is_empty() { " which is empty".to_owned() } else { format!(": {}", all.join(", ")) };
+            let some: Vec<&str> = claims.iter().copied().take(CLAIMS_SHOWN_MAX).collect();
+            let which = if some.is_empty() { " which is empty".to_owned() } else { format!(": {}", some.join(", ")) };
             let words = format!(" must be one of the names in pod.spec.resourceClaims{which}");
             found.push(Problem::new(&path.field("name"), Reason::NotFound, Some(name.into()), words));
         }

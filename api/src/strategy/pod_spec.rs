@@ -6,7 +6,7 @@ use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::{Rules, affinity, ephemeral, full, pod_parts, security, supported, volume};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 
 /// Longest name of a host that Linux takes.
@@ -20,6 +20,7 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
         claims: pod_parts::resource_claims(spec, pod, path, &mut found),
         grace_s: number(spec, "terminationGracePeriodSeconds").unwrap_or(30),
         restarts: text(spec, "restartPolicy"),
+        system: text(&spec["os"], "name"),
         host_users: spec["hostUsers"] != false,
     };
     found.extend(containers(spec, &surroundings, path));
@@ -37,14 +38,6 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
         found.extend(problems(&path.field("nodeSelector"), value, of_value));
     }
     found.extend(security::of_pod(spec, path));
-    for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        if text(secret, "name").is_empty() {
-            found.push(Problem::required(&path.field("imagePullSecrets").index(at).field("name"), ""));
-        }
-    }
     found.extend(affinity::validate(&spec["affinity"], rules, &path.field("affinity")));
     found.extend(pod_parts::dns(spec, path));
     found.extend(pod_parts::gates(spec, path));
@@ -52,7 +45,7 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
     found.extend(named(spec, rules, path));
     found.extend(pod_parts::tolerations(spec, path));
     found.extend(pod_parts::host_aliases(spec, path));
-    found.extend(overhead(spec, path));
+    found.extend(amounts_of_all(spec, path));
     found.extend(pod_parts::system(spec, path));
     found
 }
@@ -83,11 +76,19 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What a pod's runtime needs for itself.
-fn overhead(spec: &Value, path: &Path) -> Vec<Problem> {
-    let path = path.field("overhead");
-    let amounts = entries(spec, "overhead").take(super::PROBLEMS_MAX);
-    amounts.flat_map(|(name, amount)| container::resource(name, amount, &path.key(name))).collect()
+/// What a pod asks for as a whole, and what its runtime needs for itself.
+fn amounts_of_all(spec: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = container::resources(&json!({"limits": spec["overhead"]}), &path.field("overhead"));
+    let path = path.field("resources");
+    for which in ["limits", "requests"] {
+        let other = |name: &str| !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-");
+        for (name, _) in entries(&spec["resources"], which).filter(|(name, _)| other(name)).take(super::PROBLEMS_MAX) {
+            let words = super::supported_text(&["cpu", "hugepages-", "memory"]);
+            found.push(Problem::new(&path.field(which), Reason::NotSupported, Some(name.as_str().into()), words));
+        }
+    }
+    found.extend(container::resources(&spec["resources"], &path));
+    found
 }
 
 /// A template for pods: its labels and annotations, and the spec. `path` is the template's.

@@ -12,6 +12,8 @@ use std::net::IpAddr;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+/// Where the agent of each node listens.
+const AGENT_PORT: i64 = 10250;
 /// Longest that a client stays with its pod.
 const AFFINITY_S_MAX: i64 = 86400;
 
@@ -50,10 +52,7 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         let (ip, path) = (ip.as_str().unwrap_or_default(), path.field("externalIPs").index(at));
-        match ip.parse::<IpAddr>() {
-            Ok(address) => found.extend(endpoints::reserved(address).map(|words| Problem::invalid(&path, ip, words))),
-            Err(_) => found.extend(problems(&path, ip, names::ip(ip))),
-        }
+        found.extend(problems(&path, ip, names::ip(ip).into_iter().chain(endpoints::elsewhere(ip)).collect()));
     }
     found.extend(supported(spec, "type", &TYPES, &path));
     found.extend(node_ports(spec, &path));
@@ -84,6 +83,11 @@ fn of_type(spec: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     if matches!(kind, "LoadBalancer" | "NodePort") && is_headless(spec) {
         let words = format!("may not be set to 'None' for {kind} services");
         found.push(Problem::invalid(&path.field("clusterIPs").index(0), HEADLESS, words));
+    }
+    if kind == "LoadBalancer" {
+        let agents = list(spec, "ports").iter().enumerate().filter(|(_, port)| number(port, "port") == Some(AGENT_PORT));
+        let words = format!("may not expose port {AGENT_PORT} externally since it is used by kubelet");
+        found.extend(agents.take(8).map(|(at, _)| Problem::invalid(&path.field("ports").index(at), AGENT_PORT, words.clone())));
     }
     if kind != "ExternalName" {
         return found;
@@ -289,14 +293,31 @@ fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
         }
         found.extend(problems(&path.field("loadBalancerClass"), class, names::qualified(class)));
     }
-    for (at, ingress) in list(&service["status"]["loadBalancer"], "ingress").iter().enumerate() {
+    found.extend(balanced_at(&service["status"]["loadBalancer"], &Path::new("status.loadBalancer.ingress")));
+    found
+}
+
+/// Where a balancer takes clients in, of a service or of an ingress.
+pub fn balanced_at(status: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (at, one) in list(status, "ingress").iter().enumerate() {
         if full(&found) {
             break;
         }
-        let ip = text(ingress, "ip");
+        let (ip, host, path) = (text(one, "ip"), text(one, "hostname"), path.index(at));
         if !ip.is_empty() {
-            let path = Path::new("status.loadBalancer.ingress").index(at).field("ip");
-            found.extend(problems(&path, ip, names::ip(ip)));
+            found.extend(problems(&path.field("ip"), ip, names::ip(ip)));
+        }
+        match one["ipMode"].as_str() {
+            Some(_) if ip.is_empty() => found.push(Problem::forbidden(&path.field("ipMode"), "may not be specified when `ip` is not set")),
+            Some(mode) => found.extend(container::one_of(mode, &["Proxy", "VIP"], &path.field("ipMode"))),
+            None => {}
+        }
+        if !host.is_empty() {
+            found.extend(problems(&path.field("hostname"), host, names::subdomain(host)));
+            if host.parse::<IpAddr>().is_ok() {
+                found.push(Problem::invalid(&path.field("hostname"), host, "must be a DNS name, not an IP address"));
+            }
         }
     }
     found

@@ -11,6 +11,8 @@ use std::collections::HashSet;
 
 /// Signs what clients of the API server itself show.
 pub const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// Signed what nobody knew of, before signers had names.
+const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const LABEL: &str = "CERTIFICATE REQUEST";
 /// Shortest life of a certificate.
 const LIFE_S_MIN: i64 = 600;
@@ -197,6 +199,14 @@ fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
         }
         let words = super::supported_text(&USAGES);
         found.push(Problem::new(&path.field("usages").index(at), Reason::NotSupported, Some(usage.clone()), words));
+    }
+    let mut seen = HashSet::new();
+    for (at, usage) in usages.iter().enumerate().filter(|(_, usage)| !seen.insert(usage.as_str())).take(8) {
+        found.push(Problem::new(&path.field("usages").index(at), Reason::Duplicate, Some(usage.clone()), ""));
+    }
+    if text(spec, "signerName") == LEGACY_SIGNER {
+        let words = "the legacy signerName is not allowed via this API version";
+        found.push(Problem::invalid(&path.field("signerName"), LEGACY_SIGNER, words));
     }
     found.extend(signer(text(spec, "signerName"), &path.field("signerName")));
     if let Some(seconds) = number(spec, "expirationSeconds").filter(|seconds| *seconds < LIFE_S_MIN) {

@@ -2,6 +2,7 @@
 //! and what it says is wrong. Intended differences stand in `DIFFERS` and `forget`.
 
 mod recorded;
+mod tables;
 
 use super::doc::{list, text};
 use super::*;
@@ -457,6 +458,15 @@ fn hostile_documents_are_looked_at_once() {
     );
     let nested = json!({"ports": many(&|_| json!({})), "env": many(&|_| json!({})), "volumeMounts": many(&|_| json!({}))});
     check("pods", json!({"spec": json!({"containers": [nested]})}));
+    let named = |n: usize| json!({"name": format!("n{n}")});
+    let inner = json!({"resources": {"claims": many(&|n| json!({"name": format!("x{n}")}))}, "volumeDevices": many(&named),
+        "envFrom": many(&|_| json!({})), "resizePolicy": many(&|_| json!({})), "restartPolicyRules": many(&|_| json!({}))});
+    check(
+        "pods",
+        json!({"spec": json!({"containers": [inner], "resourceClaims": many(&named), "schedulingGates": many(&|_| json!({"name": "a b"})),
+            "topologySpreadConstraints": many(&|_| json!({})), "hostAliases": many(&|_| json!({"hostnames": ["A"]})),
+            "securityContext": {"sysctls": many(&|_| json!({"name": "A"}))}, "dnsConfig": {"searches": many(&|_| "A".into())}})}),
+    );
     check("services", json!({"spec": json!({"type": "NodePort", "ports": many(&|n| json!({"port": n}))})}));
     check(
         "services",

@@ -48,7 +48,7 @@ fn filled(value: &Value) -> Value {
 }
 
 /// A create as `prepare` does it: the document that would be stored, and its problems.
-fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, Vec<Problem>), String> {
+pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, Vec<Problem>), String> {
     let types = types::builtin();
     if let Some(message) = decode(&types, &kind.type_name, &mut object).message() {
         return Err(message);
