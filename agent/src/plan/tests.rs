@@ -1,6 +1,7 @@
 //! Small worlds, and what the plan makes of them.
 
 use serde_json::{Value, json};
+use std::slice::from_ref;
 
 use super::memory::{Pull, PullState};
 use super::*;
@@ -83,12 +84,12 @@ fn short(what: &What) -> String {
 #[test]
 fn from_nothing_to_running() {
     let wanted = one("Always");
-    check(&[wanted.clone()], world(&wanted, None, &[]), 0, &["start POD 0 step 0", "start c 0 step 0"]);
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[]), 0, &["start c 0 step 0"]);
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), 0, &[]);
+    check(from_ref(&wanted), world(&wanted, None, &[]), 0, &["start POD 0 step 0", "start c 0 step 0"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), &[]), 0, &["start c 0 step 0"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), 0, &[]);
     let made = State::Created { refused: None };
-    check(&[wanted.clone()], world(&wanted, Some(made.clone()), &[]), 0, &["begin POD", "start c 0 step 0"]);
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, made)]), 0, &["begin c"]);
+    check(from_ref(&wanted), world(&wanted, Some(made.clone()), &[]), 0, &["begin POD", "start c 0 step 0"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, made)]), 0, &["begin c"]);
 }
 
 #[test]
@@ -103,31 +104,31 @@ fn restarts_by_policy_and_back_off() {
     ] {
         let wanted = one(policy);
         let expected: &[&str] = if restarts { &["start c 1 step 1"] } else { &["stop POD"] };
-        check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(0, 0, died(code))]), 0, expected);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(0, 0, died(code))]), 0, expected);
     }
     let wanted = one("Always");
     let crashed = || world(&wanted, Some(RUNS), &[(1, 1, died(1))]);
-    check(&[wanted.clone()], crashed(), 9_999, &["waits: CrashLoopBackOff"]);
-    check(&[wanted.clone()], crashed(), 10_000, &["start c 2 step 2"]);
+    check(from_ref(&wanted), crashed(), 9_999, &["waits: CrashLoopBackOff"]);
+    check(from_ref(&wanted), crashed(), 10_000, &["start c 2 step 2"]);
     // Refused by the engine: a start that failed.
     let refused = State::Created { refused: Some("no such file".to_owned()) };
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), &[(1, 1, refused)]), 0, &["waits: CrashLoopBackOff"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), &[(1, 1, refused)]), 0, &["waits: CrashLoopBackOff"]);
     // Ten minutes of running fine: as if it had never failed.
     let mut fine =
         world(&wanted, Some(RUNS), &[(7, 6, State::Exited { exit_code: 1, out_of_memory: false, started_ms: 0, finished_ms: 600_000 })]);
     fine.memory = Memory::default();
-    check(&[wanted.clone()], fine, 0, &["start c 8 step 1"]);
+    check(from_ref(&wanted), fine, 0, &["start c 8 step 1"]);
 }
 
 #[test]
 fn edits_replace_what_changed() {
     let before = one("Always");
     let container = pod(json!({"restartPolicy": "Always", "containers": [{"name": "c", "image": "i:1", "args": ["x"]}]}));
-    check(&[container.clone()], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(from_ref(&container), world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
     check(&[container], world(&before, Some(RUNS), &[(0, 3, died(143))]), 0, &["start c 1 step 0"]);
     let shared = pod(json!({"restartPolicy": "Always", "hostNetwork": true, "containers": [{"name": "c", "image": "i:1"}]}));
-    check(&[shared.clone()], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
-    check(&[shared.clone()], world(&before, Some(RUNS), &[(0, 0, died(143))]), 0, &["stop POD"]);
+    check(from_ref(&shared), world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(from_ref(&shared), world(&before, Some(RUNS), &[(0, 0, died(143))]), 0, &["stop POD"]);
     check(&[shared], world(&before, Some(died(0)), &[(0, 0, died(143))]), 0, &["start POD 1 step 0", "remove POD", "start c 1 step 0"]);
     let renamed = pod(json!({"restartPolicy": "Always", "containers": [{"name": "new", "image": "i:1"}]}));
     check(&[renamed], world(&before, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c", "start new 0 step 0"]);
@@ -149,7 +150,7 @@ fn what_nobody_wants_goes_in_order() {
     check(&[], with_volumes(World::default()), 0, &["remove volumes"]);
     let mut deleted = gone.clone();
     deleted.pod.metadata.deletion_timestamp = coracle_api::meta::Time::from_seconds(1);
-    check(&[deleted.clone()], world(&gone, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
+    check(from_ref(&deleted), world(&gone, Some(RUNS), &[(0, 0, RUNS)]), 0, &["stop c"]);
     check(&[deleted], world(&gone, Some(died(0)), &[(0, 0, died(0))]), 0, &[]);
 }
 
@@ -182,17 +183,17 @@ fn images_by_policy() {
     };
     let failed = || PullState::Failed { at_ms: 0, text: "no route".to_owned() };
     let never = with("Never");
-    check(&[never.clone()], absent(&never), 0, &["waits: ErrImageNeverPull"]);
+    check(from_ref(&never), absent(&never), 0, &["waits: ErrImageNeverPull"]);
     let present = with("IfNotPresent");
-    check(&[present.clone()], absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
-    check(&[present.clone()], pulled(absent(&present), PullState::InFlight, 0), 0, &["waits: ContainerCreating"]);
-    check(&[present.clone()], pulled(absent(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
-    check(&[present.clone()], pulled(absent(&present), failed(), 1), 9_000, &["waits: ImagePullBackOff"]);
-    check(&[present.clone()], pulled(absent(&present), failed(), 1), 10_000, &["pull i:1 for c", "waits: ImagePullBackOff"]);
+    check(from_ref(&present), absent(&present), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
+    check(from_ref(&present), pulled(absent(&present), PullState::InFlight, 0), 0, &["waits: ContainerCreating"]);
+    check(from_ref(&present), pulled(absent(&present), failed(), 1), 1_000, &["waits: ErrImagePull"]);
+    check(from_ref(&present), pulled(absent(&present), failed(), 1), 9_000, &["waits: ImagePullBackOff"]);
+    check(from_ref(&present), pulled(absent(&present), failed(), 1), 10_000, &["pull i:1 for c", "waits: ImagePullBackOff"]);
     let always = with("Always");
-    check(&[always.clone()], world(&always, Some(RUNS), &[]), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
-    check(&[always.clone()], pulled(world(&always, Some(RUNS), &[]), PullState::Done, 0), 0, &["start c 0 step 0"]);
-    check(&[always.clone()], pulled(world(&always, Some(RUNS), &[]), failed(), 1), 0, &["start c 0 step 0"]);
+    check(from_ref(&always), world(&always, Some(RUNS), &[]), 0, &["pull i:1 for c", "waits: ContainerCreating"]);
+    check(from_ref(&always), pulled(world(&always, Some(RUNS), &[]), PullState::Done, 0), 0, &["start c 0 step 0"]);
+    check(from_ref(&always), pulled(world(&always, Some(RUNS), &[]), failed(), 1), 0, &["start c 0 step 0"]);
 }
 
 #[test]
@@ -271,7 +272,7 @@ fn ephemeral_containers_start_once() {
 #[test]
 fn refused_fields_are_told_and_nothing_starts() {
     let refused = pod(json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));
-    check(&[refused.clone()], world(&refused, None, &[]), 0, &["waits: UnsupportedField"]);
+    check(from_ref(&refused), world(&refused, None, &[]), 0, &["waits: UnsupportedField"]);
 }
 
 #[test]
@@ -286,9 +287,9 @@ fn clocks_that_jump_change_no_back_off() {
                 &[(1, 1, State::Exited { exit_code: 1, out_of_memory: false, started_ms: finished_ms, finished_ms })],
             )
         };
-        check(&[wanted.clone()], crashed(), due_ms, &["start c 2 step 2"]);
+        check(from_ref(&wanted), crashed(), due_ms, &["start c 2 step 2"]);
         if due_ms > 0 {
-            check(&[wanted.clone()], crashed(), due_ms - 1, &["waits: CrashLoopBackOff"]);
+            check(from_ref(&wanted), crashed(), due_ms - 1, &["waits: CrashLoopBackOff"]);
         }
     }
 }

@@ -223,7 +223,9 @@ impl Clause<'_> {
 mod tests {
     use super::*;
 
-    fn check(subject: Subject, rows: &[(&str, Result<(Media, Shape), Unacceptable>)]) {
+    type Negotiated = Result<(Media, Shape), Unacceptable>;
+
+    fn check(subject: Subject, rows: &[(&str, Negotiated)]) {
         for (accept, expected) in rows {
             let form = Form::negotiate(Version::V1, subject, accept, "").map(|form| (form.media, form.shape));
             assert_eq!(form, *expected, "{accept}");

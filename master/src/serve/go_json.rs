@@ -145,16 +145,19 @@ impl Reader<'_> {
         loop {
             match self.take(|byte| byte >= b' ', "in string literal")? {
                 b'"' => return Ok(()),
-                b'\\' => {
-                    if self.take(|byte| b"\"\\/bfnrtu".contains(&byte), "in string escape code")? == b'u' {
-                        for _ in 0..4 {
-                            self.take(|byte| byte.is_ascii_hexdigit(), "in \\u hexadecimal character escape")?;
-                        }
-                    }
-                }
+                b'\\' => self.escape()?,
                 _ => {}
             }
         }
+    }
+
+    fn escape(&mut self) -> Result<(), String> {
+        if self.take(|byte| b"\"\\/bfnrtu".contains(&byte), "in string escape code")? == b'u' {
+            for _ in 0..4 {
+                self.take(|byte| byte.is_ascii_hexdigit(), "in \\u hexadecimal character escape")?;
+            }
+        }
+        Ok(())
     }
 
     fn number(&mut self, first: u8) -> Result<(), String> {

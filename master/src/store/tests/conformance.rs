@@ -14,8 +14,10 @@ pub struct Home {
     /// Its disk takes nothing any more, or does again. None: that cannot be had.
     pub fail: Option<Box<dyn Fn(bool)>>,
     /// Closes it, and spoils what it keeps of an object. None: that cannot be had.
-    pub damage: Option<Box<dyn Fn(&Key)>>,
+    pub damage: Option<Spoiling>,
 }
+
+pub type Spoiling = Box<dyn Fn(&Key)>;
 
 impl Home {
     fn open(&mut self) -> Arc<dyn Store> {

@@ -185,7 +185,10 @@ impl Store for Planted {
                     }
                     Some(before) => sink(event) && sink(&before),
                 },
-                Flaw::TellsWhoSaidNo => sink(event) || true,
+                Flaw::TellsWhoSaidNo => {
+                    sink(event);
+                    true
+                }
                 _ => sink(event),
             }
         };
