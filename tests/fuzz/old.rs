@@ -114,7 +114,7 @@ pub fn document(dice: &mut Dice) {
     read(&document, dice.pick::<&str>(KINDS));
 }
 
-/// Whatever is sent, it is read or refused; what is read can be shown, read again and put back without a change, in any version.
+/// Whatever is sent, it is read or refused; what is read can be shown, read again and put back without a change.
 pub fn read(document: &Value, otherwise: &str) {
     let _ = decode_any(document);
     let kind = document.get("kind").and_then(Value::as_str).filter(|kind| KINDS.contains(kind)).unwrap_or(otherwise);
@@ -129,7 +129,9 @@ pub fn read(document: &Value, otherwise: &str) {
             metadata.remove("resourceVersion");
         }
         let name = v1["kind"].as_str().unwrap_or_default();
-        for shown_in in Version::ALL.into_iter().filter(|version| path(*version, name, None, "a").is_some()) {
+        // Of v1beta3 more can be read than v1 would take, such as a volume of no source, and only v1beta3 shows that again.
+        let says_all = |other: &Version| *other == version || version.is_flat();
+        for shown_in in Version::ALL.into_iter().filter(says_all).filter(|version| path(*version, name, None, "a").is_some()) {
             put_back(shown_in, name, &v1, document);
         }
     }
