@@ -72,10 +72,18 @@ pub struct Answer {
 #[derive(Debug)]
 pub enum Body {
     Whole(Bytes),
+    Long(Long),
     Stream(Stream),
     /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status` and
     /// `Answer::headers` are not used.
     Forward(Box<Forward>),
+}
+
+/// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is shared.
+pub struct Long {
+    /// Of all pieces together.
+    pub bytes: usize,
+    pub pieces: Box<dyn Iterator<Item = Bytes> + Send>,
 }
 
 /// One write and one flush an item, so an item is a watch event or a log line, or some of them.
@@ -164,6 +172,21 @@ impl Answer {
             answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         answer
+    }
+}
+
+impl Long {
+    /// All of it at once.
+    pub fn whole(self) -> Bytes {
+        let mut whole = Vec::with_capacity(self.bytes);
+        self.pieces.for_each(|piece| whole.extend_from_slice(&piece));
+        whole.into()
+    }
+}
+
+impl std::fmt::Debug for Long {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Long").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 

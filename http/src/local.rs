@@ -204,9 +204,11 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
             refusal.answer(&path)
         }
     };
-    if let Body::Whole(bytes) = body {
-        return whole(request, status, &headers, bytes);
-    }
+    let body = match body {
+        Body::Whole(bytes) => return whole(request, status, &headers, bytes),
+        Body::Long(long) => return whole(request, status, &headers, long.whole()),
+        body => body,
+    };
     let Some(place) = Place::take(plane, matches!(body, Body::Forward(_))) else {
         let refusal = Refusal::Busy("too many streams in progress");
         plane.journal.refused(&refusal, &"the local socket");
@@ -217,7 +219,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         let done = match body {
             Body::Stream(stream) => follow(&place, request, status, &headers, stream),
             Body::Forward(forward) => pass_on(&place, request, &forward),
-            Body::Whole(_) => Ok(()),
+            Body::Whole(_) | Body::Long(_) => Ok(()),
         };
         drop(done);
     })
@@ -251,7 +253,7 @@ fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
     let Answer { status, headers, body } = refusal.answer(request.url());
     match body {
         Body::Whole(bytes) => whole(request, status, &headers, bytes),
-        Body::Stream(_) | Body::Forward(_) => Ok(()),
+        Body::Long(_) | Body::Stream(_) | Body::Forward(_) => Ok(()),
     }
 }
 

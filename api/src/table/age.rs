@@ -1,13 +1,13 @@
 //! Ages as people read them: `5s`, `3m20s`, `4h5m`, `7d`, `2y11d`.
 
+use super::reading::Reading;
 use crate::meta::Time;
-use serde_json::Value;
 
 /// Unknown, where there is no time.
 const UNKNOWN: &str = "<unknown>";
 
 /// How long ago a time of a document was.
-pub fn since(time: &Value, now: Time) -> String {
+pub fn since(time: &Reading, now: Time) -> String {
     match seconds(time) {
         Some(then) => span(now.seconds() - then),
         None => UNKNOWN.to_owned(),
@@ -15,7 +15,7 @@ pub fn since(time: &Value, now: Time) -> String {
 }
 
 /// Seconds since 1970 of a time that a document says.
-pub fn seconds(time: &Value) -> Option<i64> {
+pub fn seconds(time: &Reading) -> Option<i64> {
     time.as_str().and_then(Time::parse).map(Time::seconds)
 }
 

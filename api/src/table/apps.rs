@@ -2,6 +2,7 @@
 
 use super::Cells;
 use super::cell::{self, NONE, list, number, text, yes};
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
@@ -16,7 +17,7 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
     })
 }
 
-fn deployment(deployment: &Value, now: Time) -> Vec<Value> {
+fn deployment(deployment: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&deployment["spec"], &deployment["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     vec![
@@ -31,7 +32,7 @@ fn deployment(deployment: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn replica_set(set: &Value, now: Time) -> Vec<Value> {
+fn replica_set(set: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&set["spec"], &set["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     vec![
@@ -46,14 +47,14 @@ fn replica_set(set: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn stateful_set(set: &Value, now: Time) -> Vec<Value> {
+fn stateful_set(set: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&set["spec"], &set["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     let ready = format!("{}/{}", number(&status["readyReplicas"]), number(&spec["replicas"]));
     vec![cell::name(set), ready.into(), cell::age(set, now), names, images]
 }
 
-fn daemon_set(set: &Value, now: Time) -> Vec<Value> {
+fn daemon_set(set: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&set["spec"], &set["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     vec![
@@ -71,14 +72,14 @@ fn daemon_set(set: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn revision(revision: &Value, now: Time) -> Vec<Value> {
+fn revision(revision: &Reading, now: Time) -> Vec<Value> {
     let owner = list(&revision["metadata"]["ownerReferences"]).iter().find(|owner| yes(&owner["controller"]));
     let controller = owner.map_or_else(|| NONE.to_owned(), controller);
     vec![cell::name(revision), controller.into(), number(&revision["revision"]).into(), cell::age(revision, now)]
 }
 
 /// `daemonset.apps/web`
-fn controller(owner: &Value) -> String {
+fn controller(owner: &Reading) -> String {
     let group = text(&owner["apiVersion"]).split_once('/').map_or("", |(group, _)| group);
     let point = if group.is_empty() { "" } else { "." };
     format!("{}{point}{group}/{}", text(&owner["kind"]).to_lowercase(), text(&owner["name"]))

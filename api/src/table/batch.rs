@@ -3,6 +3,7 @@
 use super::Cells;
 use super::age;
 use super::cell::{self, NONE, UNSET, list, number, text, text_or};
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
     })
 }
 
-fn job(job: &Value, now: Time) -> Vec<Value> {
+fn job(job: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&job["spec"], &job["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     let succeeded = number(&status["succeeded"]);
@@ -47,13 +48,13 @@ fn job(job: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn state(job: &Value) -> &'static str {
+fn state(job: &Reading) -> &'static str {
     let deleted = !job["metadata"]["deletionTimestamp"].is_null();
     let is = |condition: &str| if condition.is_empty() { deleted } else { cell::holds(&job["status"]["conditions"], condition) };
     STATES.iter().find(|(condition, _)| is(condition)).map_or("Running", |(_, state)| state)
 }
 
-fn cron_job(job: &Value, now: Time) -> Vec<Value> {
+fn cron_job(job: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&job["spec"], &job["status"]);
     let template = &spec["jobTemplate"]["spec"];
     let [names, images] = cell::containers(&template["template"]["spec"]);

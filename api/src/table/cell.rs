@@ -1,65 +1,69 @@
 //! What cells of many kinds have in common: fields of a document, and how lists, labels and selectors are written.
 
 use super::age;
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
 pub const NONE: &str = "<none>";
 pub const UNSET: &str = "<unset>";
 
-pub fn name(document: &Value) -> Value {
+pub fn name(document: &Reading) -> Value {
     text(&document["metadata"]["name"]).into()
 }
 
-pub fn age(document: &Value, now: Time) -> Value {
+pub fn age(document: &Reading, now: Time) -> Value {
     age::since(&document["metadata"]["creationTimestamp"], now).into()
 }
 
 /// A text; empty where there is none.
-pub fn text(value: &Value) -> &str {
+pub fn text<'v>(value: &'v Reading<'_>) -> &'v str {
     value.as_str().unwrap_or_default()
 }
 
 /// A text, or a word for there being none.
-pub fn text_or<'v>(value: &'v Value, missing: &'v str) -> &'v str {
+pub fn text_or<'v>(value: &'v Reading<'_>, missing: &'v str) -> &'v str {
     Some(text(value)).filter(|text| !text.is_empty()).unwrap_or(missing)
 }
 
 /// A whole number; zero where there is none.
-pub fn number(value: &Value) -> i64 {
+pub fn number(value: &Reading) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-pub fn yes(value: &Value) -> bool {
+pub fn yes(value: &Reading) -> bool {
     value.as_bool().unwrap_or_default()
 }
 
-pub fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+pub fn list<'v, 'a>(value: &'v Reading<'a>) -> &'v [Reading<'a>] {
+    value.list()
 }
 
 /// Entries of a map or of a list.
-pub fn count(value: &Value) -> usize {
-    value.as_object().map_or_else(|| list(value).len(), serde_json::Map::len)
+pub fn count(value: &Reading) -> usize {
+    value.entries().count().max(list(value).len())
 }
 
 /// A number or a text, as it is written.
-pub fn number_or_text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+pub fn number_or_text(value: &Reading) -> String {
+    match value {
+        Reading::Number(number) => number.to_string(),
+        other => text(other).to_owned(),
+    }
 }
 
 /// One field of each entry, with commas between.
-pub fn joined(entries: &Value, field: &str) -> String {
+pub fn joined(entries: &Reading, field: &str) -> String {
     list(entries).iter().map(|entry| text(&entry[field])).collect::<Vec<_>>().join(",")
 }
 
 /// The texts of a list, with commas between.
-pub fn texts(entries: &Value) -> String {
+pub fn texts(entries: &Reading) -> String {
     list(entries).iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 /// Names and images of the containers of a pod's spec.
-pub fn containers(spec: &Value) -> [Value; 2] {
+pub fn containers(spec: &Reading) -> [Value; 2] {
     [joined(&spec["containers"], "name").into(), joined(&spec["containers"], "image").into()]
 }
 
@@ -70,20 +74,20 @@ pub fn first_of(shown: &[String], all: usize, separator: &str) -> String {
 }
 
 /// Whether a condition of that type is true.
-pub fn holds(conditions: &Value, kind: &str) -> bool {
+pub fn holds(conditions: &Reading, kind: &str) -> bool {
     list(conditions).iter().any(|condition| condition["type"] == kind && condition["status"] == "True")
 }
 
 /// `a=b,c=d`
-pub fn labels(map: &Value) -> String {
-    let pairs: Vec<String> = map.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", text(value))).collect();
+pub fn labels(map: &Reading) -> String {
+    let pairs: Vec<String> = map.entries().map(|(key, value)| format!("{key}={}", text(value))).collect();
     if pairs.is_empty() { NONE.to_owned() } else { pairs.join(",") }
 }
 
 /// `a=b,c in (d,e),!f`
-pub fn selector(selector: &Value) -> String {
-    let equal = selector["matchLabels"].as_object().into_iter().flatten();
-    let mut parts: Vec<(&str, String)> = equal.map(|(key, value)| (key.as_str(), format!("{key}={}", text(value)))).collect();
+pub fn selector(selector: &Reading) -> String {
+    let equal = selector["matchLabels"].entries();
+    let mut parts: Vec<(&str, String)> = equal.map(|(key, value)| (key, format!("{key}={}", text(value)))).collect();
     for requirement in list(&selector["matchExpressions"]) {
         let key = text(&requirement["key"]);
         let mut values: Vec<&str> = list(&requirement["values"]).iter().map(text).collect();

@@ -3,6 +3,7 @@
 use super::Cells;
 use super::age;
 use super::cell::{self, NONE, UNSET, count, list, number, text, text_or, yes};
+use super::reading::Reading;
 use super::storage::{access_modes, amount};
 use crate::meta::Time;
 use serde_json::Value;
@@ -33,7 +34,7 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
     })
 }
 
-fn component_status(component: &Value, _now: Time) -> Vec<Value> {
+fn component_status(component: &Reading, _now: Time) -> Vec<Value> {
     let healthy = list(&component["conditions"]).iter().find(|condition| condition["type"] == "Healthy");
     let status = match healthy {
         Some(condition) if condition["status"] == "True" => "Healthy",
@@ -45,7 +46,7 @@ fn component_status(component: &Value, _now: Time) -> Vec<Value> {
 }
 
 /// `10.0.0.1:80,10.0.0.2:80,10.0.0.3:80 + 4 more...`
-fn addresses(endpoints: &Value) -> String {
+fn addresses(endpoints: &Reading) -> String {
     let subsets = list(&endpoints["subsets"]);
     if subsets.is_empty() {
         return NONE.to_owned();
@@ -72,12 +73,12 @@ fn addresses(endpoints: &Value) -> String {
     cell::first_of(&shown, all, ",")
 }
 
-fn event(event: &Value, now: Time) -> Vec<Value> {
+fn event(event: &Reading, now: Time) -> Vec<Value> {
     let first = if event["firstTimestamp"].is_null() { &event["eventTime"] } else { &event["firstTimestamp"] };
     let last = if event["lastTimestamp"].is_null() { first } else { &event["lastTimestamp"] };
     let series = &event["series"];
     let (last, times) = match series {
-        Value::Null => (last, number(&event["count"]).max(1)),
+        Reading::Null => (last, number(&event["count"]).max(1)),
         series => (&series["lastObservedTime"], number(&series["count"])),
     };
     let about = &event["involvedObject"];
@@ -100,7 +101,7 @@ fn event(event: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn node(node: &Value, now: Time) -> Vec<Value> {
+fn node(node: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&node["spec"], &node["status"]);
     let ready = list(&status["conditions"]).iter().find(|condition| condition["type"] == "Ready");
     let mut state = match ready {
@@ -132,20 +133,19 @@ fn node(node: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn roles(node: &Value) -> BTreeSet<String> {
-    let labels = node["metadata"]["labels"].as_object().into_iter().flatten();
-    let role = |(key, value): (&String, &Value)| match key.strip_prefix("node-role.kubernetes.io/") {
+fn roles(node: &Reading) -> BTreeSet<String> {
+    let role = |(key, value): (&str, &Reading)| match key.strip_prefix("node-role.kubernetes.io/") {
         Some(role) => Some(role.to_owned()),
         None if key == "kubernetes.io/role" => Some(text(value).to_owned()),
         None => None,
     };
-    labels.filter_map(role).filter(|role| !role.is_empty()).collect()
+    node["metadata"]["labels"].entries().filter_map(role).filter(|role| !role.is_empty()).collect()
 }
 
-fn volume(volume: &Value, now: Time) -> Vec<Value> {
+fn volume(volume: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&volume["spec"], &volume["status"]);
     let claim = match &spec["claimRef"] {
-        Value::Null => String::new(),
+        Reading::Null => String::new(),
         claim => format!("{}/{}", text(&claim["namespace"]), text(&claim["name"])),
     };
     vec![
@@ -163,7 +163,7 @@ fn volume(volume: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn claim(claim: &Value, now: Time) -> Vec<Value> {
+fn claim(claim: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&claim["spec"], &claim["status"]);
     let bound = !text(&spec["volumeName"]).is_empty();
     vec![
@@ -179,21 +179,21 @@ fn claim(claim: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn phase(object: &Value) -> &str {
+fn phase<'v>(object: &'v Reading<'_>) -> &'v str {
     if object["metadata"]["deletionTimestamp"].is_null() { text(&object["status"]["phase"]) } else { "Terminating" }
 }
 
 /// The storage class; once it was an annotation.
-fn class(object: &Value) -> &str {
+fn class<'v>(object: &'v Reading<'_>) -> &'v str {
     text_or(&object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"], text(&object["spec"]["storageClassName"]))
 }
 
-fn pod_template(template: &Value, _now: Time) -> Vec<Value> {
+fn pod_template(template: &Reading, _now: Time) -> Vec<Value> {
     let [names, images] = cell::containers(&template["template"]["spec"]);
     vec![cell::name(template), names, images, cell::labels(&template["template"]["metadata"]["labels"]).into()]
 }
 
-fn controller(controller: &Value, now: Time) -> Vec<Value> {
+fn controller(controller: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&controller["spec"], &controller["status"]);
     let [names, images] = cell::containers(&spec["template"]["spec"]);
     vec![
@@ -209,17 +209,17 @@ fn controller(controller: &Value, now: Time) -> Vec<Value> {
 }
 
 /// `pods: 1/10, requests.cpu: 100m/2`, limits apart.
-fn quota(quota: &Value, now: Time) -> Vec<Value> {
+fn quota(quota: &Reading, now: Time) -> Vec<Value> {
     let status = &quota["status"];
     let (mut requests, mut limits) = (Vec::new(), Vec::new());
-    for (resource, hard) in status["hard"].as_object().into_iter().flatten() {
+    for (resource, hard) in status["hard"].entries() {
         let line = format!("{resource}: {}/{}", amount(&status["used"][resource]), amount(hard));
         if resource.starts_with("limits") { &mut limits } else { &mut requests }.push(line);
     }
     vec![cell::name(quota), requests.join(", ").into(), limits.join(", ").into(), cell::age(quota, now)]
 }
 
-fn service(service: &Value, now: Time) -> Vec<Value> {
+fn service(service: &Reading, now: Time) -> Vec<Value> {
     let spec = &service["spec"];
     let ports: Vec<String> = list(&spec["ports"])
         .iter()
@@ -240,7 +240,7 @@ fn service(service: &Value, now: Time) -> Vec<Value> {
 }
 
 /// Where a service is reached from outside.
-fn outside(service: &Value) -> String {
+fn outside(service: &Reading) -> String {
     let spec = &service["spec"];
     let own = list(&spec["externalIPs"]).iter().map(|address| text(address).to_owned());
     let (given, missing) = match text(&spec["type"]) {
@@ -253,7 +253,7 @@ fn outside(service: &Value) -> String {
 }
 
 /// Addresses or names of a load balancer, sorted.
-pub fn balancers(status: &Value) -> BTreeSet<String> {
+pub fn balancers(status: &Reading) -> BTreeSet<String> {
     let entries = list(&status["ingress"]).iter();
     entries.map(|entry| text_or(&entry["ip"], text(&entry["hostname"])).to_owned()).filter(|address| !address.is_empty()).collect()
 }

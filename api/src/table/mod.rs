@@ -11,9 +11,11 @@ mod core;
 mod network;
 mod others;
 mod pod;
+mod reading;
 mod storage;
 
 use crate::meta::Time;
+pub use reading::{Document, Reading};
 use serde_json::{Value, json};
 
 /// Format: see its head.
@@ -22,7 +24,7 @@ const COLUMNS: &str = include_str!("columns.txt");
 const PLAIN: &str = "[]\nName: string name -- @name\nCreated At: date -- @age\n";
 
 /// What stands in one row, a cell a column.
-type Cells = fn(&Value, Time) -> Vec<Value>;
+type Cells = fn(&Reading, Time) -> Vec<Value>;
 
 /// The columns of a kind, as v1 writes them.
 pub fn columns(api_version: &str, kind: &str) -> Vec<Value> {
@@ -32,23 +34,23 @@ pub fn columns(api_version: &str, kind: &str) -> Vec<Value> {
 }
 
 /// One row of an object of that kind.
-pub fn row(document: &Value, now: Time) -> Vec<Value> {
-    let text = |field: &str| document[field].as_str().unwrap_or_default();
+pub fn row(document: &Reading, now: Time) -> Vec<Value> {
+    let text = |field: &str| cell::text(&document[field]);
     cells_of(text("apiVersion"), text("kind")).unwrap_or(plain)(document, now)
 }
 
 /// The annotation that rows do not carry with the object's metadata: Kubernetes keeps it in a field of its own.
-pub fn unshown(object: &Value) -> Option<&'static str> {
+pub fn unshown(object: &Reading) -> Option<&'static str> {
     (object["kind"] == "DaemonSet").then_some(crate::strategy::TEMPLATE_GENERATION)
 }
 
 /// What a row says of an object that will not change any more.
-pub fn conditions(document: &Value) -> Option<Value> {
+pub fn conditions(document: &Reading) -> Option<Value> {
     if document["kind"] == "Pod" { pod::conditions(document) } else { None }
 }
 
-fn plain(document: &Value, _now: Time) -> Vec<Value> {
-    vec![cell::name(document), document["metadata"]["creationTimestamp"].as_str().unwrap_or("<unknown>").into()]
+fn plain(document: &Reading, _now: Time) -> Vec<Value> {
+    vec![cell::name(document), cell::text_or(&document["metadata"]["creationTimestamp"], "<unknown>").into()]
 }
 
 fn cells_of(api_version: &str, kind: &str) -> Option<Cells> {

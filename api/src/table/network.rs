@@ -3,6 +3,7 @@
 use super::Cells;
 use super::cell::{self, NONE, UNSET, list, number, text, text_or};
 use super::core::balancers;
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
@@ -21,7 +22,7 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
     })
 }
 
-fn slice(slice: &Value, now: Time) -> Vec<Value> {
+fn slice(slice: &Reading, now: Time) -> Vec<Value> {
     let ports = list(&slice["ports"]).iter().map(|port| match number(&port["port"]) {
         0 => port["name"].as_str().unwrap_or("*").to_owned(),
         number => number.to_string(),
@@ -41,7 +42,7 @@ fn first(all: Vec<String>) -> String {
     Some(cell::first_of(shown, all.len(), ",")).filter(|text| !text.is_empty()).unwrap_or_else(|| UNSET.to_owned())
 }
 
-fn ingress(ingress: &Value, now: Time) -> Vec<Value> {
+fn ingress(ingress: &Reading, now: Time) -> Vec<Value> {
     let spec = &ingress["spec"];
     let addresses: Vec<String> = balancers(&ingress["status"]["loadBalancer"]).into_iter().collect();
     vec![
@@ -55,7 +56,7 @@ fn ingress(ingress: &Value, now: Time) -> Vec<Value> {
 }
 
 /// Rules without a host are for all, and count as one more where there are many.
-fn hosts(rules: &[Value]) -> String {
+fn hosts(rules: &[Reading]) -> String {
     let mut shown: Vec<String> = Vec::new();
     let mut more = false;
     for host in rules.iter().map(|rule| text(&rule["host"])) {
@@ -71,9 +72,9 @@ fn hosts(rules: &[Value]) -> String {
     }
 }
 
-fn ingress_class(class: &Value, now: Time) -> Vec<Value> {
+fn ingress_class(class: &Reading, now: Time) -> Vec<Value> {
     let parameters = match &class["spec"]["parameters"] {
-        Value::Null => NONE.to_owned(),
+        Reading::Null => NONE.to_owned(),
         parameters => {
             let group = parameters["apiGroup"].as_str().map(|group| format!(".{group}")).unwrap_or_default();
             format!("{}{group}/{}", text(&parameters["kind"]), text(&parameters["name"]))

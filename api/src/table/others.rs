@@ -2,6 +2,7 @@
 
 use super::age;
 use super::cell::{self, NONE, UNSET, list, number, number_or_text, text, text_or, yes};
+use super::reading::Reading;
 use super::storage::amount;
 use crate::meta::Time;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 /// Metrics of an autoscaler that are shown.
 const METRICS_MAX: usize = 2;
 
-pub fn autoscaler(autoscaler: &Value, now: Time) -> Vec<Value> {
+pub fn autoscaler(autoscaler: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&autoscaler["spec"], &autoscaler["status"]);
     let target = &spec["scaleTargetRef"];
     vec![
@@ -24,16 +25,16 @@ pub fn autoscaler(autoscaler: &Value, now: Time) -> Vec<Value> {
 }
 
 /// `cpu: 70%/50%, memory: <unknown>/100Mi`: what is, and what should be.
-fn metrics(wanted: &[Value], current: &[Value]) -> String {
+fn metrics(wanted: &[Reading], current: &[Reading]) -> String {
     if wanted.is_empty() {
         return NONE.to_owned();
     }
-    let missing = Value::Null;
+    let missing = Reading::Null;
     let all = wanted.iter().enumerate().map(|(at, metric)| metric_text(metric, current.get(at).unwrap_or(&missing)));
     cell::first_of(&all.take(METRICS_MAX).collect::<Vec<_>>(), wanted.len(), ", ")
 }
 
-fn metric_text(metric: &Value, current: &Value) -> String {
+fn metric_text(metric: &Reading, current: &Reading) -> String {
     let source = match text(&metric["type"]) {
         "ContainerResource" => "containerResource",
         "External" => "external",
@@ -43,9 +44,9 @@ fn metric_text(metric: &Value, current: &Value) -> String {
         _ => return "<unknown type>".to_owned(),
     };
     let (name, target, is) = (text(&metric[source]["name"]), &metric[source]["target"], &current[source]["current"]);
-    let amount_of = |value: &Value| if value.is_null() { "<unknown>".to_owned() } else { amount(value).to_owned() };
+    let amount_of = |value: &Reading| if value.is_null() { "<unknown>".to_owned() } else { amount(value).to_owned() };
     let average = || format!("{}/{}", amount_of(&is["averageValue"]), amount(&target["averageValue"]));
-    let share = |value: &Value, missing: &str| value.as_i64().map_or_else(|| missing.to_owned(), |share| format!("{share}%"));
+    let share = |value: &Reading, missing: &str| value.as_i64().map_or_else(|| missing.to_owned(), |share| format!("{share}%"));
     match source {
         "pods" => average(),
         "external" | "object" if !target["averageValue"].is_null() => format!("{} (avg)", average()),
@@ -57,12 +58,12 @@ fn metric_text(metric: &Value, current: &Value) -> String {
     }
 }
 
-pub fn scale(scale: &Value, now: Time) -> Vec<Value> {
+pub fn scale(scale: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&scale["spec"], &scale["status"]);
     vec![cell::name(scale), number(&spec["replicas"]).into(), number(&status["replicas"]).into(), cell::age(scale, now)]
 }
 
-pub fn signing_request(request: &Value, now: Time) -> Vec<Value> {
+pub fn signing_request(request: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&request["spec"], &request["status"]);
     let has = |kind: &str| list(&status["conditions"]).iter().any(|condition| condition["type"] == kind);
     let mut state = match (has("Denied"), has("Approved")) {
@@ -87,22 +88,22 @@ pub fn signing_request(request: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-pub fn lease(lease: &Value, now: Time) -> Vec<Value> {
+pub fn lease(lease: &Reading, now: Time) -> Vec<Value> {
     vec![cell::name(lease), text(&lease["spec"]["holderIdentity"]).into(), cell::age(lease, now)]
 }
 
-pub fn runtime_class(class: &Value, now: Time) -> Vec<Value> {
+pub fn runtime_class(class: &Reading, now: Time) -> Vec<Value> {
     vec![cell::name(class), text(&class["handler"]).into(), cell::age(class, now)]
 }
 
-pub fn disruption_budget(budget: &Value, now: Time) -> Vec<Value> {
+pub fn disruption_budget(budget: &Reading, now: Time) -> Vec<Value> {
     let spec = &budget["spec"];
     let limit = |field: &str| if spec[field].is_null() { "N/A".into() } else { number_or_text(&spec[field]).into() };
     let allowed = number(&budget["status"]["disruptionsAllowed"]).into();
     vec![cell::name(budget), limit("minAvailable"), limit("maxUnavailable"), allowed, cell::age(budget, now)]
 }
 
-pub fn role_binding(binding: &Value, now: Time) -> Vec<Value> {
+pub fn role_binding(binding: &Reading, now: Time) -> Vec<Value> {
     let subjects = |kind: &str| {
         let of_kind = list(&binding["subjects"]).iter().filter(|subject| subject["kind"] == kind);
         let names: Vec<String> = of_kind
@@ -124,12 +125,12 @@ pub fn role_binding(binding: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-pub fn webhooks(configuration: &Value, now: Time) -> Vec<Value> {
-    let count = configuration["webhooks"].as_array().map_or(0, Vec::len);
+pub fn webhooks(configuration: &Reading, now: Time) -> Vec<Value> {
+    let count = list(&configuration["webhooks"]).len();
     vec![cell::name(configuration), count.into(), cell::age(configuration, now)]
 }
 
-pub fn priority_class(class: &Value, now: Time) -> Vec<Value> {
+pub fn priority_class(class: &Reading, now: Time) -> Vec<Value> {
     vec![
         cell::name(class),
         number(&class["value"]).into(),

@@ -2,10 +2,11 @@
 
 use super::age;
 use super::cell::{self, NONE, list, number, text, text_or, yes};
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::{Value, json};
 
-pub fn cells(pod: &Value, now: Time) -> Vec<Value> {
+pub fn cells(pod: &Reading, now: Time) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
     let seen = Seen::of(pod);
     let restarts = match seen.restarted {
@@ -26,7 +27,7 @@ pub fn cells(pod: &Value, now: Time) -> Vec<Value> {
 }
 
 /// Of a pod that has ended.
-pub fn conditions(pod: &Value) -> Option<Value> {
+pub fn conditions(pod: &Reading) -> Option<Value> {
     let (reason, message) = match text(&pod["status"]["phase"]) {
         "Succeeded" => ("Succeeded", "The pod has completed successfully."),
         "Failed" => ("Failed", "The pod failed."),
@@ -36,7 +37,7 @@ pub fn conditions(pod: &Value) -> Option<Value> {
 }
 
 /// Readiness gates that are open.
-fn gates(pod: &Value) -> String {
+fn gates(pod: &Reading) -> String {
     let gates = list(&pod["spec"]["readinessGates"]);
     if gates.is_empty() {
         return NONE.to_owned();
@@ -57,7 +58,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn of(pod: &Value) -> Seen {
+    fn of(pod: &Reading) -> Seen {
         let (spec, status) = (&pod["spec"], &pod["status"]);
         let sidecars = list(&spec["initContainers"]).iter().filter(|container| is_sidecar(container)).count();
         let mut seen = Seen {
@@ -65,7 +66,7 @@ impl Seen {
             containers: list(&spec["containers"]).len() + sidecars,
             ..Seen::default()
         };
-        let gated = |condition: &&Value| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated";
+        let gated = |condition: &&Reading| condition["type"] == "PodScheduled" && condition["reason"] == "SchedulingGated";
         if list(&status["conditions"]).iter().any(|condition| gated(&condition)) {
             seen.reason = "SchedulingGated".to_owned();
         }
@@ -85,7 +86,7 @@ impl Seen {
     }
 
     /// Whether the pod is still at them, and what is to be counted of the sidecars alone.
-    fn init_containers(&mut self, pod: &Value) -> (bool, (i64, Option<i64>)) {
+    fn init_containers(&mut self, pod: &Reading) -> (bool, (i64, Option<i64>)) {
         let all = list(&pod["spec"]["initContainers"]);
         let mut of_sidecars = Seen::default();
         for (at, status) in list(&pod["status"]["initContainerStatuses"]).iter().enumerate() {
@@ -115,7 +116,7 @@ impl Seen {
     }
 
     /// The first container with something to say has the last word.
-    fn main_containers(&mut self, status: &Value) {
+    fn main_containers(&mut self, status: &Reading) {
         let mut running = false;
         for container in list(&status["containerStatuses"]).iter().rev() {
             self.count_restarts(container);
@@ -135,17 +136,17 @@ impl Seen {
         }
     }
 
-    fn count_restarts(&mut self, container: &Value) {
+    fn count_restarts(&mut self, container: &Reading) {
         self.restarts += number(&container["restartCount"]);
         self.restarted = self.restarted.max(age::seconds(&container["lastState"]["terminated"]["finishedAt"]));
     }
 }
 
-fn is_sidecar(container: &Value) -> bool {
+fn is_sidecar(container: &Reading) -> bool {
     container["restartPolicy"] == "Always"
 }
 
-fn ending(ended: &Value) -> String {
+fn ending(ended: &Reading) -> String {
     match (text(&ended["reason"]), number(&ended["signal"])) {
         ("", 0) => format!("ExitCode:{}", number(&ended["exitCode"])),
         ("", signal) => format!("Signal:{signal}"),

@@ -2,6 +2,7 @@
 
 use super::Cells;
 use super::cell::{self, NONE, UNSET, list, text, text_or, yes};
+use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
@@ -21,8 +22,8 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
     })
 }
 
-fn class(class: &Value, now: Time) -> Vec<Value> {
-    let is_default = DEFAULT.iter().any(|key| class["metadata"]["annotations"][key] == "true");
+fn class(class: &Reading, now: Time) -> Vec<Value> {
+    let is_default = DEFAULT.iter().any(|key| class["metadata"]["annotations"][*key] == "true");
     let name = format!("{}{}", text(&class["metadata"]["name"]), if is_default { " (default)" } else { "" });
     vec![
         name.into(),
@@ -34,7 +35,7 @@ fn class(class: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn driver(driver: &Value, now: Time) -> Vec<Value> {
+fn driver(driver: &Reading, now: Time) -> Vec<Value> {
     let spec = &driver["spec"];
     let or = |text: String, missing: &str| if text.is_empty() { missing.into() } else { text.into() };
     vec![
@@ -49,7 +50,7 @@ fn driver(driver: &Value, now: Time) -> Vec<Value> {
     ]
 }
 
-fn attachment(attachment: &Value, now: Time) -> Vec<Value> {
+fn attachment(attachment: &Reading, now: Time) -> Vec<Value> {
     let spec = &attachment["spec"];
     vec![
         cell::name(attachment),
@@ -62,12 +63,12 @@ fn attachment(attachment: &Value, now: Time) -> Vec<Value> {
 }
 
 /// `RWO,ROX`
-pub fn access_modes(modes: &Value) -> String {
+pub fn access_modes(modes: &Reading) -> String {
     let has = |(mode, short): &(&str, &'static str)| list(modes).iter().any(|given| given == mode).then_some(*short);
     MODES.iter().filter_map(has).collect::<Vec<_>>().join(",")
 }
 
 /// An amount as it is written; none is zero.
-pub fn amount(quantity: &Value) -> &str {
+pub fn amount<'v>(quantity: &'v Reading<'_>) -> &'v str {
     quantity.as_str().unwrap_or("0")
 }

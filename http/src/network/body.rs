@@ -1,7 +1,7 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
 use super::connection::Client;
-use crate::Stream;
 use crate::outbound::Forwarded;
+use crate::{Long, Stream};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use std::io;
@@ -23,6 +23,7 @@ pub(super) struct Outgoing {
 
 pub(super) enum Content {
     Whole(Bytes),
+    Long(Long),
     Stream(Stream),
     Forwarded(Box<Forwarded>),
 }
@@ -37,6 +38,11 @@ impl hyper::body::Body for Outgoing {
             let slice = bytes.split_to(bytes.len().min(SLICE_BYTES));
             return Poll::Ready((!slice.is_empty()).then(|| Ok(Frame::data(slice))));
         }
+        if let Content::Long(long) = content {
+            let piece = long.pieces.next();
+            long.bytes = long.bytes.saturating_sub(piece.as_ref().map_or(long.bytes, Bytes::len));
+            return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
+        }
         // hyper asks again when the client has taken what it has; nothing to give is no fault of the client.
         client.pace.due_ms.store(0, Relaxed);
         let piece = match content {
@@ -45,7 +51,7 @@ impl hyper::body::Body for Outgoing {
             // A stop must not wait for a log that is followed, and cannot know that it is whole.
             Content::Forwarded(_) if client.ending.load(Relaxed) => Some(Err(io::ErrorKind::ConnectionAborted.into())),
             Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),
-            Content::Whole(_) => None,
+            Content::Whole(_) | Content::Long(_) => None,
         };
         if piece.is_some() {
             client.pace.due_ms.store(client.plane.due_after(client.plane.limits.stall), Relaxed);
@@ -54,12 +60,17 @@ impl hyper::body::Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(&self.content, Content::Whole(bytes) if bytes.is_empty())
+        match &self.content {
+            Content::Whole(bytes) => bytes.is_empty(),
+            Content::Long(long) => long.bytes == 0,
+            Content::Stream(_) | Content::Forwarded(_) => false,
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Content::Long(long) => SizeHint::with_exact(long.bytes as u64),
             Content::Stream(_) => SizeHint::default(),
             Content::Forwarded(forwarded) => forwarded.size_hint(),
         }

@@ -92,12 +92,12 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Re
     let Answer { status, headers, body } = answer;
     let stream = || plane.streams.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many streams in progress"));
     let (status, headers, content, held) = match body {
-        Body::Whole(bytes) => {
+        body @ (Body::Whole(_) | Body::Long(_)) => {
             // One answer that is larger than the whole budget goes out when it is alone.
-            let counted = bytes.len().saturating_sub(UNCOUNTED_BYTES).min(plane.limits.answers_bytes_max);
+            let counted = length(&body).saturating_sub(UNCOUNTED_BYTES).min(plane.limits.answers_bytes_max);
             let held = budget(&plane.answers, counted);
             let held = held.ok_or(Refusal::Busy("too many answers wait for their readers"))?;
-            return Ok(whole(client, Answer { status, headers, body: Body::Whole(bytes) }, Some(held), bare));
+            return Ok(whole(client, Answer { status, headers, body }, Some(held), bare));
         }
         Body::Stream(stream_of) => (status, headers, Content::Stream(stream_of), stream()?),
         Body::Forward(forward) => {
@@ -113,22 +113,28 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Re
 /// An answer in one piece: the handler's, or a refusal, which is small and holds no budget.
 fn whole(client: &Arc<Client>, answer: Answer, held: Option<OwnedSemaphorePermit>, bare: bool) -> Response<Outgoing> {
     let Answer { status, mut headers, body } = answer;
-    let bytes = match body {
-        Body::Whole(bytes) => bytes,
-        Body::Stream(_) | Body::Forward(_) => Bytes::new(),
-    };
-    let content = match bare {
+    let content = if bare {
         // hyper would say length 0, which is not what a GET would get.
-        true => {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-            Content::Whole(Bytes::new())
-        }
-        false => {
-            client.pace.due_ms.store(client.plane.due_after(client.plane.limits.answer), std::sync::atomic::Ordering::Relaxed);
-            Content::Whole(bytes)
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length(&body)));
+        Content::Whole(Bytes::new())
+    } else {
+        client.pace.due_ms.store(client.plane.due_after(client.plane.limits.answer), std::sync::atomic::Ordering::Relaxed);
+        match body {
+            Body::Whole(bytes) => Content::Whole(bytes),
+            Body::Long(long) => Content::Long(long),
+            Body::Stream(_) | Body::Forward(_) => Content::Whole(Bytes::new()),
         }
     };
     assemble(client, status, headers, content, held)
+}
+
+/// Of a document.
+fn length(body: &Body) -> usize {
+    match body {
+        Body::Whole(bytes) => bytes.len(),
+        Body::Long(long) => long.bytes,
+        Body::Stream(_) | Body::Forward(_) => 0,
+    }
 }
 
 fn assemble(

@@ -1,34 +1,41 @@
 //! Lists, and pages of them: what a list says of itself, and each object in the form that was asked for. PURE.
 //!
 //! Objects are rendered one by one, so that a long list costs little more than its bytes. Plain JSON is spliced of the stored
-//! bytes, unread.
+//! bytes, unread, and a long one only while it is sent.
 
 use super::form::{Form, Media, Shape};
 use super::table::{self, Entry};
-use super::{ListMeta, Message, bare, columns, metadata, parsed, said, yaml};
+use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text, yaml};
 use crate::call::Version;
 use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_api::{old, types};
+use coracle_http::{Body, Long};
 use coracle_schema::protobuf;
 use serde_json::{Value, json};
 
+/// The smallest list that is put together while it is sent. What is larger the allocator takes from the kernel, page by page, and gives
+/// back: that costs three times the copying.
+const LONG_BYTES_MIN: usize = 128 << 10;
+/// Of one piece of it: few writes, and little that waits.
+const PIECE_BYTES: usize = 32 << 10;
+
 /// A list, or a page of one.
-pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
+pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: Vec<Stored>, now: Time) -> Body {
     if let Version::Old(version) = form.version {
         let items: Vec<Value> = items.iter().map(parsed).collect();
         let list = json!({"kind": kind.list_kind(), "apiVersion": "v1", "metadata": meta.to_v1(), "items": items});
-        return old::encode(version, &list).to_string().into();
+        return Body::Whole(old::encode(version, &list).to_string().into());
     }
-    let rendered = |stored| item(form.shape, kind, stored, now);
-    match (form.media, form.shape) {
-        (Media::Json, Shape::Whole) if kind.alias.is_none() => spliced(kind, meta, items),
-        (Media::Json, shape) => joined(&head(shape, kind, meta), field(shape), items.iter().map(rendered)),
+    let value = |stored| item(form.shape, kind, stored, now);
+    Body::Whole(match (form.media, form.shape) {
+        (Media::Json, Shape::Whole) if kind.alias.is_none() => return spliced(kind, meta, items),
+        (Media::Json, shape) => joined(kind, meta, shape, &items, now),
         (Media::Yaml, shape) => {
             let mut list = head(shape, kind, meta);
-            list[field(shape)] = items.iter().map(rendered).collect();
+            list[field(shape)] = items.iter().map(value).collect();
             yaml::write(&list).into()
         }
         (Media::Protobuf, shape) => {
@@ -37,9 +44,9 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Tim
                 Shape::Whole | Shape::Table(..) => Message::Object(&kind.type_name),
                 Shape::Metadata(_) | Shape::MetadataList(_) => Message::Metadata,
             };
-            sealed(&head(shape, kind, meta), &message, items.iter().map(rendered))
+            sealed(&head(shape, kind, meta), &message, items.iter().map(value))
         }
-    }
+    })
 }
 
 fn field(shape: Shape) -> &'static str {
@@ -60,25 +67,35 @@ fn head(shape: Shape, kind: &Kind, meta: &ListMeta) -> Value {
     }
 }
 
+/// One entry, for what is not written as JSON.
 fn item(shape: Shape, kind: &Kind, stored: &Stored, now: Time) -> Value {
+    if shape == Shape::Whole {
+        return bare(said(kind, stored));
+    }
+    let mut text = Vec::new();
+    put_item(&mut text, shape, kind, stored, now);
+    serde_json::from_slice(&text).expect("it was written as JSON")
+}
+
+fn put_item(out: &mut Vec<u8>, shape: Shape, kind: &Kind, stored: &Stored, now: Time) {
     match shape {
-        Shape::Whole => bare(said(kind, stored)),
-        Shape::Metadata(version) | Shape::MetadataList(version) => metadata(version, &parsed(stored)),
-        Shape::Table(version, include) => table::row(version, include, &Entry::of(kind, stored), now),
+        Shape::Whole => out.extend_from_slice(bare(said(kind, stored)).to_string().as_bytes()),
+        Shape::Metadata(version) | Shape::MetadataList(version) => put_metadata(out, version, text(stored)),
+        Shape::Table(version, include) => table::put_row(out, version, include, &Entry::of(kind, stored), now),
     }
 }
 
-fn joined(head: &Value, field: &str, items: impl Iterator<Item = Value>) -> Bytes {
-    let mut out = head.to_string();
+fn joined(kind: &Kind, meta: &ListMeta, shape: Shape, items: &[Stored], now: Time) -> Bytes {
+    let mut out = head(shape, kind, meta).to_string().into_bytes();
     out.pop();
-    out.push_str(&format!(",\"{field}\":["));
-    for (at, item) in items.enumerate() {
+    out.extend_from_slice(format!(",\"{}\":[", field(shape)).as_bytes());
+    for (at, stored) in items.iter().enumerate() {
         if at > 0 {
-            out.push(',');
+            out.push(b',');
         }
-        out.push_str(&item.to_string());
+        put_item(&mut out, shape, kind, stored, now);
     }
-    out.push_str("]}");
+    out.extend_from_slice(b"]}");
     out.into()
 }
 
@@ -88,31 +105,67 @@ fn sealed(head: &Value, message: &Message<'_>, items: impl Iterator<Item = Value
     for item in items {
         protobuf::put_bytes(&mut raw, 2, &message.encode(&item));
     }
-    let text = |field: &str| head[field].as_str().unwrap_or_default();
-    protobuf::seal(text("apiVersion"), text("kind"), &raw).into()
+    let said = |field: &str| head[field].as_str().unwrap_or_default();
+    protobuf::seal(said("apiVersion"), said("kind"), &raw).into()
 }
 
-fn spliced(kind: &Kind, meta: &ListMeta, items: &[Stored]) -> Bytes {
-    let mut out = Vec::with_capacity(256 + items.iter().map(|stored| stored.json.len()).sum::<usize>());
+fn spliced(kind: &Kind, meta: &ListMeta, items: Vec<Stored>) -> Body {
     let (api_version, list_kind) = (kind.api_version(), kind.list_kind());
     let head = format!(r#"{{"kind":"{list_kind}","apiVersion":"{api_version}","metadata":{},"items":["#, meta.to_v1());
-    out.extend_from_slice(head.as_bytes());
-    // Items of a list carry neither; every stored object begins with both.
     let prefix = format!(r#"{{"apiVersion":"{api_version}","kind":"{}","#, kind.kind);
-    for (at, stored) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
+    let of_items: usize = items.iter().map(|stored| entry(&prefix, stored).map_or(stored.json.len(), |rest| rest.len() + 1)).sum();
+    let bytes = head.len() + of_items + items.len().saturating_sub(1) + END.len();
+    let pieces = Box::new(Spliced { head: head.into_bytes(), prefix, items: items.into_iter(), begun: false, ended: false });
+    let long = Long { bytes, pieces };
+    if bytes < LONG_BYTES_MIN { Body::Whole(long.whole()) } else { Body::Long(long) }
+}
+
+/// What ends a list.
+const END: &[u8] = b"]}";
+
+/// Items of a list carry neither version nor kind; every stored object begins with both.
+fn entry<'s>(prefix: &str, stored: &'s Stored) -> Option<&'s [u8]> {
+    stored.json.strip_prefix(prefix.as_bytes())
+}
+
+/// A list of objects as they are stored, piece by piece.
+struct Spliced {
+    head: Vec<u8>,
+    prefix: String,
+    items: std::vec::IntoIter<Stored>,
+    /// Whether an object was written.
+    begun: bool,
+    ended: bool,
+}
+
+impl Iterator for Spliced {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
         }
-        match stored.json.strip_prefix(prefix.as_bytes()) {
-            Some(rest) => {
-                out.push(b'{');
-                out.extend_from_slice(rest);
+        let mut piece = std::mem::take(&mut self.head);
+        piece.reserve(PIECE_BYTES);
+        while piece.len() < PIECE_BYTES {
+            let Some(stored) = self.items.next() else {
+                piece.extend_from_slice(END);
+                self.ended = true;
+                break;
+            };
+            if std::mem::replace(&mut self.begun, true) {
+                piece.push(b',');
             }
-            None => out.extend_from_slice(&stored.json),
+            match entry(&self.prefix, &stored) {
+                Some(rest) => {
+                    piece.push(b'{');
+                    piece.extend_from_slice(rest);
+                }
+                None => piece.extend_from_slice(&stored.json),
+            }
         }
+        Some(piece.into())
     }
-    out.extend_from_slice(b"]}");
-    out.into()
 }
 
 #[cfg(test)]
@@ -127,6 +180,32 @@ mod tests {
         let mut object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "data": {"k": name}});
         let key = Key { resource: kind.resource.clone(), namespace: "default".to_owned(), name: name.to_owned() };
         Stored::of(Arc::new(key), Revision(5), &mut object)
+    }
+
+    fn at_once(form: Form, kind: &Kind, meta: &ListMeta, items: &[Stored], now: Time) -> Bytes {
+        match list(form, kind, meta, items.to_vec(), now) {
+            Body::Whole(bytes) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_long_list_is_made_piece_by_piece() {
+        let kinds = Kinds::builtin();
+        let kind = kinds.by_kind("v1", "ConfigMap").expect("it is served");
+        let names: Vec<String> = (0..3000).map(|n| format!("map-{n:04}")).collect();
+        let mut items: Vec<Stored> = names.iter().map(|name| stored(kind, name)).collect();
+        items.push(stored(kind, &"x".repeat(3 * PIECE_BYTES)));
+        let Body::Long(long) = list(Form::default(), kind, &ListMeta::default(), items, Time::from_seconds(0).expect("a time")) else {
+            panic!("it is long")
+        };
+        let pieces: Vec<Bytes> = long.pieces.collect();
+        assert!(pieces.len() > 5 && pieces.iter().all(|piece| !piece.is_empty()));
+        assert_eq!(pieces.iter().map(Bytes::len).sum::<usize>(), long.bytes);
+        let found: Value = serde_json::from_slice(&pieces.concat()).expect("JSON");
+        let found: Vec<&str> =
+            found["items"].as_array().into_iter().flatten().filter_map(|item| item["metadata"]["name"].as_str()).collect();
+        assert_eq!((found.len(), &found[..3000]), (3001, &names.iter().map(String::as_str).collect::<Vec<_>>()[..]));
     }
 
     #[test]
@@ -152,13 +231,13 @@ mod tests {
             [(Shape::Whole, whole), (Shape::MetadataList(Meta::V1), metadata), (Shape::Table(Meta::V1, Include::Nothing), table)]
         {
             let form = Form { shape, ..Form::default() };
-            let found: Value = serde_json::from_slice(&list(form, kind, &meta, &items, now)).expect("JSON");
+            let found: Value = serde_json::from_slice(&at_once(form, kind, &meta, &items, now)).expect("JSON");
             assert_eq!(found, expected);
-            let yaml = list(Form { media: Media::Yaml, ..form }, kind, &meta, &items, now);
+            let yaml = at_once(Form { media: Media::Yaml, ..form }, kind, &meta, &items, now);
             let text = std::str::from_utf8(&yaml).expect("text");
             assert_eq!(crate::serve::read_yaml(text).map(|(document, _)| document), Ok(expected));
         }
-        let sealed = list(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);
+        let sealed = at_once(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);
         let envelope = protobuf::open(&sealed).expect("an envelope");
         assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "ConfigMapList"));
         let item = protobuf::encode(

@@ -30,7 +30,9 @@ use coracle_api::status::Status;
 use coracle_api::types;
 use coracle_api::watch::Change;
 use coracle_schema::protobuf;
-use form::{Include, Meta};
+use form::Meta;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use table::Entry;
 
@@ -66,10 +68,10 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
     match (form.version, form.media, form.shape) {
         (Version::Old(version), ..) => old::encode(version, &parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
-        (Version::V1, _, Shape::Table(version, include)) => one_row(form, version, include, columns(kind), Entry::of(kind, stored), now),
-        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => {
-            written(media, Message::Metadata, &metadata(version, &parsed(stored)))
+        (Version::V1, media, Shape::Table(version, include)) => {
+            rewritten(media, TABLE, table::of(version, include, columns(kind), &Entry::of(kind, stored), now))
         }
+        (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => metadata(media, version, text(stored)),
         (Version::V1, _, Shape::Whole) => document(form, &kind.type_name, &said(kind, stored), now),
     }
 }
@@ -78,11 +80,11 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
 pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Bytes {
     match form.shape {
         Shape::Whole => written(form.media, Message::Object(type_name), document),
-        Shape::Metadata(version) | Shape::MetadataList(version) => written(form.media, Message::Metadata, &metadata(version, document)),
+        Shape::Metadata(version) | Shape::MetadataList(version) => metadata(form.media, version, &document.to_string()),
         Shape::Table(version, include) => {
-            let text = |field: &str| document[field].as_str().unwrap_or_default();
-            let columns = table::columns(text("apiVersion"), text("kind"));
-            one_row(form, version, include, columns, Entry::same(document.clone()), now)
+            let said = |field: &str| document[field].as_str().unwrap_or_default();
+            let columns = table::columns(said("apiVersion"), said("kind"));
+            rewritten(form.media, TABLE, table::of(version, include, columns, &Entry::same(&document.to_string()), now))
         }
     }
 }
@@ -101,7 +103,7 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
     let shown = match form.shape {
         Shape::Table(version, include) => {
             let columns = if first { columns(kind) } else { Value::Null };
-            one_row(form, version, include, columns, Entry::of(kind, stored), now)
+            rewritten(form.media, TABLE, table::of(version, include, columns, &Entry::of(kind, stored), now))
         }
         _ => object(form, kind, stored, now),
     };
@@ -117,7 +119,9 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
     }
     let shown = match (form.version, form.shape) {
         (Version::Old(version), _) => old::encode(version, &object).to_string().into(),
-        (Version::V1, Shape::Table(version, include)) => one_row(form, version, include, Value::Null, Entry::same(object), now),
+        (Version::V1, Shape::Table(version, include)) => {
+            rewritten(form.media, TABLE, table::of(version, include, Value::Null, &Entry::same(&object.to_string()), now))
+        }
         (Version::V1, _) => document(form, &kind.type_name, &object, now),
     };
     framed(form.media, "BOOKMARK", &shown)
@@ -125,12 +129,6 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
 
 pub fn error_event(form: Form, status: &Status) -> Vec<u8> {
     framed(form.media, "ERROR", &self::status(form, status))
-}
-
-/// A table of one object, at the object's revision.
-fn one_row(form: Form, version: Meta, include: Include, columns: Value, entry: Entry, now: Time) -> Bytes {
-    let meta = ListMeta::at(revision(&entry.stored));
-    written(form.media, TABLE, &table::of(version, include, &meta, columns, &entry, now))
 }
 
 /// The columns of a kind; of one that is another form of a kind, that kind's.
@@ -177,9 +175,30 @@ pub fn deleted(form: Form, status: &Status) -> Bytes {
     }
 }
 
-/// PartialObjectMetadata.
-fn metadata(version: Meta, document: &Value) -> Value {
-    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": document["metadata"]})
+/// PartialObjectMetadata of a document as JSON.
+fn metadata(media: Media, version: Meta, document: &str) -> Bytes {
+    let mut out = Vec::new();
+    put_metadata(&mut out, version, document);
+    rewritten(media, Message::Metadata, out)
+}
+
+fn put_metadata(out: &mut Vec<u8>, version: Meta, document: &str) {
+    #[derive(Deserialize)]
+    struct Front<'a> {
+        #[serde(borrow)]
+        metadata: Option<&'a RawValue>,
+    }
+    let front: Front = serde_json::from_str(document).expect("what is stored is JSON");
+    put_partial(out, version, front.metadata.map_or("null", RawValue::get));
+}
+
+/// PartialObjectMetadata, of metadata as JSON.
+fn put_partial(out: &mut Vec<u8>, version: Meta, metadata: &str) {
+    out.extend_from_slice(br#"{"apiVersion":""#);
+    out.extend_from_slice(version.api_version().as_bytes());
+    out.extend_from_slice(br#"","kind":"PartialObjectMetadata","metadata":"#);
+    out.extend_from_slice(metadata.as_bytes());
+    out.push(b'}');
 }
 
 /// What a document is in protobuf.
@@ -204,6 +223,14 @@ fn written(media: Media, message: Message<'_>, document: &Value) -> Bytes {
     }
 }
 
+/// What was written as JSON.
+fn rewritten(media: Media, message: Message<'_>, json: Vec<u8>) -> Bytes {
+    match media {
+        Media::Json => json.into(),
+        _ => written(media, message, &serde_json::from_slice(&json).expect("it was written as JSON")),
+    }
+}
+
 impl Message<'_> {
     fn encode(&self, document: &Value) -> Vec<u8> {
         let types = types::builtin();
@@ -225,11 +252,6 @@ fn bare(mut document: Value) -> Value {
     document
 }
 
-fn revision(document: &Value) -> Revision {
-    let text = document["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-    Revision(text.parse().unwrap_or_default())
-}
-
 /// An object as its kind says it: that may be another one's form.
 fn said(kind: &Kind, stored: &Stored) -> Value {
     let mut object = parsed(stored);
@@ -237,6 +259,10 @@ fn said(kind: &Kind, stored: &Stored) -> Value {
         (alias.show)(&mut object);
     }
     object
+}
+
+fn text(stored: &Stored) -> &str {
+    std::str::from_utf8(&stored.json).expect("what is stored is JSON")
 }
 
 /// Stored documents are JSON: the store has read or written each.

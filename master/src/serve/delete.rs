@@ -72,7 +72,7 @@ pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answe
             Ok(_) | Err(_) => {}
         }
     }
-    let mut answer = super::shown(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, &page.items, wall_clock()));
+    let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
     warn_of_dependents(&mut answer, call, &wishes);
     Ok(answer)
 }

@@ -42,6 +42,7 @@ use crate::making::{self, Maker};
 use crate::prepare::Part;
 use crate::render;
 use crate::render::form::{Form, Media, Subject, Unacceptable};
+use crate::render::gzip;
 use crate::store::{Refused, Store, Stored, Write};
 use bytes::Bytes;
 use coracle_api::kinds::{Kind, Kinds};
@@ -128,11 +129,12 @@ impl Serve {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
-        if pretty
-            && is_json(&answer)
-            && let Body::Whole(document) = &answer.body
-        {
-            answer.body = Body::Whole(render::pretty::indent(document).into());
+        if pretty && is_json(&answer) {
+            answer.body = match answer.body {
+                Body::Whole(document) => Body::Whole(render::pretty::indent(&document).into()),
+                Body::Long(long) => Body::Whole(render::pretty::indent(&long.whole()).into()),
+                body => body,
+            };
         }
         compress(&request.headers, &mut answer);
         self.metrics.count(asked, &mut answer);
@@ -238,7 +240,11 @@ fn document(call: &Call, status: StatusCode, stored: &Stored) -> Answer {
 
 /// What was rendered in the form of the call.
 fn shown(call: &Call, status: StatusCode, rendered: Bytes) -> Answer {
-    Answer::new(status, call.form.media.content_type(), Body::Whole(rendered))
+    shown_as(call, status, Body::Whole(rendered))
+}
+
+fn shown_as(call: &Call, status: StatusCode, body: Body) -> Answer {
+    Answer::new(status, call.form.media.content_type(), body)
 }
 
 pub fn failure(form: Form, fault: &Fault) -> Answer {
@@ -255,10 +261,9 @@ pub fn failure(form: Form, fault: &Fault) -> Answer {
 }
 
 /// What whoever wrote the object is told of it.
-fn advise(answer: &mut Answer, call: &Call, stored: &Stored) {
-    let Some(advice) = call.kind.advice.filter(|_| call.version == Version::V1) else { return };
-    if let Ok(object) = serde_json::from_slice(&stored.json) {
-        warn(answer, &advice(&object));
+fn advise(answer: &mut Answer, call: &Call, written: &serde_json::Value) {
+    if let Some(advice) = call.kind.advice.filter(|_| call.version == Version::V1) {
+        warn(answer, &advice(written));
     }
 }
 
@@ -278,13 +283,15 @@ fn compress(asked: &HeaderMap, answer: &mut Answer) {
     if answer.headers.contains_key(header::CONTENT_ENCODING) {
         return;
     }
-    if let Body::Whole(document) = &answer.body
-        && let Some(compressed) = render::gzip::worth(accepted, document)
-    {
-        answer.body = Body::Whole(compressed.into());
-        answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-        answer.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    }
+    let nothing = Body::Whole(Bytes::new());
+    let compressed = match std::mem::replace(&mut answer.body, nothing) {
+        Body::Whole(whole) if gzip::is_worth(accepted, whole.len()) => gzip::compressed(whole.len(), std::iter::once(whole)),
+        Body::Long(long) if gzip::is_worth(accepted, long.bytes) => gzip::compressed(long.bytes, long.pieces),
+        body => return answer.body = body,
+    };
+    answer.body = Body::Whole(compressed.into());
+    answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    answer.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// Whether a client wants to speak something else than HTTP on this connection.
