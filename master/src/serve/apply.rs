@@ -2,7 +2,7 @@
 //! (`coracle_schema::apply`); it then goes the way of a create or a PUT, with its owners.
 
 use super::options::{self, Wish};
-use super::write::{Lost, Place};
+use super::write::{Lost, Place, Written};
 use super::{Serve, advise, body, document, namespace, patch, warn, write, yaml};
 use crate::call::Call;
 use crate::fault::Fault;
@@ -31,10 +31,10 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
             Err(fault) if fault.status.code == 404 && part == Part::Main => made(serve, call, &config, &twice, &wish)?,
             Err(fault) => return Err(fault),
         };
-        if let Some((status, stored, warnings)) = done {
-            let mut answer = document(call, status, &stored);
+        if let Some((status, written, warnings)) = done {
+            let mut answer = document(call, status, &written.stored);
             warn(&mut answer, &warnings);
-            advise(&mut answer, call, &stored);
+            advise(&mut answer, call, &written.object);
             return Ok(answer);
         }
     }
@@ -50,7 +50,7 @@ pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
 }
 
 /// None: somebody else wrote meanwhile.
-type Done = Option<(StatusCode, Stored, Vec<String>)>;
+type Done = Option<(StatusCode, Written, Vec<String>)>;
 
 fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String], wish: &Wish, old: &Stored) -> Result<Done, Fault> {
     let live = write::parsed(old)?;
@@ -58,9 +58,9 @@ fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String]
     let (new, warnings) = typed(call, applied.object, twice)?;
     let place = Place { old, standing: &live, part };
     match write::put(serve, call, place, new, Ownership::Applied(applied.managed), wish.rehearsal) {
-        Ok(stored) => {
-            patch::heard(serve, call, part, &stored, wish.rehearsal);
-            Ok(Some((StatusCode::OK, stored, warnings)))
+        Ok(written) => {
+            patch::heard(serve, call, part, &written.stored, wish.rehearsal);
+            Ok(Some((StatusCode::OK, written, warnings)))
         }
         Err(Lost::Race) if config["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) => {
             Err(Fault::stale(call))
@@ -82,7 +82,7 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
     let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, &new)?;
     match write::make(serve, call, &new, || Ownership::Applied(applied.managed.clone()), wish.rehearsal) {
-        Ok(stored) => Ok(Some((StatusCode::CREATED, stored, warnings))),
+        Ok(written) => Ok(Some((StatusCode::CREATED, written, warnings))),
         Err(write::Unmade::Refused(key, written, refused)) => match *refused {
             Refused::Exists { .. } => Ok(None),
             refused => Err(Fault::refused(call, &key, written.as_ref(), refused)),

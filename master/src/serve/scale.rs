@@ -119,7 +119,7 @@ fn put(
         return Err(Lost::from(Fault::invalid(as_scale, as_scale.kind, &call.name, problems)));
     }
     let new = scale::over(places(call).map_err(Lost::from)?, standing, scale);
-    write::put(serve, call, Place { old, standing, part: Part::Scale }, new, ownership, rehearsal)
+    write::put(serve, call, Place { old, standing, part: Part::Scale }, new, ownership, rehearsal).map(|written| written.stored)
 }
 
 fn places<'k>(call: &Call<'k>) -> Result<&'k Scale, Fault> {

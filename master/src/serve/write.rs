@@ -28,13 +28,13 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, sent.object())?;
-    let stored = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
-    let stored = stored.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
+    let written = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
+    let written = written.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
     drop(place);
-    let mut answer = document(call, StatusCode::CREATED, &stored);
+    let mut answer = document(call, StatusCode::CREATED, &written.stored);
     warn(&mut answer, &sent.warnings);
     warn_of_owners(&mut answer, sent.object());
-    advise(&mut answer, call, &stored);
+    advise(&mut answer, call, &written.object);
     Ok(answer)
 }
 
@@ -43,8 +43,8 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let (status, stored) = match replace(serve, call, Part::Main, &sent, &wish) {
-        Ok(stored) => (StatusCode::OK, stored),
+    let (status, written) = match replace(serve, call, Part::Main, &sent, &wish) {
+        Ok(written) => (StatusCode::OK, written),
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call, sent.object())?;
@@ -55,10 +55,10 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         }
         Err(fault) => return Err(sent.refused(call, fault)),
     };
-    let mut answer = document(call, status, &stored);
+    let mut answer = document(call, status, &written.stored);
     warn(&mut answer, &sent.warnings);
     warn_of_owners(&mut answer, sent.object());
-    advise(&mut answer, call, &stored);
+    advise(&mut answer, call, &written.object);
     Ok(answer)
 }
 
@@ -75,13 +75,20 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
-    let stored = replace(serve, call, part, &sent, &wish)?;
+    let Written { stored, .. } = replace(serve, call, part, &sent, &wish)?;
     if call.kind.heartbeats && part == Part::Status && !wish.rehearsal {
         (serve.heard)(&stored.key);
     }
     let mut answer = document(call, StatusCode::OK, &stored);
     warn(&mut answer, &sent.warnings);
     Ok(answer)
+}
+
+/// What a create or an update came to.
+pub struct Written {
+    pub stored: Stored,
+    /// The same, parsed.
+    pub object: Value,
 }
 
 /// Why nothing was made.
@@ -107,7 +114,7 @@ pub fn make<'o>(
     object: &Value,
     ownership: impl Fn() -> Ownership<'o>,
     rehearsal: bool,
-) -> Result<Stored, Unmade> {
+) -> Result<Written, Unmade> {
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
@@ -131,7 +138,7 @@ pub fn make<'o>(
                 if !rehearsal {
                     namespace::furnish_new(serve, call, &stored);
                 }
-                return Ok(stored);
+                return Ok(Written { stored, object: written.unwrap_or_default() });
             }
             Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
@@ -183,13 +190,13 @@ fn holds(document: &Value, value: &str) -> bool {
 }
 
 /// Replaces what stands, or its status. A client that named no revision means whatever stands: for it a lost race is run again.
-fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, wish: &Wish) -> Result<Stored, Fault> {
+fn replace(serve: &Serve, call: &Call, part: Part, sent: &Document, wish: &Wish) -> Result<Written, Fault> {
     for _ in 0..RACES_MAX {
         let old = serve.standing(call)?;
         let standing = parsed(&old)?;
         let new = sent.over(&standing, part);
         match put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
-            Ok(stored) => return Ok(stored),
+            Ok(written) => return Ok(written),
             Err(Lost::Race) if !names_revision(sent.object()) => {}
             Err(Lost::Race) => return Err(Fault::stale(call)),
             Err(Lost::Fault(fault)) => return Err(*fault),
@@ -221,7 +228,7 @@ pub struct Place<'a> {
     pub part: Part,
 }
 
-pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: Ownership<'_>, rehearsal: bool) -> Result<Stored, Lost> {
+pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: Ownership<'_>, rehearsal: bool) -> Result<Written, Lost> {
     let Place { old, standing, part } = place;
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
@@ -238,8 +245,8 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     })?;
     // It went, and the client is shown how.
     Ok(match last {
-        Some(mut last) => Stored::of(stored.key.clone(), stored.revision, &mut last),
-        None => stored,
+        Some(mut last) => Written { stored: Stored::of(stored.key.clone(), stored.revision, &mut last), object: last },
+        None => Written { stored, object: written.unwrap_or_default() },
     })
 }
 

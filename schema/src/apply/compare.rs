@@ -1,11 +1,11 @@
 //! The fields of a document, and what differs between two.
 
 use super::fields::{Fields, field};
-use super::shape::{Place, Shape, child, steps};
+use super::shape::{Place, Shape, steps};
 use crate::trail::DEPTH_MAX;
 use crate::types::Types;
 use serde_json::{Map, Value};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// The fields that a document says.
 pub fn fields_of(types: &Types, name: &str, document: &Value) -> Fields {
@@ -23,14 +23,16 @@ fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, 
         (Shape::Scalar(_) | Shape::Whole(_), _) => return (true, inside),
         (Shape::Fields(_) | Shape::Keys(_), Value::Object(map)) => {
             for (name, value) in map {
-                let (step, place, known) = entry(&shape, name);
+                let place = entry(&shape, name);
+                // A field with a name of its own; keys of a map have none.
+                let known = matches!(place, Place::Field(_));
                 let (whole, deeper) = said(types, place, value, depth + 1);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                inside.take(&step, whole || empty || !known, deeper);
+                inside.take(field(name), whole || empty || !known, deeper);
             }
         }
         (Shape::Set(list) | Shape::List(list, _), Value::Array(entries)) => {
-            for (step, value) in steps(types, &shape, entries).unwrap_or_default().iter().zip(entries) {
+            for (step, value) in steps(types, &shape, entries).unwrap_or_default().into_iter().zip(entries) {
                 let (_, deeper) = said(types, Place::Entry(list), value, depth + 1);
                 inside.take(step, true, deeper);
             }
@@ -40,16 +42,12 @@ fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, 
     (false, inside)
 }
 
-/// The step, the place, and whether it is a field with a name of its own.
-fn entry<'t>(shape: &Shape<'t>, name: &str) -> (String, Place<'t>, bool) {
+/// What stands behind a name.
+fn entry<'t>(shape: &Shape<'t>, name: &str) -> Place<'t> {
     match shape {
-        Shape::Fields(row) => {
-            let (step, place) = child(row, name);
-            let known = !matches!(place, Place::Anything);
-            (step, place, known)
-        }
-        Shape::Keys(map) => (field(name), Place::Entry(map), false),
-        _ => (field(name), Place::Anything, false),
+        Shape::Fields(row) => row.field(name).map_or(Place::Anything, Place::Field),
+        Shape::Keys(map) => Place::Entry(map),
+        _ => Place::Anything,
     }
 }
 
@@ -62,66 +60,79 @@ pub struct Differences {
 }
 
 impl Differences {
-    pub fn new_values(&self) -> Fields {
-        self.added.union(&self.changed)
+    /// But for these fields and all that is inside them.
+    pub fn without(self, fields: &Fields) -> Differences {
+        let Differences { added, changed, removed } = self;
+        Differences { added: added.without(fields), changed: changed.without(fields), removed: removed.without(fields) }
     }
 
-    /// But for these fields and all that is inside them.
-    pub fn without(&self, fields: &Fields) -> Differences {
-        Differences { added: self.added.without(fields), changed: self.changed.without(fields), removed: self.removed.without(fields) }
+    /// What is said anew, and what is gone.
+    pub fn told(self) -> (Fields, Fields) {
+        (self.added.union(&self.changed), self.removed)
+    }
+
+    fn take(&mut self, step: &str, found: Found) {
+        let Found { added, changed, removed, inside } = found;
+        self.added.take(step, added, inside.added);
+        self.changed.take(step, changed, inside.changed);
+        self.removed.take(step, removed, inside.removed);
     }
 }
 
 pub fn compare(types: &Types, name: &str, old: &Value, new: &Value) -> Differences {
-    let mut found = Differences::default();
-    if let Some(row) = types.get(name) {
-        let mut walk = Walk { types, found: &mut found, way: Vec::new() };
-        walk.compare(Place::Root(row), Some(old), Some(new));
-    }
-    found
+    types.get(name).map(|row| Walk { types }.compare(Place::Root(row), Some(old), Some(new), 0).inside).unwrap_or_default()
+}
+
+/// What became of one place, and of what is inside it.
+#[derive(Default)]
+struct Found {
+    added: bool,
+    changed: bool,
+    removed: bool,
+    inside: Differences,
 }
 
 struct Walk<'a> {
     types: &'a Types,
-    found: &'a mut Differences,
-    way: Vec<String>,
 }
 
 impl Walk<'_> {
-    fn compare(&mut self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>) {
+    fn compare(&self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>, depth: usize) -> Found {
+        // Most of a document stays as it is.
+        if old == new {
+            return Found::default();
+        }
         let shape = place.shape(self.types);
-        let whole = match &shape {
-            Shape::Scalar(_) | Shape::Whole(_) => true,
-            _ => self.way.len() > DEPTH_MAX || (is_bare(old) && is_bare(new)),
-        };
-        if whole {
-            return self.leaf(old, new);
-        }
+        let mut found = Found { added: old.is_none(), removed: new.is_none(), ..Found::default() };
+        let bare = depth > DEPTH_MAX || (is_bare(old) && is_bare(new));
         match &shape {
-            Shape::Fields(_) | Shape::Keys(_) => self.maps(&shape, old.and_then(Value::as_object), new.and_then(Value::as_object)),
-            Shape::Set(list) | Shape::List(list, _) => {
-                self.lists(&shape, Place::Entry(list), entries(old), entries(new));
+            Shape::Scalar(_) | Shape::Whole(_) => found.changed = !found.added && !found.removed,
+            _ if bare => found.changed = !found.added && !found.removed,
+            Shape::Fields(_) | Shape::Keys(_) => {
+                found.inside = self.maps(&shape, old.and_then(Value::as_object), new.and_then(Value::as_object), depth);
             }
-            Shape::Scalar(_) | Shape::Whole(_) => {}
+            Shape::Set(list) | Shape::List(list, _) => {
+                found.inside = self.lists(&shape, Place::Entry(list), entries(old), entries(new), depth);
+            }
         }
-        match (old, new) {
-            (None, _) => self.note(|found| &mut found.added),
-            (_, None) => self.note(|found| &mut found.removed),
-            _ => {}
-        }
+        found
     }
 
-    fn maps(&mut self, shape: &Shape<'_>, old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>) {
-        let names: BTreeSet<&String> = old.into_iter().chain(new).flat_map(Map::keys).collect();
-        for name in names {
-            let (step, place, _) = entry(shape, name);
-            self.at(step, |walk| walk.compare(place, old.and_then(|old| old.get(name)), new.and_then(|new| new.get(name))));
+    fn maps(&self, shape: &Shape<'_>, old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>, depth: usize) -> Differences {
+        let mut all = Differences::default();
+        let gone = names(old).filter(|name| new.is_none_or(|new| !new.contains_key(*name)));
+        for name in names(new).chain(gone) {
+            let (old, new) = (old.and_then(|old| old.get(name)), new.and_then(|new| new.get(name)));
+            let found = self.compare(entry(shape, name), old, new, depth + 1);
+            all.take(&field(name), found);
         }
+        all
     }
 
     /// Entries that are there several times are looked at together, as one.
-    fn lists(&mut self, shape: &Shape<'_>, place: Place<'_>, old: &[Value], new: &[Value]) {
-        let (Ok(before), Ok(after)) = (steps(self.types, shape, old), steps(self.types, shape, new)) else { return };
+    fn lists(&self, shape: &Shape<'_>, place: Place<'_>, old: &[Value], new: &[Value], depth: usize) -> Differences {
+        let mut differences = Differences::default();
+        let (Ok(before), Ok(after)) = (steps(self.types, shape, old), steps(self.types, shape, new)) else { return differences };
         let mut all: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for (step, value) in before.into_iter().zip(old) {
             all.entry(step).or_default().0.push(value);
@@ -130,47 +141,23 @@ impl Walk<'_> {
             all.entry(step).or_default().1.push(value);
         }
         for (step, (old, new)) in all {
-            self.at(step, |walk| match (old.as_slice(), new.as_slice()) {
-                ([] | [_], [] | [_]) => walk.compare(place, old.first().copied(), new.first().copied()),
-                ([_, _, ..], [_, _, ..]) if old == new => {}
-                ([_, _, ..], [_, _, ..]) => walk.note(|found| &mut found.changed),
-                ([_, _, ..], few) => {
-                    if let Some(one) = few.first() {
-                        walk.compare(place, None, Some(one));
-                    }
-                    walk.note(|found| &mut found.removed);
-                }
-                (few, _) => {
-                    if let Some(one) = few.first() {
-                        walk.compare(place, Some(one), None);
-                    }
-                    walk.note(|found| &mut found.added);
-                }
-            });
+            let of = |old: &[&Value], new: &[&Value]| self.compare(place, old.first().copied(), new.first().copied(), depth + 1);
+            let found = match (old.as_slice(), new.as_slice()) {
+                (old @ ([] | [_]), new @ ([] | [_])) => of(old, new),
+                ([_, _, ..], [_, _, ..]) => Found { changed: old != new, ..Found::default() },
+                ([_, _, ..], []) => Found { removed: true, ..Found::default() },
+                ([_, _, ..], few) => Found { removed: true, ..of(&[], few) },
+                ([], _) => Found { added: true, ..Found::default() },
+                (few, _) => Found { added: true, ..of(few, &[]) },
+            };
+            differences.take(&step, found);
         }
+        differences
     }
+}
 
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) {
-        match (old, new) {
-            (None, None) => {}
-            (None, Some(_)) => self.note(|found| &mut found.added),
-            (Some(_), None) => self.note(|found| &mut found.removed),
-            (Some(old), Some(new)) if old != new => self.note(|found| &mut found.changed),
-            _ => {}
-        }
-    }
-
-    fn note(&mut self, of: impl FnOnce(&mut Differences) -> &mut Fields) {
-        if !self.way.is_empty() {
-            of(self.found).insert(self.way.iter().map(String::as_str));
-        }
-    }
-
-    fn at(&mut self, step: String, look: impl FnOnce(&mut Self)) {
-        self.way.push(step);
-        look(self);
-        self.way.pop();
-    }
+fn names(map: Option<&Map<String, Value>>) -> impl Iterator<Item = &String> {
+    map.into_iter().flat_map(Map::keys)
 }
 
 fn entries(value: Option<&Value>) -> &[Value] {

@@ -6,6 +6,7 @@ use super::managed::{Entry, Managed, NOBODYS, Owner, Writer, updated};
 use super::{check, compare, merge, shape};
 use crate::types::Types;
 use serde_json::Value;
+use std::mem::take;
 
 /// Who owned what was there before anybody applied.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -106,8 +107,7 @@ fn laid_over(
     managed.entries[at].owner = owner.clone();
     let laid = merge::merge(types, name, live, config);
     let object = if last.is_empty() { laid } else { pruned(types, name, &laid, &managed, &last) };
-    let differences = compare::compare(types, name, live, &object).without(writer.ignored);
-    let taken = differences.new_values();
+    let (taken, removed) = compare::compare(types, name, live, &object).without(writer.ignored).told();
     let others = |entry: &&mut Entry| !entry.owner.is(&owner);
     if !force {
         let clashes = managed.entries.iter_mut().filter(others).map(|entry| (entry.owner.clone(), entry.fields.intersection(&taken)));
@@ -117,10 +117,10 @@ fn laid_over(
         }
     }
     for entry in managed.entries.iter_mut().filter(others) {
-        entry.fields = entry.fields.difference(&taken).difference(&differences.removed);
+        entry.fields = take(&mut entry.fields).difference(&taken).difference(&removed);
     }
     let own = &mut managed.entries[at];
-    own.fields = own.fields.difference(&Fields::named(&NOBODYS));
+    own.fields = take(&mut own.fields).difference(&NOBODYS);
     if object != *live {
         own.time = Some(writer.now.to_owned());
     }
@@ -135,7 +135,7 @@ fn pruned(types: &Types, name: &str, laid: &Value, managed: &Managed, last: &Fie
     let all = managed.entries.iter().fold(Fields::default(), |all, entry| all.union(&entry.fields));
     let (laid_fields, owned) = (fields(laid), merge::with_names(types, name, &all));
     // What somebody owns comes back, and what the cut took along without being asked to.
-    let cut = merge::removed(types, name, laid, &laid_fields.difference(&fields(&cut).union(&owned)));
+    let cut = merge::removed(types, name, laid, &laid_fields.clone().difference(&fields(&cut).union(&owned)));
     merge::removed(types, name, laid, &laid_fields.difference(&fields(&cut)).intersection(&last))
 }
 

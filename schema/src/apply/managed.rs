@@ -10,26 +10,30 @@ use super::compare;
 use super::fields::Fields;
 use crate::types::Types;
 use serde_json::{Map, Value, json};
+use std::mem::take;
+use std::sync::LazyLock;
 
 /// Plain writers of one object; the oldest are put together as one.
 pub const UPDATERS_MAX: usize = 10;
 /// Who those become.
 const ANCIENT: &str = "ancient-changes";
 /// What every object has and nobody owns.
-pub(super) const NOBODYS: [&str; 12] = [
-    "apiVersion",
-    "kind",
-    "metadata",
-    "metadata.name",
-    "metadata.namespace",
-    "metadata.creationTimestamp",
-    "metadata.selfLink",
-    "metadata.uid",
-    "metadata.clusterName",
-    "metadata.generation",
-    "metadata.managedFields",
-    "metadata.resourceVersion",
-];
+pub(super) static NOBODYS: LazyLock<Fields> = LazyLock::new(|| {
+    Fields::named(&[
+        "apiVersion",
+        "kind",
+        "metadata",
+        "metadata.name",
+        "metadata.namespace",
+        "metadata.creationTimestamp",
+        "metadata.selfLink",
+        "metadata.uid",
+        "metadata.clusterName",
+        "metadata.generation",
+        "metadata.managedFields",
+        "metadata.resourceVersion",
+    ])
+});
 
 /// Who writes what kind of document, when, through which path.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +164,7 @@ impl Managed {
             let before = found.len();
             found.retain(|other| !same(&other.owner, &entry.owner));
             if found.len() == before {
-                entry.fields = entry.fields.difference(here);
+                entry.fields = take(&mut entry.fields).difference(here);
             }
         }
         let told = |entry: &Entry| {
@@ -225,10 +229,10 @@ impl Managed {
                 first_of.push((version, at));
                 continue;
             };
-            let (fields, time) = (std::mem::take(&mut self.entries[at].fields), self.entries[at].time.take());
+            let (fields, time) = (take(&mut self.entries[at].fields), self.entries[at].time.take());
             let bucket = &mut self.entries[*bucket];
             bucket.owner = Owner { manager: ANCIENT.to_owned(), applies: false, api_version: version, subresource: String::new() };
-            bucket.fields = bucket.fields.union(&fields);
+            bucket.fields = take(&mut bucket.fields).union(&fields);
             bucket.time = time;
             left -= 1;
         }
@@ -280,22 +284,21 @@ pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: 
 
 /// What another's write in another version leaves of the sets: what it changes or takes away is nobody's of them any more.
 pub fn lost(types: &Types, old: &Value, new: &Value, managed: Managed, type_name: &str, ignored: &Fields) -> Managed {
-    let differences = compare::compare(types, type_name, old, new).without(ignored);
-    taken_from(managed, &differences.new_values(), &differences.removed)
+    let (taken, removed) = compare::compare(types, type_name, old, new).without(ignored).told();
+    taken_from(managed, &taken, &removed)
 }
 
 fn taken_from(mut managed: Managed, taken: &Fields, removed: &Fields) -> Managed {
     for entry in &mut managed.entries {
-        entry.fields = entry.fields.difference(taken).difference(removed);
+        entry.fields = take(&mut entry.fields).difference(taken).difference(removed);
     }
     managed.without_empty()
 }
 
 pub(super) fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>) -> Managed {
-    let differences = compare::compare(types, writer.type_name, old, new).without(writer.ignored);
-    let taken = differences.new_values();
-    let mut managed = taken_from(managed, &taken, &differences.removed);
-    let own = taken.difference(&Fields::named(&NOBODYS));
+    let (taken, removed) = compare::compare(types, writer.type_name, old, new).without(writer.ignored).told();
+    let mut managed = taken_from(managed, &taken, &removed);
+    let own = taken.difference(&NOBODYS);
     if own.is_empty() {
         return managed;
     }
@@ -303,7 +306,7 @@ pub(super) fn updated(types: &Types, old: &Value, new: &Value, managed: Managed,
     match managed.find(&owner) {
         Some(at) => {
             let entry = &mut managed.entries[at];
-            (entry.fields, entry.time) = (entry.fields.union(&own), time);
+            (entry.fields, entry.time) = (take(&mut entry.fields).union(&own), time);
         }
         None => managed.entries.push(Entry { owner, time, fields: own }),
     }
@@ -319,19 +322,19 @@ pub fn same_but_times(old: &Value, new: &Value) -> bool {
         entries.sort_by_cached_key(|entry| entry.to_value().to_string());
         entries
     };
-    let field = |object: &Value, name: &str| object["metadata"][name].clone();
-    if field(old, "managedFields") == field(new, "managedFields") || bare(old) != bare(new) {
-        return false;
-    }
-    let rest = |object: &Value| {
-        let mut object = object.clone();
-        if let Some(meta) = object["metadata"].as_object_mut() {
-            meta.remove("managedFields");
-            meta.remove("resourceVersion");
-        }
-        object
-    };
-    rest(old) == rest(new)
+    same_rest(old, new) && old["metadata"]["managedFields"] != new["metadata"]["managedFields"] && bare(old) == bare(new)
+}
+
+/// Whether two states of an object are the same but for its owners and revision.
+fn same_rest(old: &Value, new: &Value) -> bool {
+    let [one, other] = [old, new].map(Value::as_object);
+    let [meta, other_meta] = [old, new].map(|object| object["metadata"].as_object());
+    same_but(one, other, &["metadata"]) && same_but(meta, other_meta, &["managedFields", "resourceVersion"])
+}
+
+fn same_but(one: Option<&Map<String, Value>>, other: Option<&Map<String, Value>>, but: &[&str]) -> bool {
+    let counts = |(name, _): &(&String, &Value)| !but.contains(&name.as_str());
+    one.into_iter().flatten().filter(counts).eq(other.into_iter().flatten().filter(counts))
 }
 
 #[cfg(test)]
