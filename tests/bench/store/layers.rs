@@ -1,17 +1,22 @@
-//! The four that are compared, each with one call: an object is durable when it returns.
+//! The four that are compared, each with one call: an object is durable when it returns. And what bounds them all on a host: a log alone.
 
 use super::etcd::Etcd;
-use super::objects::{Item, with_rules};
+use super::objects::{self, Item, with_rules};
 use coracle_master::store::{FlatStore, Refused, Store, Write};
 use coracle_tests::block::plain::{self, Plain};
 use rusqlite::{Connection, params};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// Writes that may wait for SQLite's one writer.
+/// Writes that may wait for the one who writes for all.
 const QUEUE: usize = 256;
+/// A log begins each batch on a block of its own, and begins again at its end.
+const BLOCK_BYTES: usize = 4096;
+const LOG_BYTES: usize = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
@@ -19,6 +24,9 @@ pub enum Which {
     Files,
     Sqlite,
     Etcd,
+    /// The least that a durable write can be: its line in a file that stands ready, and one fdatasync for all who wait. It checks nothing,
+    /// remembers nothing and gives nothing back.
+    Log,
 }
 
 pub const ALL: [Which; 4] = [Which::Store, Which::Files, Which::Sqlite, Which::Etcd];
@@ -30,6 +38,7 @@ impl Which {
             Which::Files => "a file an object",
             Which::Sqlite => "SQLite",
             Which::Etcd => "etcd",
+            Which::Log => "a log alone",
         }
     }
 
@@ -38,7 +47,8 @@ impl Which {
         Ok(match self {
             Which::Store => Box::new(Real(with_rules(|rules| FlatStore::open(&root, None, rules)).map_err(|e| e.to_string())?.store)),
             Which::Files => Box::new(Files(Plain::open(&root, plain::Rules::ALL, Arc::default()).map_err(|e| e.to_string())?)),
-            Which::Sqlite => Box::new(Sqlite::open(&root)?),
+            Which::Sqlite => Box::new(Groups::of_sqlite(&root)?),
+            Which::Log => Box::new(Groups::of_log(&root)?),
             Which::Etcd => Box::new(Etcd::start(&root)?),
         })
     }
@@ -47,6 +57,10 @@ impl Which {
 pub trait Layer: Send + Sync {
     /// It may be made again, where another writer had the same key.
     fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String>;
+    /// Writes after which it is as in the long run; every key is there then.
+    fn first(&self) -> u64 {
+        objects::KEYS
+    }
     /// What it does every ten minutes, here without the wait.
     fn tidy(&self) -> Result<(), String> {
         Ok(())
@@ -78,6 +92,11 @@ impl Layer for Real {
         }
     }
 
+    /// It has old segments of its journal to write over.
+    fn first(&self) -> u64 {
+        6 * objects::KEYS
+    }
+
     fn tidy(&self) -> Result<(), String> {
         self.0.checkpoint_now().map_err(|e| e.to_string())
     }
@@ -107,45 +126,74 @@ struct Wanted {
     answer: SyncSender<Result<(), String>>,
 }
 
-/// WAL, synchronous=FULL, one transaction for all who wait: the best it can do.
-struct Sqlite {
+/// One thread writes for all who wait.
+struct Groups {
     queue: Mutex<Option<SyncSender<Wanted>>>,
-    writer: JoinHandle<Result<(), String>>,
+    writer: JoinHandle<()>,
 }
 
-impl Sqlite {
-    fn open(root: &Path) -> Result<Sqlite, String> {
+impl Groups {
+    fn with(mut write: impl FnMut(&[Wanted]) -> Result<(), String> + Send + 'static) -> Groups {
+        let (queue, wanted): (_, Receiver<Wanted>) = sync_channel(QUEUE);
+        let writer = std::thread::spawn(move || {
+            while let Ok(first) = wanted.recv() {
+                let group: Vec<Wanted> = std::iter::once(first).chain(wanted.try_iter()).collect();
+                let outcome = write(&group);
+                for wanted in group {
+                    wanted.answer.send(outcome.clone()).ok();
+                }
+            }
+        });
+        Groups { queue: Mutex::new(Some(queue)), writer }
+    }
+
+    /// WAL, synchronous=FULL, one transaction for all who wait: the best it can do.
+    fn of_sqlite(root: &Path) -> Result<Groups, String> {
         std::fs::create_dir_all(root).map_err(|e| e.to_string())?;
-        let database = Connection::open(root.join("kv.sqlite")).map_err(|e| e.to_string())?;
+        let mut database = Connection::open(root.join("kv.sqlite")).map_err(|e| e.to_string())?;
         let setup = "pragma journal_mode=wal; pragma synchronous=full;
                      create table kv (key text primary key, value blob) without rowid;";
         database.execute_batch(setup).map_err(|e| format!("SQLite: {e}"))?;
-        let (queue, wanted) = sync_channel(QUEUE);
-        let writer = std::thread::spawn(move || write_groups(database, &wanted));
-        Ok(Sqlite { queue: Mutex::new(Some(queue)), writer })
+        Ok(Groups::with(move |group| put_all(&mut database, group).map_err(|e| format!("SQLite: {e}"))))
+    }
+
+    fn of_log(root: &Path) -> Result<Groups, String> {
+        std::fs::create_dir_all(root).map_err(|e| e.to_string())?;
+        let path = root.join("log");
+        std::fs::write(&path, vec![b'\n'; LOG_BYTES]).map_err(|e| e.to_string())?;
+        let file = OpenOptions::new().write(true).open(&path).map_err(|e| e.to_string())?;
+        file.sync_all().map_err(|e| e.to_string())?;
+        let mut at = 0;
+        Ok(Groups::with(move |group| append(&file, &mut at, group).map_err(|e| format!("the log: {e}"))))
     }
 }
 
-fn write_groups(mut database: Connection, wanted: &Receiver<Wanted>) -> Result<(), String> {
-    while let Ok(first) = wanted.recv() {
-        let group: Vec<Wanted> = std::iter::once(first).chain(wanted.try_iter()).collect();
-        let mut write = || -> rusqlite::Result<()> {
-            let transaction = database.transaction()?;
-            for Wanted { key, value, .. } in &group {
-                let mut statement = transaction.prepare_cached("insert or replace into kv values (?1, ?2)")?;
-                statement.execute(params![key, value.as_bytes()])?;
-            }
-            transaction.commit()
-        };
-        let outcome = write().map_err(|e| format!("SQLite: {e}"));
-        for wanted in group {
-            wanted.answer.send(outcome.clone()).ok();
+fn put_all(database: &mut Connection, group: &[Wanted]) -> rusqlite::Result<()> {
+    let transaction = database.transaction()?;
+    for Wanted { key, value, .. } in group {
+        let mut statement = transaction.prepare_cached("insert or replace into kv values (?1, ?2)")?;
+        statement.execute(params![key, value.as_bytes()])?;
+    }
+    transaction.commit()
+}
+
+fn append(file: &File, at: &mut usize, group: &[Wanted]) -> std::io::Result<()> {
+    let mut text = Vec::new();
+    for Wanted { key, value, .. } in group {
+        for part in [key.as_str(), " ", value, "\n"] {
+            text.extend_from_slice(part.as_bytes());
         }
     }
-    database.close().map_err(|(_, e)| format!("SQLite: {e}"))
+    text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
+    if *at + text.len() > LOG_BYTES {
+        *at = 0;
+    }
+    file.write_all_at(&text, *at as u64)?;
+    *at += text.len();
+    file.sync_data()
 }
 
-impl Layer for Sqlite {
+impl Layer for Groups {
     fn put(&self, make: &dyn Fn() -> Item) -> Result<(), String> {
         let item = make();
         let queue = self.queue.lock().map_err(|e| e.to_string())?.clone().ok_or("closed")?;
@@ -156,6 +204,6 @@ impl Layer for Sqlite {
 
     fn close(self: Box<Self>) -> Result<(), String> {
         drop(self.queue.lock().map_err(|e| e.to_string())?.take());
-        self.writer.join().map_err(|_| "SQLite's writer panicked".to_owned())?
+        self.writer.join().map_err(|_| "the writer panicked".to_owned())
     }
 }

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
 fn fast(host: &Host) -> Result<String, String> {
     let rows = writes::table(host, &Ground::fast(host)?, FAST)?;
     let faster = aim("durable writes at least 4 x etcd's", &rows, Which::Etcd, |store, etcd| store.rate / etcd.rate, 4.0);
-    Ok(written(&rows) + &faster + &fewer_bytes(&rows))
+    Ok(written(&rows) + &bound(&rows) + &faster + &fewer_bytes(&rows))
 }
 
 fn card(host: &Host) -> Result<String, String> {
@@ -77,6 +77,13 @@ fn card(host: &Host) -> Result<String, String> {
     let shorter =
         aim("a commit shorter than a file an object's", &rows, Which::Files, |store, files| files.median_ms / store.median_ms, 1.0);
     Ok(written(&rows) + &faster + &shorter + &fewer_bytes(&rows))
+}
+
+/// What this host's disk and processors leave to whoever makes writes durable: a log alone, beside etcd.
+fn bound(rows: &[(Which, Vec<Figures>)]) -> String {
+    let ratios: Vec<String> =
+        ratios(rows, Which::Log, Which::Etcd, |log, etcd| log.rate / etcd.rate).map(|ratio| format!("{ratio:.1}")).collect();
+    format!("  a log alone, which neither checks nor keeps anything, writes x {} as often as etcd\n", ratios.join(", "))
 }
 
 fn fewer_bytes(rows: &[(Which, Vec<Figures>)]) -> String {
@@ -88,11 +95,16 @@ fn fewer_bytes(rows: &[(Which, Vec<Figures>)]) -> String {
 
 /// Whether a ratio is at least so much with every number of writers.
 fn aim(what: &str, rows: &[(Which, Vec<Figures>)], other: Which, ratio: fn(&Figures, &Figures) -> f64, times: f64) -> String {
-    let cells = |of: Which| rows.iter().find(|(which, _)| *which == of).map(|(_, cells)| cells.as_slice()).unwrap_or_default();
-    let ratios: Vec<f64> = cells(Which::Store).iter().zip(cells(other)).map(|(store, other)| ratio(store, other)).collect();
+    let ratios: Vec<f64> = ratios(rows, Which::Store, other, ratio).collect();
     let said: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.1}")).collect();
     let met = ratios.iter().all(|ratio| *ratio >= times);
     format!("  aim: {what}: x {}: {}\n", said.join(", "), if met { "met" } else { "NOT MET" })
+}
+
+/// Of one system to another, for each number of writers.
+fn ratios(rows: &[(Which, Vec<Figures>)], one: Which, other: Which, ratio: fn(&Figures, &Figures) -> f64) -> impl Iterator<Item = f64> {
+    let cells = |of: Which| rows.iter().find(|(which, _)| *which == of).map(|(_, cells)| cells.as_slice()).unwrap_or_default();
+    cells(one).iter().zip(cells(other)).map(move |(one, other)| ratio(one, other))
 }
 
 fn written(rows: &[(Which, Vec<Figures>)]) -> String {

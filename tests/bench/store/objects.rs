@@ -6,6 +6,8 @@ use coracle_tests::block::random::Random;
 use serde_json::{Value, json};
 use std::sync::LazyLock;
 
+/// Objects that are written, over and over.
+pub const KEYS: u64 = 10_000;
 /// Of one object as compact JSON.
 pub const OBJECT_BYTES: usize = 2048;
 const NAMESPACES: u64 = 20;

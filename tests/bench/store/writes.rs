@@ -1,7 +1,7 @@
 //! Durable writes: how many, how fast, and what reaches the device for each.
 
 use super::layers::{ALL, Layer, Which};
-use super::objects;
+use super::objects::{self, KEYS};
 use super::process::Usage;
 use coracle_tests::block::card::{Card, Pace};
 use coracle_tests::block::host::{Host, Kind, Mounted};
@@ -11,10 +11,6 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 pub const WRITERS: [usize; 3] = [1, 16, 64];
-const KEYS: u64 = 10_000;
-/// Written before anything is measured: every key is there then, and the store has old segments of its journal to write over, as in the
-/// long run.
-const BEFORE: u64 = 30_000;
 const SECTOR_BYTES: u64 = 512;
 const DISK_MB: u64 = 640;
 
@@ -101,7 +97,7 @@ pub struct Figures {
 
 /// A table: a row a system, a cell for each number of writers.
 pub fn table(host: &Host, ground: &Ground, duration: Duration) -> Result<Vec<(Which, Vec<Figures>)>, String> {
-    let mut rows: Vec<(Which, Vec<Figures>)> = ALL.map(|which| (which, Vec::new())).into();
+    let mut rows: Vec<(Which, Vec<Figures>)> = ALL.into_iter().chain([Which::Log]).map(|which| (which, Vec::new())).collect();
     // One number of writers after the other, so that a neighbour's noise meets all systems alike.
     for writers in WRITERS {
         for (which, cells) in &mut rows {
@@ -115,7 +111,7 @@ pub fn table(host: &Host, ground: &Ground, duration: Duration) -> Result<Vec<(Wh
 fn fill(layer: &dyn Layer) -> Result<(), String> {
     let writers = 64;
     std::thread::scope(|scope| {
-        let write = move |writer: u64| (writer..BEFORE).step_by(writers).try_for_each(|n| layer.put(&|| objects::pod(n % KEYS, n)));
+        let write = move |writer: u64| (writer..layer.first()).step_by(writers).try_for_each(|n| layer.put(&|| objects::pod(n % KEYS, n)));
         let threads: Vec<_> = (0..writers as u64).map(|writer| scope.spawn(move || write(writer))).collect();
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| Err("a writer panicked".to_owned())))
     })?;
