@@ -100,9 +100,13 @@ fn noted(pod: &Value) -> Vec<Problem> {
     found
 }
 
-/// A pod's addresses: good, each once, one a family.
-fn addresses(status: &Value) -> Vec<Problem> {
+/// A status: conditions of names that can be, addresses that are some, one a family.
+fn of_status(status: &Value) -> Vec<Problem> {
     let (mut found, path) = (Vec::new(), Path::new("status"));
+    for (at, condition) in list(status, "conditions").iter().enumerate().take(super::PROBLEMS_MAX) {
+        let kind = text(condition, "type");
+        found.extend(names::problems(&path.field("conditions").index(at).field("Type"), kind, names::qualified(kind)));
+    }
     for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
         let (all, at) = (list(status, field), path.field(told));
         for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
@@ -151,7 +155,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(waits_less(spec, was, &path));
     found.extend(fixed(spec, was, &path));
-    found.extend(meta::new_problems(addresses(&new["status"]), &addresses(&old["status"])));
+    found.extend(meta::new_problems(of_status(&new["status"]), &of_status(&old["status"])));
     let (class, was) = (&new["status"]["qosClass"], &old["status"]["qosClass"]);
     if class != was && !is_empty(was) {
         found.push(Problem::invalid(&Path::new("status.qosClass"), class.clone(), "field is immutable"));
@@ -397,8 +401,10 @@ mod tests {
         let noted = |annotations: Value| noted(&json!({"metadata": {"annotations": annotations}})).len();
         assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "-5"})), 0);
         assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "much", "kubernetes.io/config.mirror": "x"})), 2);
-        let held = |ips: Value| addresses(&json!({"podIPs": ips})).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ");
+        let held = |ips: Value| of_status(&json!({"podIPs": ips})).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ");
         assert_eq!(held(json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}])), "");
+        let odd = of_status(&json!({"conditions": [{"type": "Ready"}, {"type": "a b"}]}));
+        assert_eq!(odd[0].path.as_str(), "status.conditions[1].Type");
         assert!(held(json!([{"ip": "x"}])).starts_with("status.podIPs[0]: Invalid value: \"x\": must be a valid IP address"));
         assert!(held(json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}])).ends_with("may specify no more than one IP for each IP family"));
         let debugger = json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
