@@ -1,6 +1,6 @@
 //! Carrying requests, for both programs; the only crate with server sockets.
 //!
-//!     network  hyper on TCP       \                                  / Whole: one document
+//!     network  hyper on TCP       \                                  / Whole, Long: one document
 //!                                  > Request -> Handler -> Answer --<  Stream: a watch or a log, item by item
 //!     local    tiny_http on Unix  /                                  \ Forward: fetched by the carrier from another server
 //!     client   the other direction: the agent's calls and watches
@@ -199,7 +199,7 @@ impl std::fmt::Debug for Stream {
 /// How much the network side takes on at once, and how long it waits for anybody. Counts are of the whole listener.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Over it a connection is closed at once. Each costs a descriptor and 14 KB.
+    /// Over it a connection is closed at once: a thousand that watch, and those that ask. Each costs a descriptor and 14 KB.
     pub connections_max: usize,
     /// So that one address cannot take all connections; an IPv6 address counts by its /64.
     pub connections_per_address_max: usize,
@@ -234,13 +234,13 @@ pub struct Limits {
 impl Limits {
     /// The values that were measured against hostile clients.
     pub const EDGE: Limits = Limits {
-        connections_max: 512,
+        connections_max: 1280,
         connections_per_address_max: 64,
         requests_max: 256,
         requests_per_address_max: 128,
         handlers_max: 8,
         handlers_per_address_max: 6,
-        streams_max: 1024,
+        streams_max: 1152,
         bodies_bytes_max: 16 << 20,
         answers_bytes_max: 32 << 20,
         head: Duration::from_secs(30),

@@ -1,7 +1,7 @@
 //! Whether this system grants what the carriers may come to need. Asked once at start: a flood that takes the last descriptor would
 //! take the local side's as well, and a program that cannot start a thread answers nobody.
 use crate::{Limits, LocalLimits};
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fmt;
 use std::path::Path;
 
@@ -49,9 +49,14 @@ pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Gr
     }
 }
 
-/// Reads the limits of this process and of its control groups. What cannot be read limits nothing that we could name.
+/// Shells start programs with the 1,024 descriptors that select() can take, and leave it to them to have more.
+fn raised(soft: u64, hard: u64) -> u64 {
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+}
+
+/// Takes what may be had, and reads the limits of this process and of its control groups. What cannot be read limits nothing that we could name.
 pub fn granted() -> Granted {
-    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, _)| soft);
+    let descriptors = getrlimit(Resource::RLIMIT_NOFILE).ok().map(|(soft, hard)| raised(soft, hard));
     // The limit for processes of a user does not bind root.
     let processes = match nix::unistd::geteuid().is_root() {
         true => None,
@@ -101,11 +106,11 @@ mod tests {
             let granted = Granted { descriptors, threads };
             enough(network.then_some(&Limits::EDGE), local.then_some(&LocalLimits::HOST), granted)
         };
-        assert_eq!(check(true, true, Some(1024), Some(4915)), Ok(()));
+        assert_eq!(check(true, true, Some(1504), Some(4915)), Ok(()));
         assert_eq!(check(true, true, None, None), Ok(()));
-        assert_eq!(check(true, true, Some(735), None), Err(Shortage::Descriptors { granted: 735, needed: 736 }));
+        assert_eq!(check(true, true, Some(1503), None), Err(Shortage::Descriptors { granted: 1503, needed: 1504 }));
         assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
-        assert_eq!(check(true, false, Some(576), Some(24)), Ok(()));
+        assert_eq!(check(true, false, Some(1344), Some(24)), Ok(()));
         assert_eq!(check(true, true, None, Some(123)), Err(Shortage::Threads { granted: 123, needed: 124 }));
     }
 

@@ -139,8 +139,12 @@ mod tests {
             // Nobody reads, and nobody waits for that.
             store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
         }
-        let told = std::iter::from_fn(|| stream.events.try_recv().ok()).count();
-        assert_eq!(told, STREAM_ITEMS_MAX, "what was in time is not taken back");
-        assert!(stream.events.is_closed(), "the client resumes after its last event");
+        let told: Vec<Value> =
+            std::iter::from_fn(|| stream.events.try_recv().ok()).map(|line| serde_json::from_slice(&line).expect("JSON")).collect();
+        let Some((last, in_time)) = told.split_last() else { panic!("it was told") };
+        assert_eq!(in_time.len(), STREAM_ITEMS_MAX, "what was in time is not taken back");
+        assert!(in_time.iter().all(|event| event["type"] == "ADDED"));
+        assert_eq!((&last["type"], &last["object"]["code"]), (&json!("ERROR"), &json!(410)), "{last}");
+        assert!(stream.events.is_closed(), "and that is all");
     }
 }

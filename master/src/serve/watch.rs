@@ -2,8 +2,7 @@
 //!
 //!     Store::watch -> the replay, whole, and then each event -> a channel -> the carrier writes at the client's pace
 //!
-//! No watch has a thread. Whoever reads slower than events come has its channel closed: its client resumes where it was, or is told that
-//! this is gone.
+//! No watch has a thread. Whoever reads slower than events come is told that what it has not read is gone, and has its channel closed.
 
 use super::bookmarks::Bookmarks;
 use super::pages::{self, Begin};
@@ -33,6 +32,8 @@ const REPLAYS_BYTES_MAX: usize = 64 << 20;
 const AGAIN_S: u32 = 5;
 /// Fields that are remembered: of what was and of what is, of every path that pods can be selected by at once.
 const READS_MAX: usize = 16;
+/// Place in a watcher's channel that no event takes.
+const LAST_WORD: usize = 1;
 /// Marks the bookmark that ends the state of a streamed list.
 const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 
@@ -127,7 +128,7 @@ pub fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The replay goes into a channel that holds it whole, and as many live events as a watcher may be late with.
+/// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word that it was too late.
 fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>, begun: Revision) -> Result<mpsc::Receiver<Bytes>, Fault> {
     let bytes: usize = pieces.iter().map(Vec::len).sum();
     let before = watches.replays.fetch_add(bytes, Ordering::Relaxed);
@@ -140,7 +141,7 @@ fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>, begun: R
         Feed::Waiting(lines) => lines,
         Feed::Live { .. } | Feed::Ended => Vec::new(),
     };
-    let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX);
+    let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX + LAST_WORD);
     let pieces = pieces.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, replays: watches.replays.clone() }));
     for item in pieces.chain(waiting) {
         sender.try_send(item).expect("the channel was made for so many");
@@ -184,6 +185,7 @@ impl Watcher {
     pub fn bookmark(&self, told: Revision) {
         if let Feed::Live { sender, last } = &mut *lock(&self.feed)
             && told > *last
+            && sender.capacity() > LAST_WORD
             && sender.try_send(self.mark(told)).is_ok()
         {
             *last = told;
@@ -232,9 +234,15 @@ impl Watcher {
                 lines.push(line);
                 true
             }
-            Feed::Live { sender, last } => {
+            Feed::Live { sender, last } if sender.capacity() > LAST_WORD => {
                 *last = event.revision;
                 sender.try_send(line).is_ok()
+            }
+            Feed::Live { sender, last } => {
+                let gone = render::error_event(self.form, &Status::expired(*last, event.revision));
+                // Whoever has left needs no word.
+                let _ = sender.try_send(gone.into());
+                false
             }
             Feed::Ended => false,
         };

@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::runtime::Builder;
 
-/// The network side takes 512 connections, so this is as many as there can be beside the writer; each address has its share.
-const WATCHERS: usize = 500;
+/// Each address has its share of connections.
+const WATCHERS: usize = 1000;
 const OF_ONE_ADDRESS: usize = 50;
-const ASKED: f64 = 1000.0;
+const AIM_PERCENT: f64 = 10.0;
 const EVERY: Duration = Duration::from_millis(100);
 const EVENTS: usize = 200;
 const SETTLES: Duration = Duration::from_secs(2);
@@ -25,6 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
 pub fn told(ground: &Ground) -> Result<String, String> {
+    // Both sides of a thousand connections, the master's by inheritance.
+    coracle_http::system::granted();
     let mut text = String::new();
     for (what, query) in [("all pods", ""), ("pods of one node each, by field", "&fieldSelector=spec.nodeName=edge-1")] {
         let folder = ground.path("watchers");
@@ -58,13 +60,12 @@ pub fn told(ground: &Ground) -> Result<String, String> {
         master.stop()?;
         ground.remove(&folder);
         let each = (many.cpu_ms - alone.cpu_ms).max(0.0) * 1e3 / (EVENTS * WATCHERS) as f64;
-        let share = ASKED * 10.0 * each / 1e6 * 100.0;
+        let share = many.cpu_ms / many.ms * 100.0;
         text += &format!(
-            "  {WATCHERS} watchers of {what}, 10 events a second: {:.1} % of a core (alone {:.1} %), {each:.1} us an event and watcher; \
-             with 1,000: {share:.0} %, aim 10 %: {}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
-            many.cpu_ms / many.ms * 100.0,
+            "  {WATCHERS} watchers of {what}, 10 events a second: {share:.1} % of a core (alone {:.1} %), {each:.1} us an event and watcher; \
+             aim {AIM_PERCENT} %: {}\n  {:.1} kB a watcher; {:.1} of {WATCHERS} were told of each event\n",
             alone.cpu_ms / alone.ms * 100.0,
-            if share <= 10.0 { "met" } else { "NOT MET" },
+            if share <= AIM_PERCENT { "met" } else { "NOT MET" },
             watched.saturating_sub(idle) as f64 / WATCHERS as f64,
             many.events / EVENTS as f64
         );

@@ -213,7 +213,9 @@ impl Words {
         for row in table.get_mut("rows").and_then(Value::as_array_mut).into_iter().flatten() {
             for (at, cell) in row.get_mut("cells").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
                 if let Value::String(text) = cell {
-                    let aged = columns.get(at).is_some_and(|column| AGE_COLUMNS.contains(&column.as_str()));
+                    let column = columns.get(at).map_or("", String::as_str);
+                    // How long a job has run that began years ago is another every day.
+                    let aged = AGE_COLUMNS.contains(&column) || (column == "Duration" && text.ends_with('d'));
                     *cell = self.cell(text, aged).into();
                 }
             }
