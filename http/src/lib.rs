@@ -267,7 +267,7 @@ pub struct LocalLimits {
     pub probe_soon: Duration,
     /// Without requests nothing can be overlooked; this looks whether the socket's file is still there.
     pub probe_slow: Duration,
-    /// Connections that a look makes; each lets tiny_http pick up one that it has overlooked.
+    /// Connections that a look makes where the one before it has helped; each lets tiny_http pick up one that it has overlooked.
     pub probes: usize,
 }
 

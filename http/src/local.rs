@@ -118,18 +118,23 @@ fn prepare(path: &Path) -> io::Result<()> {
 /// when those before them are kept open. Each connection that comes and goes makes it serve one of them.
 ///
 /// Both can only happen when somebody connects, and then a handler sees a request or the error. So there is one look soon after each
-/// such sign, which is itself followed by another when it has helped a request out, and else a slow one.
+/// such sign, and a slow one. A sign right after a look was a request that it helped out, and there may be more of them: then there are
+/// several at once. An agent that reports now and then costs one connection each time.
 fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>, stopping: &AtomicBool) {
     let LocalLimits { probe_soon, probe_slow, probes, .. } = plane.limits;
-    let mut alive = true;
+    let (mut alive, mut looked) = (true, false);
     loop {
-        let looks = match stirred.recv_timeout(if alive { probe_slow } else { probe_soon }) {
+        let looks = match stirred.recv_timeout(if alive && !looked { probe_slow } else { probe_soon }) {
+            Err(RecvTimeoutError::Timeout) if alive && looked => {
+                looked = false;
+                continue;
+            }
             Err(RecvTimeoutError::Timeout) => 1,
             Ok(()) | Err(RecvTimeoutError::Disconnected) => {
                 if !stopping.load(Relaxed) {
                     thread::park_timeout(probe_soon);
                 }
-                probes
+                if std::mem::replace(&mut looked, true) { probes } else { 1 }
             }
         };
         if stopping.load(Relaxed) {
