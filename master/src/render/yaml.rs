@@ -37,7 +37,8 @@ fn node(out: &mut String, value: &Value, indent: usize, fresh: bool) {
                 node(out, item, indent + 2, true);
             }
         }
-        scalar => self::scalar(out, scalar, indent),
+        // The lines of a text stand deeper than what it belongs to, be it the document itself.
+        scalar => self::scalar(out, scalar, indent.max(2)),
     }
 }
 
@@ -281,6 +282,7 @@ mod tests {
             (json!({"fieldsV1": {"k:{\"name\":\"web\"}": {".": {}}}}), "fieldsV1:\n  k:{\"name\":\"web\"}:\n    .: {}\n"),
             (json!([{"a": "x\ny"}]), "- a: |-\n    x\n    y\n"),
             (json!({"a\nb": 1}), "? |-\n  a\n  b\n: 1\n"),
+            (json!("\ny\n\n"), "|2+\n\n  y\n\n"),
         ] {
             assert_eq!(write(&document), expected, "{document}");
         }
