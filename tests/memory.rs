@@ -47,7 +47,7 @@ fn an_object_costs_little_more_than_its_text() {
 
 fn rules() -> Rules<'static> {
     Rules {
-        edited: &|_, object| Ok(object),
+        edited: &|_, object, _| Ok(object),
         home: &|_| None,
         told: &|_, _| Some(Durable::Whole),
         kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],

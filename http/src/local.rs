@@ -50,7 +50,7 @@ struct Plane {
     stir: SyncSender<()>,
 }
 
-/// Serves until `stop`. Fails if another process serves this path, or if others may enter its directory.
+/// Serves until `stop`. Fails where `prepare` does.
 pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<LocalPlane> {
     prepare(path)?;
     let (stir, stirred) = sync_channel(1);
@@ -87,8 +87,8 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::
     thread::Builder::new().name(name.into()).stack_size(STACK_BYTES).spawn(run)
 }
 
-/// The directory is private, and nobody serves the path.
-fn prepare(path: &Path) -> io::Result<()> {
+/// The directory is made and private. Fails if another process serves this path, or if others may enter its directory.
+pub fn prepare(path: &Path) -> io::Result<()> {
     let directory = path.parent().filter(|directory| directory.is_absolute());
     let directory = directory.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path of a socket must be absolute"))?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

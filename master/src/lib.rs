@@ -79,6 +79,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
         Some(address) => Some(network::listen(address).map_err(|error| format!("--listen {address}: {error}"))?),
         None => None,
     };
+    let socket = config.admin_socket.display();
+    // Before a directory is touched: a second master by mistake makes no second store.
+    local::prepare(&config.admin_socket).map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
@@ -100,12 +103,12 @@ pub fn start(config: &Config) -> Result<Master, String> {
         log::error!("{why}");
     }
     let store::Health { damaged, told, .. } = shared.health();
-    gate.tell_damage(&*shared, &[damaged, told].concat(), control::now(Instant::now()));
+    gate.tell_files(&*shared, "DamagedFile", &damaged, control::now(Instant::now()));
+    gate.tell_files(&*shared, "EditedFile", &told, control::now(Instant::now()));
     let control = Control::start(shared, gate).map_err(|error| format!("start the controllers: {error}"))?;
     let serve = serve.heard_by(Box::new(control.hearing()));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
-    let socket = config.admin_socket.display();
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let network = match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {
@@ -137,7 +140,7 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-        edited: &|key, object| edited(kinds, key, object),
+        edited: &|key, object, was| edited(kinds, key, object, was),
         home: &home,
         told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
@@ -145,9 +148,10 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
 }
 
 /// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.
-fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
+fn edited(kinds: &Kinds, key: &Key, object: Value, was: Option<Value>) -> Result<Value, String> {
     let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
-    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, making)).map_err(|error| format!("/dev/urandom: {error}"))?;
+    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, was.as_ref(), making))
+        .map_err(|error| format!("/dev/urandom: {error}"))?;
     made.map_err(|unfit| unfit.to_string())
 }
 

@@ -351,9 +351,9 @@ pub fn relieve(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
     }
 }
 
-/// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from, of which
-/// nothing is known any more; one without is a new object.
-pub fn by_hand(kind: &Kind, key: &Key, object: Value, making: &mut Making<'_>) -> Result<Value, Unfit> {
+/// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from; one without
+/// is a new object. `stood`: what it was made from, where that is known: only then what may not change can be held.
+pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, making: &mut Making<'_>) -> Result<Value, Unfit> {
     let mut rules = Rules { old_names: true, ..Rules::default() };
     let was = object.clone();
     let known = was["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
@@ -367,8 +367,11 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, making: &mut Making<'_>) -
     match write {
         Write::Create { object, .. } => Ok(object),
         Write::Update { object, .. } => {
-            // What it was before nobody knows, so all of it has to hold.
+            // What it was before may be unknown, so all of it has to hold.
             fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+            if let Some(stood) = stood.filter(|stood| stood["metadata"]["uid"] == object["metadata"]["uid"]) {
+                fit(Vec::new(), (kind.strategy.validate_update)(&object, stood, rules))?;
+            }
             Ok(object)
         }
         // The file says that it is there.

@@ -115,6 +115,37 @@ fn moments_that_are_gone() {
     });
 }
 
+#[test]
+fn a_second_master_on_the_same_socket_touches_nothing() {
+    let bed = Bed::new();
+    let config = coracle_master::config::Config {
+        data_dir: bed.folder.join("second"),
+        listen: None,
+        admin_socket: bed.folder.join("run/api.sock"),
+        ..Default::default()
+    };
+    let refused = coracle_master::start(&config).err().expect("it is served");
+    assert!(refused.contains("another process serves this socket"), "{refused}");
+    assert!(!config.data_dir.exists());
+    assert_eq!(ask(bed.local(), "GET", "/readyz", &[], "").code, 200);
+}
+
+/// Files that are taken away ask no finalizer; what they owned goes, but not what a damaged one may own still.
+#[test]
+fn what_lost_its_owner() {
+    check_over("v1-taken-away", |data| {
+        let folder = data.join("objects/core/configmaps/default");
+        fs::create_dir_all(&folder).expect("a new folder");
+        let owned = |name: &str, owner: &str| {
+            let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner});
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": name, "ownerReferences": [owner]}})
+        };
+        fs::write(folder.join("lost.json"), owned("lost", "taken").to_string()).expect("room for a file");
+        fs::write(folder.join("held.json"), owned("held", "broken").to_string()).expect("room for a file");
+        fs::write(folder.join("broken.json"), "{").expect("room for a file");
+    });
+}
+
 /// What should be files and is none, and a namespace that nobody can read: the master starts, and serves all else.
 #[test]
 fn a_master_starts_over_anything() {
@@ -143,6 +174,42 @@ fn a_master_starts_over_anything() {
     assert_eq!(delete("/api/v1/namespaces/typed", ""), 200);
     assert_eq!(get("/api/v1/namespaces/typed").code, 404);
     assert_eq!(ask(bed.local(), "POST", "/api/v1/namespaces", &[], r#"{"metadata": {"name": "typed"}}"#).code, 201);
+}
+
+/// What `kubectl replace` sends where its GET failed heals a damaged object; what means a certain object does not.
+#[test]
+fn a_damaged_object_is_replaced_as_a_whole() {
+    let bed = Bed::over(|data| {
+        let folder = data.join("objects/core/configmaps/default");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(folder.join("a.json"), "{").expect("a file");
+    });
+    const PATH: &str = "/api/v1/namespaces/default/configmaps/a";
+    let put = |query: &str, metadata: Value, data: Value| {
+        let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}).to_string();
+        ask(bed.local(), "PUT", &format!("{PATH}{query}"), &[], &body)
+    };
+    let name = || json!({"name": "a"});
+    let get = || ask(bed.local(), "GET", PATH, &[], "");
+    let refused = get();
+    let text = String::from_utf8_lossy(&refused.body).into_owned();
+    assert!(refused.code == 500 && text.contains("delete or replace the object, with no uid and no resourceVersion"), "{text}");
+    assert_eq!(ask(bed.local(), "POST", PATH.trim_end_matches("/a"), &[], r#"{"metadata": {"name": "a"}}"#).code, 409);
+    for certain in [json!({"name": "a", "uid": "u"}), json!({"name": "a", "resourceVersion": "7"})] {
+        assert_eq!(put("", certain, json!({})).code, 500);
+    }
+    assert_eq!(put("", name(), json!({"a b": "no such key"})).code, 422);
+    assert_eq!(put("?dryRun=All", name(), json!({"k": "v"})).code, 201);
+    assert_eq!(get().code, 500, "nothing was done so far");
+    let made = put("", name(), json!({"k": "v"}));
+    let warning = made.headers.iter().find(|(name, _)| name == "warning").expect("it is told").1.clone();
+    assert!(made.code == 201 && warning.contains("a uid of its own"), "{} {warning}", made.code);
+    let now: Value = serde_json::from_slice(&get().body).expect("JSON");
+    assert!(now["data"]["k"] == "v" && now["metadata"]["uid"].is_string() && now["metadata"]["creationTimestamp"].is_string(), "{now}");
+    assert_eq!(put("", name(), json!({"k": "w"})).code, 200);
+    let text = String::from_utf8_lossy(&ask(bed.local(), "GET", "/readyz?verbose", &[], "").body).into_owned();
+    assert!(!text.contains("damaged"), "{text}");
+    assert!(bed.folder.join("data/quarantine/0001-not-json-settled/core/configmaps/default/a.json").exists(), "it is kept");
 }
 
 /// Replay of what stands, then what is written while the watcher is still reading: each object once, in order.

@@ -123,15 +123,15 @@ impl Gate {
     }
 
     /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
-    pub fn tell_damage(&self, store: &dyn Store, damaged: &[Damage], now: Now) {
-        for damage in damaged.iter().filter(|damage| damage.key.is_some()).take(DAMAGE_TOLD_MAX) {
+    pub fn tell_files(&self, store: &dyn Store, reason: &'static str, files: &[Damage], now: Now) {
+        for damage in files.iter().filter(|damage| damage.key.is_some()).take(DAMAGE_TOLD_MAX) {
             let Some((key, kind)) = damage.key.as_ref().and_then(|key| Some((key, self.kinds.by_resource(&key.resource)?))) else {
                 continue;
             };
             let (api_version, namespace, name) = (kind.api_version().into(), key.namespace.clone(), key.name.clone());
             let about = About { api_version, kind: kind.kind.clone(), namespace, name, uid: String::new(), revision: store.revision() };
             let message = damage.to_string();
-            let tale = Tale { about, severity: "Warning", reason: "DamagedFile", message, names_made: false, source: "store" };
+            let tale = Tale { about, severity: "Warning", reason, message, names_made: false, source: "store" };
             self.tell(store, &tale, None, now);
         }
     }

@@ -103,7 +103,7 @@ struct View {
 
 /// Whether an event of what nobody else follows can matter: most objects own nothing and are owned by nobody.
 pub fn concerns(event: &Event) -> bool {
-    event.new.is_none() || is_marked(&event.new) || is_marked(&event.old)
+    event.new.is_none() || event.renewed || is_marked(&event.new) || is_marked(&event.old)
 }
 
 fn is_marked(stored: &Option<Stored>) -> bool {
@@ -334,7 +334,7 @@ mod tests {
         for (revision, (name, meta)) in (1..).map(Revision).zip(events) {
             let key = Arc::new(key("configmaps", name));
             let stored = || Stored::of(key.clone(), revision, &mut json!({"metadata": meta}));
-            garbage.apply(&Event { revision, key: key.clone(), old: None, new: (!meta.is_null()).then(stored) });
+            garbage.apply(&Event { revision, key: key.clone(), old: None, new: (!meta.is_null()).then(stored), renewed: false });
         }
         garbage
     }
@@ -443,11 +443,11 @@ mod tests {
         let stored = Stored::of(Arc::new(owner.clone()), Revision(9), &mut json!({"metadata": {"uid": "new"}}));
         assert_eq!(garbage.unlooked(), BTreeSet::from([owner.clone()]));
         garbage.saw(&owner, Revision(8), &Ok(Some(stored)));
-        garbage.apply(&Event { revision: Revision(5), key: Arc::new(owner.clone()), old: None, new: None });
+        garbage.apply(&Event { revision: Revision(5), key: Arc::new(owner.clone()), old: None, new: None, renewed: false });
         assert_eq!(decide(&garbage, &key("configmaps", "a"), |_| false), Decision::default(), "its forerunner went at 5");
-        garbage.apply(&Event { revision: Revision(10), key: Arc::new(owner), old: None, new: None });
+        garbage.apply(&Event { revision: Revision(10), key: Arc::new(owner), old: None, new: None, renewed: false });
         assert_eq!(decide(&garbage, &key("configmaps", "a"), |_| false).intents.len(), 1);
-        garbage.apply(&Event { revision: Revision(11), key: Arc::new(key("configmaps", "a")), old: None, new: None });
+        garbage.apply(&Event { revision: Revision(11), key: Arc::new(key("configmaps", "a")), old: None, new: None, renewed: false });
         assert_eq!(garbage.keys().count(), 0, "what is over is forgotten");
     }
 }

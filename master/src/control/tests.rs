@@ -23,7 +23,7 @@ fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &st
         let labels = labels.map(|(key, value)| (key.as_str(), value.as_str().unwrap_or_default())).collect();
         Stored::new(key.clone(), Revision(revision), document.to_string().into(), labels)
     });
-    Event { revision: Revision(revision), key, old: None, new: stored }
+    Event { revision: Revision(revision), key, old: None, new: stored, renewed: false }
 }
 
 /// A cluster of these objects, each by its plural.

@@ -74,7 +74,7 @@ mod tests {
             kind: kind.kind.clone(),
         };
         let rules = Rules {
-            edited: &|_, object| Ok(object),
+            edited: &|_, object, _| Ok(object),
             home: &|_| None,
             told: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),

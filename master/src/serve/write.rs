@@ -7,13 +7,16 @@ use crate::admit::{self, ledger::Barred};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::{self, Admit, Ownership, Part, Standing, Updated};
-use crate::store::{Refused, Stored, Write};
+use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::{self, Making};
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 use std::sync::PoisonError;
+
+const RENEWED: &str = "the file of the object that stood here is damaged, and is kept: this is a new object with a uid of its own; what the \
+                       old one owned goes with it";
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
@@ -43,8 +46,15 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
+    let renewed = is_whole(call, sent.object()) && serve.store.get(&super::key(call)).is_err();
     let (status, written) = match replace(serve, call, Part::Main, &sent, &wish) {
         Ok(written) => (StatusCode::OK, written),
+        Err(_) if renewed => {
+            let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
+            namespace::ready(serve, call, sent.object())?;
+            let written = make_as(over_damaged, serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
+            (StatusCode::CREATED, written.map_err(|unmade| unmade.fault(call))?)
+        }
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call, sent.object())?;
@@ -57,9 +67,26 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     };
     let mut answer = document(call, status, &written.stored);
     warn(&mut answer, &sent.warnings);
+    if renewed {
+        warn(&mut answer, &[RENEWED.to_owned()]);
+    }
     warn_of_owners(&mut answer, sent.object());
     advise(&mut answer, call, &written.object);
     Ok(answer)
+}
+
+/// Whether a document says all of an object, whichever it is that stands there. What an older version cannot say would have to stay.
+fn is_whole(call: &Call, object: &Value) -> bool {
+    let unnamed = |field: &str| object["metadata"][field].as_str().is_none_or(str::is_empty);
+    call.version == Version::V1 && unnamed("uid") && unnamed("resourceVersion")
+}
+
+/// The new object takes the place of one whose file is damaged.
+fn over_damaged(write: Write) -> Write {
+    match write {
+        Write::Create { key, object, durable, claims } => Write::Update { key, object, seen: UNSEEN, durable, claims },
+        write => write,
+    }
 }
 
 /// Of the document as it was sent: what is stored names each owner once.
@@ -107,8 +134,20 @@ impl Unmade {
     }
 }
 
-/// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
+/// Stores a new object.
 pub fn make<'o>(
+    serve: &Serve,
+    call: &Call,
+    object: &Value,
+    ownership: impl Fn() -> Ownership<'o>,
+    rehearsal: bool,
+) -> Result<Written, Unmade> {
+    make_as(|write| write, serve, call, object, ownership, rehearsal)
+}
+
+/// A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
+fn make_as<'o>(
+    turn: fn(Write) -> Write,
     serve: &Serve,
     call: &Call,
     object: &Value,
@@ -120,7 +159,7 @@ pub fn make<'o>(
     for _ in 0..RACES_MAX {
         let view = &*serve.store;
         let admit = |stage, object: &mut Value| admit::create(&view, call.kind, &call.namespace, stage, object);
-        let write = fit(serve, call, object, ownership(), &admit).map_err(Unmade::Fault)?;
+        let write = turn(fit(serve, call, object, ownership(), &admit).map_err(Unmade::Fault)?);
         let (key, written) = (key_of(&write), object_of(&write));
         let outcome = match serve.charge(call.kind, write, None, rehearsal) {
             Err(Barred::Forbidden(why)) => return Err(Unmade::Fault(Status::forbidden(&key.resource, &key.name, &why).into())),

@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
+/// What the API takes of an object of which nobody knows which one it is.
+const GIVE_UP: &str = "delete or replace the object, with no uid and no resourceVersion";
+
 /// What lies where a folder belongs is called so until it is in quarantine.
 const NO_FOLDER: &str = ".no-folder";
 
@@ -113,7 +116,7 @@ impl Tree<'_> {
             let Some(row) = self.row(&home) else { continue };
             let kind = (row.api_version.as_ref(), row.kind.as_ref());
             let document = serde_json::json!({"apiVersion": kind.0, "kind": kind.1, "metadata": {"name": home.name}});
-            match (self.rules.edited)(&home, document) {
+            match (self.rules.edited)(&home, document, None) {
                 Ok(document) => {
                     let file = format!("{OBJECTS}/{}", names::path(&home));
                     let why = format!("{file}: it was taken away, but {objects} objects lie in {home}: it is made anew");
@@ -185,7 +188,7 @@ impl Tree<'_> {
             Some(Ok(to)) => {
                 self.incidents.next += 1;
                 let remedy = match &key {
-                    Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object"),
+                    Some(_) => format!("put a good file at {OBJECTS}/{path} and restart the master, or {GIVE_UP}"),
                     None => stranger(path),
                 };
                 let damage =
@@ -214,7 +217,7 @@ impl Tree<'_> {
     pub(super) fn leave_damaged(&mut self, path: &str, key: Key, word: &'static str, why: String) {
         let file = format!("{OBJECTS}/{path}");
         let kind = self.kind_of(Some(&key));
-        let remedy = "put it right and restart the master, or delete the object".to_owned();
+        let remedy = format!("put it right and restart the master, or {GIVE_UP}");
         self.damaged.insert(key.clone(), Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind, remedy });
         self.incidents.in_place.insert(key, word);
     }
@@ -267,7 +270,7 @@ impl Tree<'_> {
         };
         let why = why.or_else(|| quarantine::reason(self.disk, incident));
         let why = format!("{OBJECTS}/{path}: {}", why.unwrap_or_else(|| "it was set aside and has been mended there since".to_owned()));
-        let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or delete the object");
+        let remedy = format!("put a good file at {OBJECTS}/{path} and restart the master, or {GIVE_UP}");
         let kind = self.kind_of(Some(&key));
         self.damaged.insert(key.clone(), Damage { file, key: Some(key), kind, why, remedy });
     }

@@ -28,6 +28,8 @@ use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+/// Where the files lie until all of them are there.
+const STAGED: &str = "tmp/restored";
 /// The form that this program writes and reads.
 const BACKUP: u32 = 1;
 /// A line is an object and its place.
@@ -179,28 +181,31 @@ pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Resu
     let opened = || file().map_err(|error| error.to_string());
     let told = read(opened()?, |_, _| Ok(()))?;
     let folders = Fresh::folders(dir);
-    let done =
-        RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, told.revision));
+    let done = RealDisk::new(dir).map_err(|error| format!("{}: {error}", dir.display())).and_then(|disk| fill(&disk, dir, opened, &told));
     if done.is_err() {
         folders.remove_empty();
     }
     done.map(|()| told)
 }
 
-fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, revision: u64) -> Result<(), String> {
+fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
     load::refuse_newer(disk, dir).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
-    let staged = format!("{TMP}/restored");
-    let done = free(disk, dir).and_then(|()| put(disk, &staged, &opened, revision).map_err(|error| format!("{}: {error}", dir.display())));
-    disk.remove_tree(&staged).unwrap_or_else(|error| log::warn!("{}/{staged}: it stays: {error}", dir.display()));
+    let done = free(disk, dir).and_then(|()| put(disk, STAGED, &opened, told).map_err(|error| format!("{}: {error}", dir.display())));
+    clear(disk, dir);
     if done.is_err() {
         fresh.remove();
         unlocked.remove();
     }
     done
+}
+
+/// Takes away what a restore that was killed has left: every secret is in it.
+pub fn clear(disk: &RealDisk, dir: &Path) {
+    disk.remove_tree(STAGED).unwrap_or_else(|error| log::warn!("{}/{STAGED}: it stays: {error}", dir.display()));
 }
 
 fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
@@ -218,7 +223,7 @@ fn free(disk: &RealDisk, dir: &Path) -> Result<(), String> {
 }
 
 /// The objects come into their place all at once, behind a HEAD.json that knows that revisions were lost.
-fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, revision: u64) -> Result<(), String> {
+fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
     make_folder(disk, TMP).map_err(|error| error.to_string())?;
     disk.remove_tree(staged).map_err(|error| failed("remove", staged)(error).to_string())?;
     make_folder(disk, staged).map_err(|error| error.to_string())?;
@@ -231,8 +236,10 @@ fn put<R: BufRead>(disk: &RealDisk, staged: &str, opened: impl Fn() -> Result<R,
         }
     }
     let store = disk::random_uuid().map_err(|error| error.to_string())?;
-    let reserved = revision + LOST_REVISIONS;
-    let head = Head { format: FORMAT, store, wal: None, reserved, ..Head::default() };
+    let reserved = told.revision + LOST_REVISIONS;
+    // A start that finds no objects knows that there ought to be some.
+    let objects = told.objects as u64;
+    let head = Head { format: FORMAT, store, wal: None, reserved, objects, ..Head::default() };
     let done = (|| {
         head.write(disk, &Protocol::WHOLE)?;
         // An empty one may stand there.

@@ -19,7 +19,7 @@ use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
 use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Setup};
 use super::state::{Change, Step, Verdict};
-use super::{FlatStore, Refused, Stored, Write, locked};
+use super::{Event, FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -121,6 +121,7 @@ impl FlatStore {
                 }
             }
         }
+        writer.put_right(&events);
         self.inner.keeper.call_if_due(&writer, &self.inner.setup);
         drop(writer);
         drop(lead);
@@ -201,6 +202,18 @@ impl Writer {
         self.frozen.clone()
     }
 
+    /// Damaged objects that are replaced by new ones wait for nobody any more. A start finds that out as well.
+    fn put_right(&mut self, events: &[Event]) {
+        if self.incidents.is_empty() {
+            return;
+        }
+        for event in events.iter().filter(|event| event.new.is_some()) {
+            if let Err(error) = self.incidents.settle(&*self.disk, &event.key) {
+                log::warn!("{error}");
+            }
+        }
+    }
+
     /// Why nothing may be added to the journal.
     fn behind(&self) -> Refused {
         match &self.unsettled {
@@ -237,14 +250,25 @@ impl Batch {
         self.changes.push((change, reply));
     }
 
-    /// Gives damaged objects up, as people asked for.
+    /// Gives damaged objects up, as people asked for: those that go before they are gone, and of those that are replaced at first only
+    /// the files.
     fn settle(&mut self, writer: &mut Writer) {
+        if writer.incidents.is_empty() {
+            return;
+        }
         let changes = std::mem::take(&mut self.changes);
         for (change, reply) in changes {
-            let settled = if change.step == Step::Settle { writer.incidents.settle(&*writer.disk, &change.key) } else { Ok(()) };
+            let (disk, incidents) = (&*writer.disk, &mut writer.incidents);
+            let settled = match change.entry {
+                Some(_) => incidents.move_away(disk, &change.key),
+                None => incidents.settle(disk, &change.key),
+            };
             match settled {
                 Ok(()) => self.changes.push((change, reply)),
-                Err(error) => reply.give(Err(refusal(&error))),
+                Err(error) => {
+                    self.records.retain(|record| record.key() != Some(&change.key));
+                    reply.give(Err(refusal(&error)));
+                }
             }
         }
     }

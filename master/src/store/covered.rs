@@ -17,6 +17,7 @@ use super::tree::Tree;
 use super::{Damage, document, names, quarantine};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
@@ -47,6 +48,13 @@ pub struct Overridden {
     pub said: Said,
     /// The revision that he saw.
     base: Option<Revision>,
+}
+
+impl Overridden {
+    /// What the journal says of it.
+    pub fn object(&self) -> Option<Value> {
+        serde_json::from_slice(self.said.object.as_deref()?).ok()
+    }
 }
 
 /// The last word of the journal on each key, and every earlier one. What lies beyond a hole counts where something is missing: it was

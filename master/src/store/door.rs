@@ -51,7 +51,8 @@ pub trait Store: Send + Sync {
     fn claimed(&self, space: &str) -> Vec<(String, Key)>;
 
     /// For a delete: the last state, with the deletion's revision inside. A damaged object is given up by a delete with any `seen`; its
-    /// answer says no more than its identity, and its event has neither old nor new.
+    /// answer says no more than its identity, and its event has neither old nor new. An update at `UNSEEN` gives it up for a new object,
+    /// in one step.
     ///
     /// Not to be called by a sink.
     fn write(&self, write: Write) -> Result<Stored, Refused>;

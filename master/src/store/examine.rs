@@ -8,6 +8,7 @@
 //! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
 
 use super::checkpoint::Dirty;
+use super::covered::Overridden;
 use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, TMP};
 use super::journal;
@@ -172,7 +173,8 @@ impl Tree<'_> {
             self.part_from(&key, &owner, &mut document);
         }
         let row = self.row(&key);
-        let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document), Err);
+        let was = self.overridden.get(&key).and_then(Overridden::object);
+        let edited = (self.rules.fault)(&key, Value::clone(&document)).map_or_else(|| (self.rules.edited)(&key, document, was), Err);
         let fits = |document: Value| {
             let kind = row.map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
             document::belongs(&document, &key, kind).map(|()| document)

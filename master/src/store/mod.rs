@@ -64,8 +64,8 @@ pub use pages::{Listing, More, Page};
 pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
-    Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, Unlisted,
-    Unwatched, Write,
+    Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, UNSEEN,
+    Unlisted, Unwatched, Write,
 };
 
 use commit::Writer;
@@ -143,6 +143,7 @@ impl FlatStore {
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
         load::refuse_newer(&disk, dir)?;
         let lock = disk::lock(dir)?;
+        backup::clear(&disk, dir);
         let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
             Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),
             // Statuses come back by themselves; it is no reason not to start.

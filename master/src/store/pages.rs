@@ -140,7 +140,7 @@ mod tests {
         let one = |text: &str| Some(text).filter(|text| !text.is_empty()).map(stored);
         let (old, new) = (one(old), one(new));
         let of = new.as_ref().or(old.as_ref()).expect("something happened");
-        Event { revision: of.revision, key: of.key.clone(), old: old.clone(), new: new.clone() }
+        Event { revision: of.revision, key: of.key.clone(), old: old.clone(), new: new.clone(), renewed: false }
     }
 
     #[test]

@@ -34,15 +34,24 @@ pub struct Incidents {
 }
 
 impl Incidents {
+    pub fn is_empty(&self) -> bool {
+        self.aside.is_empty() && self.in_place.is_empty()
+    }
+
+    /// The object's place is free from then on.
+    pub fn move_away(&mut self, disk: &dyn Disk, key: &Key) -> Result<(), DiskError> {
+        let Some(word) = self.in_place.get(key) else { return Ok(()) };
+        let (path, folder) = (names::path(key), folder(self.next, word));
+        set_aside(disk, &format!("{OBJECTS}/{path}"), &path, &folder, word)?;
+        self.next += 1;
+        self.aside.entry(key.clone()).or_default().insert(folder);
+        self.in_place.remove(key);
+        Ok(())
+    }
+
     /// A person gave the object up. Its quarantined file stays; its folder's new name says that nobody waits for it.
     pub fn settle(&mut self, disk: &dyn Disk, key: &Key) -> Result<(), DiskError> {
-        if let Some(word) = self.in_place.get(key) {
-            let (path, folder) = (names::path(key), folder(self.next, word));
-            set_aside(disk, &format!("{OBJECTS}/{path}"), &path, &folder, word)?;
-            self.next += 1;
-            self.aside.entry(key.clone()).or_default().insert(folder);
-            self.in_place.remove(key);
-        }
+        self.move_away(disk, key)?;
         let Some(folders) = self.aside.get(key).cloned() else { return Ok(()) };
         for folder in &folders {
             settle(disk, folder)?;

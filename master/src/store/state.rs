@@ -2,7 +2,7 @@
 
 use super::draft::{Document, Draft, Part, Wish};
 use super::pages::Listing;
-use super::{Claimed, Damage, Event, Refused, Stored, document, names};
+use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
 use serde_json::Value;
@@ -216,6 +216,10 @@ impl State {
                 self.check_claims(&key, &document.claims, uptime, false)?;
                 put(Arc::new(key), *document, revision, None)
             }
+            Wish::Put { seen: Some(UNSEEN), document } if self.damaged.contains_key(&key) => {
+                self.check_claims(&key, &document.claims, uptime, false)?;
+                put(Arc::new(key), *document, revision, None)
+            }
             Wish::Put { seen: Some(seen), document } => {
                 let entry = self.seen(&key, seen)?;
                 if document.text.is(entry.stored.revision, &entry.stored.json) {
@@ -261,9 +265,7 @@ impl State {
             self.files_count += u64::from(change.entry.as_ref().is_some_and(|entry| entry.file_crc.is_some()));
             self.files_count -= was;
         }
-        if change.step == Step::Settle {
-            self.damaged.remove(&*change.key);
-        }
+        let given_up = !self.damaged.is_empty() && self.damaged.remove(&*change.key).is_some();
         let new = change.entry.as_ref().map(|entry| entry.stored.clone());
         match change.entry {
             Some(entry) => {
@@ -281,7 +283,7 @@ impl State {
             }
         }
         self.forget_graves(uptime);
-        Event { revision: change.revision, key: change.key, old: change.old, new }
+        Event { revision: change.revision, key: change.key, old: change.old, renewed: given_up && new.is_some(), new }
     }
 
     fn seen(&self, key: &Key, seen: Revision) -> Result<&Entry, Refused> {

@@ -80,12 +80,16 @@ pub struct Claimed {
     pub after_death: Duration,
 }
 
+/// The revision of what nobody can have seen: an object whose file is damaged.
+pub const UNSEEN: Revision = Revision(0);
+
 /// What `prepare` hands over.
 #[derive(Clone, Debug)]
 pub enum Write {
     /// Absent before.
     Create { key: Key, object: Value, durable: Durable, claims: Vec<Claimed> },
     /// Present, at `seen`. An object equal to the stored one but for its resourceVersion changes nothing: no revision, no event, no byte.
+    /// At `UNSEEN`: damaged, and what is written is a new object.
     Update { key: Key, object: Value, seen: Revision, durable: Durable, claims: Vec<Claimed> },
     /// Present, at `seen`.
     Delete { key: Key, seen: Revision },
@@ -148,12 +152,14 @@ pub struct Event {
     pub key: Arc<Key>,
     pub old: Option<Stored>,
     pub new: Option<Stored>,
+    /// It takes the place of a damaged one, which is given up.
+    pub renewed: bool,
 }
 
 impl Event {
     /// As a watcher hears of what was there before it came.
     pub fn created(stored: Stored) -> Event {
-        Event { revision: stored.revision, key: stored.key.clone(), old: None, new: Some(stored) }
+        Event { revision: stored.revision, key: stored.key.clone(), old: None, new: Some(stored), renewed: false }
     }
 }
 
@@ -215,7 +221,8 @@ pub struct Rules<'a> {
     /// What of an object that people may have edited has the wrong type.
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// A file that a person wrote, as the object that it stands for: checked and completed as any write is. Otherwise why it is none.
-    pub edited: &'a dyn Fn(&Key, Value) -> Result<Value, String>,
+    /// The last one: what the object was, where that is known.
+    pub edited: &'a dyn Fn(&Key, Value, Option<Value>) -> Result<Value, String>,
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.

@@ -1,5 +1,6 @@
 //! What a person, a crash or a bad card can leave in the directory, and what becomes of it.
 
+use super::crash::spec_of;
 use super::sim::SimDisk;
 use super::*;
 
@@ -87,6 +88,60 @@ fn a_delete_gives_a_damaged_object_up() {
     let store = memory_on(&disk);
     assert!(store.get(&key("web")).expect("whole").is_some());
     assert!(store.health().damaged.is_empty());
+}
+
+#[test]
+fn a_new_object_takes_the_place_of_a_damaged_one_in_one_step() {
+    for stays in [false, true] {
+        let whole = || {
+            let disk = closed();
+            disk.place(WEB, b"{");
+            disk
+        };
+        // One of the calls of a start is the one that moves the file.
+        let (disk, store) = (0..100)
+            .find_map(|step| {
+                let disk = whole();
+                if stays {
+                    disk.fail(step..step + 1, super::sim::EIO);
+                }
+                let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+                let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).ok()?;
+                disk.heal();
+                let found = opened.store.health().damaged;
+                found
+                    .first()
+                    .is_some_and(|found| found.file.starts_with("objects/") == stays && found.key.is_some())
+                    .then_some((disk, opened.store))
+            })
+            .expect("there is such a start");
+        assert!(store.get(&key("web")).is_err());
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let heard = events.clone();
+        let sink = Box::new(move |event: &Event| {
+            locked(&heard).push((event.key.name.clone(), event.old.is_some(), event.new.is_some()));
+            true
+        });
+        let _watch = store.watch(Scope { resource: PODS, namespace: None, name: None }, None, sink).expect("young");
+        assert!(matches!(store.write(update(pod("web", "b", None), Revision(7))), Err(Refused::Damaged { .. })), "another was meant");
+        disk.fail(0..1_000, super::sim::EIO);
+        assert!(matches!(store.write(update(pod("web", "b", None), UNSEEN)), Err(Refused::Disk { .. })));
+        disk.heal();
+        assert!(store.get(&key("web")).is_err(), "it is as damaged as before");
+        assert!(store.rehearse(update(pod("web", "b", None), UNSEEN)).is_ok());
+        let made = store.write(update(pod("web", "b", None), UNSEEN)).expect("a person decided");
+        assert_eq!(*locked(&events), [("web".to_owned(), false, true)]);
+        assert_eq!((damaged(&store), store.get(&key("web")).expect("whole").expect("there").revision), (vec![], made.revision));
+        assert!(matches!(store.write(update(pod("web", "c", None), UNSEEN)), Err(Refused::Stale { .. })), "it is no damaged one any more");
+        drop(store);
+        disk.power_loss();
+        let store = memory_on(&disk);
+        assert_eq!(spec_of(&store.get(&key("web")).expect("whole").expect("there")), "b");
+        assert_eq!((store.health().damaged, store.health().told), (vec![], vec![]));
+        let kept =
+            disk.tree().into_iter().find(|path| path.starts_with("quarantine/") && path.ends_with("-settled/core/pods/default/web.json"));
+        assert_eq!(kept.and_then(|path| disk.peek(&path)).as_deref(), Some(&b"{"[..]));
+    }
 }
 
 #[test]

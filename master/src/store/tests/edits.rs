@@ -135,6 +135,26 @@ fn a_broken_edit_over_the_journal_is_set_aside_and_told() {
 }
 
 #[test]
+fn what_may_not_change_is_held_where_the_journal_knows_what_it_was() {
+    let disk = killed(false);
+    disk.place(WEB, &edited(&disk, WEB, "a", "hand"));
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    let stood = Mutex::new(None);
+    let refuse = |_: &Key, _: Value, was: Option<Value>| {
+        *locked(&stood) = was;
+        Err("spec.is: field is immutable".to_owned())
+    };
+    let rules = Rules { edited: &refuse, ..rules() };
+    let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules, Setup::SMALL).expect("it opens").store;
+    assert_eq!(locked(&stood).as_ref().expect("the journal knows")["spec"]["is"], "b");
+    assert_eq!(
+        (web(&store).as_str(), told(&store)),
+        ("b", vec!["Web quarantine/0001-malformed-settled/core/pods/default/%57eb.json".to_owned()])
+    );
+    assert!(says(&store)[0].contains("immutable"), "{:?}", says(&store));
+}
+
+#[test]
 fn an_edit_of_the_only_file_is_an_edit() {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);
@@ -339,7 +359,7 @@ fn a_file_need_not_say_the_namespace_that_its_place_says() {
     let damaged = store.health().damaged;
     assert_eq!(damaged.len(), 3);
     let refused = store.get(&key("x")).expect_err("it is damaged").why;
-    assert!(refused.contains("or delete the object"), "{refused}");
+    assert!(refused.contains("or delete or replace the object"), "{refused}");
 }
 
 #[test]

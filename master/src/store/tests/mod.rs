@@ -88,7 +88,7 @@ pub fn rules() -> Rules<'static> {
         claims: &claims_of,
         durable: &durable_of,
         home: &home_of,
-        edited: &|_, object| Ok(object),
+        edited: &|_, object, _| Ok(object),
         told: &told_of,
         fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),
     }
