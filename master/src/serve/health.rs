@@ -61,6 +61,9 @@ fn all(health: &store::Health, asked: &page::Health) -> Answer {
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
+    if let Some(behind) = &health.behind {
+        let _ = writeln!(text, "[!]files: they cannot be brought up to the journal, which holds everything: {behind}");
+    }
     for remark in &health.remarks {
         let _ = writeln!(text, "[!]mended: {remark}");
     }

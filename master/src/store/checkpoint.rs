@@ -9,14 +9,16 @@
 //! journal stays, and everything is brought anew by the next checkpoint.
 
 use super::disk::{Disk, Stamp};
-use super::files::{DiskError, Files, OBJECTS};
-use super::head::Head;
+use super::files::{DiskError, Files, OBJECTS, TMP, is_in_the_way};
+use super::head::{HEAD, Head};
+use super::journal::record::Was;
 use super::judge::FILE_BYTES_MAX;
 use super::protocol::Protocol;
 use super::{document, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +26,17 @@ use std::time::Duration;
 /// What the journal says and the files do not: the durable part of an object, compact; None: that there is no such object.
 pub type Wanted = Option<Bytes>;
 
+/// A file that is behind.
+struct Due {
+    wanted: Wanted,
+    /// What it holds, unless somebody else has written to it.
+    was: Was,
+}
+
 /// The keys whose files are behind. It holds at most what the journal holds.
 #[derive(Default)]
 pub struct Dirty {
-    keys: HashMap<Arc<Key>, Wanted>,
+    keys: HashMap<Arc<Key>, Due>,
     /// Files that are as they should be, but for their stamps: their checksums.
     unstamped: HashMap<Arc<Key>, u32>,
     /// When the first came, in uptime.
@@ -35,9 +44,13 @@ pub struct Dirty {
 }
 
 impl Dirty {
-    pub fn add(&mut self, key: Arc<Key>, wanted: Wanted, uptime: Duration) {
+    /// `was`: what its file holds, where it was not behind before.
+    pub fn add(&mut self, key: Arc<Key>, wanted: Wanted, was: Was, uptime: Duration) {
         self.since.get_or_insert(uptime);
-        self.keys.insert(key, wanted);
+        match self.keys.entry(key) {
+            Entry::Occupied(mut due) => due.get_mut().wanted = wanted,
+            Entry::Vacant(place) => _ = place.insert(Due { wanted, was }),
+        }
     }
 
     /// The journal need not know such a file, so its content is never replaced: a cut could leave neither.
@@ -59,10 +72,13 @@ impl Dirty {
     }
 
     /// A checkpoint failed: what it took is behind still, but for what was written since.
-    fn put_back(&mut self, files: Vec<(Arc<Key>, Wanted)>, unstamped: Vec<(Arc<Key>, u32)>, since: Option<Duration>) {
+    fn put_back(&mut self, files: Vec<(Arc<Key>, Due)>, unstamped: Vec<(Arc<Key>, u32)>, since: Option<Duration>) {
         self.unstamped.extend(unstamped);
-        for (key, wanted) in files {
-            self.keys.entry(key).or_insert(wanted);
+        for (key, due) in files {
+            match self.keys.entry(key) {
+                Entry::Occupied(mut newer) => newer.get_mut().was = due.was,
+                Entry::Vacant(place) => _ = place.insert(due),
+            }
         }
         self.since = since.or(self.since);
     }
@@ -73,7 +89,7 @@ pub struct Checkpoint {
     protocol: Protocol,
     /// What HEAD.json will say.
     pub head: Head,
-    wanted: Vec<(Arc<Key>, Wanted)>,
+    wanted: Vec<(Arc<Key>, Due)>,
     unstamped: Vec<(Arc<Key>, u32)>,
     since: Option<Duration>,
     done: usize,
@@ -88,7 +104,7 @@ impl Checkpoint {
         let Dirty { keys, unstamped, since } = std::mem::take(dirty);
         let unstamped = unstamped.into_iter().filter(|(key, _)| !keys.contains_key(key)).collect();
         let wanted = keys.into_iter().collect();
-        Checkpoint { disk, protocol, head, wanted, unstamped, since, done: 0, sorted: false, files: Files::guarding(), each_alone: false }
+        Checkpoint { disk, protocol, head, wanted, unstamped, since, done: 0, sorted: false, files: Files::default(), each_alone: false }
     }
 
     /// Brings one file. False: all are brought.
@@ -96,11 +112,13 @@ impl Checkpoint {
         // Not in `begin`, over which writers wait.
         if !std::mem::replace(&mut self.sorted, true) {
             // On a full disk the files that go make room for the others.
-            self.wanted
-                .sort_unstable_by(|(key, wanted), (other, others)| wanted.is_some().cmp(&others.is_some()).then_with(|| key.cmp(other)));
+            self.wanted.sort_unstable_by(|(key, due), (other, others)| {
+                due.wanted.is_some().cmp(&others.wanted.is_some()).then_with(|| key.cmp(other))
+            });
         }
-        if let Some((key, wanted)) = self.wanted.get(self.done) {
-            self.files.bring(&*self.disk, key, wanted.as_deref())?;
+        if let Some((key, due)) = self.wanted.get_mut(self.done) {
+            self.files.replace(&*self.disk, key, due.wanted.as_deref(), due.was)?;
+            due.was = Was::of(due.wanted.as_deref().map(document::crc32));
         } else if let Some((key, crc)) = self.unstamped.get(self.done - self.wanted.len()) {
             self.head.stamped &= self.mark(key, *crc);
         } else {
@@ -123,7 +141,7 @@ impl Checkpoint {
     /// Makes it count. Everything has been brought.
     pub fn publish(&mut self) -> Result<(), DiskError> {
         while self.step()? {}
-        if let Some((key, _)) = self.wanted.iter().rev().find(|(_, wanted)| wanted.is_some()) {
+        if let Some((key, _)) = self.wanted.iter().rev().find(|(_, due)| due.wanted.is_some()) {
             // Not every file system keeps stamps.
             let stamp = self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key)));
             self.head.stamped &= stamp.is_ok_and(|stamp| matches!(stamp, Stamp::Intact(_)));
@@ -131,7 +149,13 @@ impl Checkpoint {
         if self.protocol.objects_before_head {
             self.settle()?;
         }
-        self.head.write(&*self.disk, &self.protocol)?;
+        match self.head.write(&*self.disk, &self.protocol) {
+            Err(error) if is_in_the_way(&error) => {
+                self.files.make_way(&*self.disk, &[HEAD, &format!("{TMP}/{HEAD}")])?;
+                self.head.write(&*self.disk, &self.protocol)?;
+            }
+            done => done?,
+        }
         if !self.protocol.objects_before_head {
             self.settle()?;
         }

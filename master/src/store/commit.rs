@@ -42,8 +42,8 @@ pub struct Writer {
     pub checkpoint_after: Option<Duration>,
     /// Why it did.
     pub unsettled: Option<String>,
-    /// Every file is as this process or a clean close before it has left it, unless somebody wrote to it.
-    pub known: bool,
+    /// When a disk that is full or fails was last tried because somebody wrote.
+    pub asked: Option<Duration>,
     /// This disk has no sync of everything: each file is made durable by itself.
     pub each: bool,
     /// There is no room for another segment: what is left of this one is for deletes and what shrinks.
@@ -110,9 +110,10 @@ impl FlatStore {
                         answers.push((reply, Err(refused)));
                     }
                     None => {
+                        let was = Was::of(change.former_crc);
                         match &change.step {
-                            Step::Put(durable) => writer.dirty.add(change.key.clone(), Some(durable.clone()), uptime),
-                            Step::Remove => writer.dirty.add(change.key.clone(), None, uptime),
+                            Step::Put(durable) => writer.dirty.add(change.key.clone(), Some(durable.clone()), was, uptime),
+                            Step::Remove => writer.dirty.add(change.key.clone(), None, was, uptime),
                             Step::Keep | Step::Settle => {}
                         }
                         answers.push((reply, Ok(change.answer.clone())));
@@ -122,7 +123,7 @@ impl FlatStore {
             }
         }
         writer.put_right(&events);
-        self.inner.keeper.call_if_due(&writer, &self.inner.setup);
+        self.inner.keeper.call_if_due(&mut writer, &self.inner.setup, uptime);
         drop(writer);
         drop(lead);
         for event in events {

@@ -40,7 +40,8 @@ pub struct Said {
     known: bool,
     /// There was a file, and no record removes it.
     stays: bool,
-    found: bool,
+    /// What the file holds now.
+    pub found: Was,
 }
 
 /// An object whose file a person wrote, over what the journal says.
@@ -100,7 +101,7 @@ impl Said {
             versions: Vec::new(),
             known: whole && was != Was::Unknown,
             stays: whole && matches!(was, Was::Sum(_)),
-            found: false,
+            found: Was::Absent,
         }
     }
 
@@ -137,7 +138,7 @@ impl Tree<'_> {
     pub(super) fn is_written_over(&mut self, key: &Key, path: &str) -> bool {
         let at = format!("{OBJECTS}/{path}");
         let Some(said) = self.covered.get_mut(key) else { return true };
-        said.found = true;
+        said.found = Was::Unknown;
         let bytes = match self.disk.read(&at, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
@@ -150,6 +151,7 @@ impl Tree<'_> {
         let mut compact = Vec::new();
         document::stripped(&bytes, &mut compact);
         let (sum, stamp) = (document::crc32(&compact), self.disk.stamp(&at).unwrap_or(Stamp::None));
+        said.found = Was::Sum(sum);
         let Some(row) = self.rules.kinds.iter().find(|kind| kind.resource == key.resource) else { return false };
         let Some(said) = self.covered.get(key).filter(|said| said.is_foreign(sum, stamp)) else { return false };
         match judge(&bytes, key, (&row.api_version, &row.kind)) {
@@ -174,7 +176,7 @@ impl Tree<'_> {
     /// Says which files are gone that only a person can have taken away, or a copy has left out. Nobody can tell whether that was before
     /// or after the last write that was acknowledged, so that one is kept.
     pub(super) fn miss_files(&mut self) {
-        let gone = self.covered.iter().filter(|(key, said)| said.stays && !said.found && !self.is_unread(&names::path(key)));
+        let gone = self.covered.iter().filter(|(key, said)| said.stays && said.found == Was::Absent && !self.is_unread(&names::path(key)));
         let gone: Vec<(Arc<Key>, Revision)> = gone.map(|(key, said)| (key.clone(), said.revision)).collect();
         for (key, revision) in gone {
             let file = format!("{OBJECTS}/{}", names::path(&key));

@@ -2,6 +2,7 @@
 //! the checkpoint's one sync.
 
 use super::disk::{Disk, Stamp};
+use super::journal::record::Was;
 use super::judge::FILE_BYTES_MAX;
 use super::{document, names, quarantine};
 use coracle_api::meta::Key;
@@ -44,10 +45,6 @@ pub struct Files {
     pub each: bool,
     /// What lies in them has changed.
     changed: BTreeSet<String>,
-    /// What people wrote to a file since it was left is set aside, and not written over.
-    guards: bool,
-    /// A file without a stamp was replaced by somebody.
-    pub replaced: bool,
     /// What was set aside, and why.
     pub kept: Vec<String>,
     /// The number of the next incident, as far as there was one.
@@ -60,17 +57,32 @@ impl Files {
         Files { root: format!("{folder}/"), ..Files::default() }
     }
 
-    /// Of a running master: people may have written to the files behind its back.
-    pub fn guarding() -> Files {
-        Files { guards: true, ..Files::default() }
+    /// The same beside people who may have written to the files while the master runs. `was`: what the file was left with.
+    pub fn replace(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>, was: Was) -> Result<(), DiskError> {
+        self.keep_edit(disk, key, wanted, was)?;
+        match self.bring(disk, key, wanted) {
+            Err(error) if is_in_the_way(&error) => {
+                let (path, tmp) = (format!("{OBJECTS}/{}", names::path(key)), format!("{TMP}/{}", self.tmp_next));
+                self.make_way(disk, &[&path, &tmp])?;
+                self.bring(disk, key, wanted)
+            }
+            done => done,
+        }
+    }
+
+    /// Whoever put something where the master writes shall find it again.
+    pub fn make_way(&mut self, disk: &dyn Disk, paths: &[&str]) -> Result<(), DiskError> {
+        for path in paths {
+            self.kept.extend(quarantine::make_way(disk, path)?);
+        }
+        self.next_incident = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
+        self.folders.clear();
+        make_one(disk, TMP)
     }
 
     /// Brings an object's file to what it should say: a compact document, or None: that there is none.
     pub fn bring(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>) -> Result<(), DiskError> {
         let path = format!("{}{OBJECTS}/{}", self.root, names::path(key));
-        if self.guards {
-            self.keep_edit(disk, key, &path)?;
-        }
         if self.each {
             self.changed.extend(path.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
         }
@@ -104,26 +116,29 @@ impl Files {
     }
 
     /// Whoever wrote to a file while the master ran was not heard; his work is not thrown away either.
-    fn keep_edit(&mut self, disk: &dyn Disk, key: &Key, path: &str) -> Result<(), DiskError> {
-        let written = |crc: Option<u32>| match disk.read(path, FILE_BYTES_MAX) {
+    fn keep_edit(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>, was: Was) -> Result<(), DiskError> {
+        let path = format!("{OBJECTS}/{}", names::path(key));
+        let left = match disk.stamp(&path) {
+            // What it says else the medium has done.
+            Ok(Stamp::Intact(crc)) if was == Was::Sum(crc) => return Ok(()),
+            Ok(Stamp::Touched(crc)) => Was::Sum(crc),
+            Ok(Stamp::None | Stamp::Intact(_)) | Err(_) => was,
+        };
+        let edited = match disk.read(&path, FILE_BYTES_MAX) {
             Ok(bytes) => {
                 let mut compact = Vec::new();
                 document::stripped(&bytes, &mut compact);
-                crc != Some(document::crc32(&compact))
+                let crc = document::crc32(&compact);
+                left != Was::Unknown && left != Was::Sum(crc) && wanted.map(document::crc32) != Some(crc)
             }
-            // What nobody can read is moved away just as well.
-            Err(error) => error.kind() != io::ErrorKind::NotFound,
-        };
-        let edited = match disk.stamp(path) {
-            Ok(Stamp::Touched(crc)) => written(Some(crc)),
-            Ok(Stamp::None) => self.replaced && written(None),
-            Ok(Stamp::Intact(_)) | Err(_) => false,
+            // A folder is no edit, and is in the way. What nobody can read is moved away just as well.
+            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) && !is_folder(disk, &path),
         };
         if !edited {
             return Ok(());
         }
         let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
-        let to = quarantine::keep(disk, path, &names::path(key), number)?;
+        let to = quarantine::keep(disk, &path, &names::path(key), number)?;
         self.next_incident = number + 1;
         self.kept
             .push(format!("{path} was edited while the master ran, and then written by it: the edit does not count, and lies in {to}"));
@@ -178,6 +193,16 @@ pub fn make_folder(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     Ok(())
 }
 
+fn is_folder(disk: &dyn Disk, path: &str) -> bool {
+    disk.list(path).is_ok()
+}
+
+/// Whether it may be that something stands where a file or a folder belongs, or that a folder is gone.
+pub fn is_in_the_way(error: &DiskError) -> bool {
+    use io::ErrorKind::{AlreadyExists, DirectoryNotEmpty, IsADirectory, NotADirectory, NotFound};
+    matches!(error.error.kind(), AlreadyExists | DirectoryNotEmpty | IsADirectory | NotADirectory | NotFound)
+}
+
 pub fn failed(verb: &str, path: &str) -> impl FnOnce(io::Error) -> DiskError {
     let what = format!("cannot {verb} {path}");
     move |error| DiskError { what, error }
@@ -191,7 +216,8 @@ pub fn make_one(disk: &dyn Disk, level: &str) -> Result<(), DiskError> {
     }
 }
 
-fn levels(folder: &str) -> impl Iterator<Item = &str> {
+/// A path and the folders that it lies in, the outermost first.
+pub fn levels(folder: &str) -> impl Iterator<Item = &str> {
     let ends = folder.char_indices().filter(|(_, c)| *c == '/').map(|(at, _)| at).chain([folder.len()]);
     ends.map(|end| &folder[..end])
 }

@@ -19,7 +19,8 @@ use std::time::Duration;
 pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(600);
 /// A disk that failed is tried so often: often enough for people, seldom enough for a log of the kernel.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
-const CHECKPOINT_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// Somebody writes, so perhaps he has seen to it: then it is tried at once, but not more often than this.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Superseded segments are kept so long: a backup that began before must find them.
 const RETAINED_FOR: Duration = Duration::from_secs(3600);
 
@@ -63,12 +64,23 @@ impl Keeper {
         }
     }
 
-    /// After a batch: calls where it left something to do.
-    pub fn call_if_due(&self, writer: &Writer, setup: &Setup) {
+    /// After a batch: calls where it left something to do, or found the disk full or failing.
+    pub fn call_if_due(&self, writer: &mut Writer, setup: &Setup, uptime: Duration) {
         let first = writer.dirty.since().is_some_and(|_| !writer.timed);
-        if first || writer.journal.wants_spare() || writer.journal.is_broken() || checkpoint_is_large(writer, setup) {
+        if writer.ails() {
+            if writer.asked.is_none_or(|asked| uptime >= asked + ASKED_AGAIN_AFTER) {
+                (writer.asked, writer.checkpoint_after) = (Some(uptime), None);
+                self.call();
+            }
+        } else if first || writer.journal.wants_spare() || checkpoint_is_large(writer, setup) {
             self.call();
         }
+    }
+
+    /// Whether it was called, in place of the thread.
+    #[cfg(test)]
+    pub fn hear(&self) -> bool {
+        std::mem::take(&mut locked(&self.bell.rung).called)
     }
 
     /// Waits for it to end what it does.
@@ -120,10 +132,14 @@ impl FlatStore {
     pub(crate) fn tend(&self) -> Option<Duration> {
         self.heal();
         self.refill();
-        if self.checkpoint_is_due()
-            && let Err(error) = self.checkpoint()
-        {
-            log::warn!("the files could not be brought up to the journal, which holds everything: {error}");
+        if self.checkpoint_is_due() {
+            let before = locked(&self.inner.trouble).behind.clone();
+            // Once, however often it is tried.
+            if let Err(error) = self.checkpoint()
+                && before != Some(error.to_string())
+            {
+                log::warn!("the files could not be brought up to the journal, which holds everything: {error}");
+            }
         }
         // Last: all else is more urgent.
         let scrub = self.scrub();
@@ -131,11 +147,13 @@ impl FlatStore {
         let mut writer = locked(&self.inner.writer);
         writer.forget(uptime, &self.inner.setup);
         writer.timed = writer.dirty.since().is_some();
+        writer.asked = writer.asked.filter(|_| writer.ails());
         if writer.closed || writer.frozen.is_some() {
             return None;
         }
         let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_spare()).then_some(PROBE_EVERY);
-        let files = writer.dirty.since().map(|since| (since + CHECKPOINT_AFTER).max(writer.checkpoint_after.unwrap_or_default()));
+        let files =
+            writer.checkpoint_after.or(writer.dirty.since().map(|since| since + CHECKPOINT_AFTER)).filter(|_| !writer.checkpointing);
         let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer, &self.inner.setup).then_some(uptime);
@@ -186,7 +204,7 @@ impl FlatStore {
         let writer = locked(&self.inner.writer);
         let uptime = self.uptime();
         let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
-        let due = old || writer.full || checkpoint_is_large(&writer, &self.inner.setup);
+        let due = old || writer.full || writer.unsettled.is_some() || checkpoint_is_large(&writer, &self.inner.setup);
         due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
     }
 
@@ -235,7 +253,6 @@ impl FlatStore {
         };
         let disk = writer.disk.clone();
         let mut checkpoint = Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty);
-        checkpoint.files.replaced = writer.head.stamped && writer.known;
         (checkpoint.files.each, checkpoint.each_alone) = (writer.each, writer.each);
         Some(checkpoint)
     }
@@ -268,9 +285,10 @@ impl FlatStore {
         for kept in &checkpoint.files.kept {
             self.remark(kept.clone());
         }
+        locked(&self.inner.trouble).behind = done.as_ref().err().map(DiskError::to_string);
         match &done {
             Ok(()) => {
-                (writer.known, writer.each) = (true, checkpoint.each_alone);
+                writer.each = checkpoint.each_alone;
                 (writer.checkpoint_after, writer.unsettled) = (None, None);
                 writer.head = checkpoint.head.clone();
                 if let Some(position) = writer.head.wal {
@@ -279,17 +297,24 @@ impl FlatStore {
                 writer.forget(uptime, &self.inner.setup);
             }
             Err(error) => {
-                (writer.checkpoint_after, writer.unsettled) = (Some(uptime + CHECKPOINT_AGAIN_AFTER), Some(error.to_string()));
+                (writer.checkpoint_after, writer.unsettled) = (Some(uptime + PROBE_EVERY), Some(error.to_string()));
                 checkpoint.give_back(&mut writer.dirty);
             }
         }
         locked(&self.inner.trouble).figures.journal_bytes = writer.journal.live_bytes();
         self.inner.caught_up.notify_all();
+        // When the next is due was not known before.
+        self.inner.keeper.call();
         done
     }
 }
 
 impl Writer {
+    /// The disk is full, or fails.
+    fn ails(&self) -> bool {
+        self.full || self.unsettled.is_some() || self.journal.is_broken()
+    }
+
     /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by before it is caught up
     /// with. The others are removed, and on a full disk all.
     fn forget(&mut self, uptime: Duration, setup: &Setup) {

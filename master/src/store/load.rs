@@ -156,8 +156,14 @@ fn begin(
     }
     let reserved = tree.base.unwrap_or_default();
     let mut dirty = Dirty::default();
+    let brought =
+        std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
+    let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
+    for (key, object) in &brought {
+        dirty.add(key.clone(), Some(object.clone()), Was::Sum(document::crc32(object)), Duration::ZERO);
+    }
     for (key, said) in &tree.covered {
-        dirty.add(key.clone(), said.object.clone(), Duration::ZERO);
+        dirty.add(key.clone(), said.object.clone(), said.found, Duration::ZERO);
     }
     let files = tree.files_sum().unwrap_or_default();
     let objects = tree.objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
@@ -169,9 +175,6 @@ fn begin(
             edits.push(Record::Put { revision, key, was: Was::of(was), by_hand: true, object });
         }
     }
-    let brought =
-        std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
-    let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
     let last = Revision(tree.next);
     let missing = tree.frozen;
     let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
@@ -244,7 +247,7 @@ fn begin(
         timed: false,
         stamping,
         checkpoint_after: None,
-        known: tree.covered.is_empty(),
+        asked: None,
         each: false,
         unsettled: None,
         full: false,
@@ -277,12 +280,13 @@ fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recover
     journal.append(&batch)
 }
 
-/// An object's file is to be written anew. Gives what it will say.
+/// An object's file is to be written anew, before the start has come to its end. Gives what it will say.
 fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes> {
     let entry = tree.objects.get_mut(key)?;
     let object = durable_part(&entry.stored.json, entry.durable)?;
-    entry.file_crc = Some(document::crc32(&object));
-    dirty.add(key.clone(), Some(object.clone()), Duration::ZERO);
+    let crc = document::crc32(&object);
+    entry.file_crc = Some(crc);
+    dirty.add(key.clone(), Some(object.clone()), Was::Sum(crc), Duration::ZERO);
     Some(object)
 }
 

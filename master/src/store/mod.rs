@@ -120,6 +120,8 @@ struct Trouble {
     degraded: Option<String>,
     /// There is no room for another segment.
     full: Option<String>,
+    /// Why the files cannot be brought up to the journal.
+    behind: Option<String>,
     foreign: Vec<Damage>,
     /// Files of kinds that this version does not know.
     left_alone: Vec<LeftOut>,
@@ -191,6 +193,7 @@ impl FlatStore {
             trouble: Mutex::new(Trouble {
                 degraded,
                 full: None,
+                behind: None,
                 foreign,
                 left_alone,
                 told,
@@ -365,6 +368,7 @@ impl Store for FlatStore {
         let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone());
         Health {
             degraded,
+            behind: trouble.behind.clone(),
             damaged,
             told: trouble.told.clone(),
             remarks: trouble.remarks.iter().cloned().collect(),

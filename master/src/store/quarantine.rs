@@ -3,7 +3,7 @@
 //! was given up or put right. Nothing in it is ever removed.
 
 use super::disk::{Disk, What};
-use super::files::{DiskError, OBJECTS, QUARANTINE, failed, make_folder};
+use super::files::{DiskError, OBJECTS, QUARANTINE, failed, levels, make_folder};
 use super::names;
 use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,6 +97,25 @@ pub fn set_aside(disk: &dyn Disk, from: &str, path: &str, folder: &str, why: &st
 /// What somebody wrote while the master ran: it is only kept, and nobody waits for it.
 pub fn keep(disk: &dyn Disk, from: &str, path: &str, number: u32) -> Result<String, DiskError> {
     set_aside(disk, from, path, &settled(&folder(number, "edited")), "it was edited while the master ran")
+}
+
+/// Sets aside what stands where a file, or a folder that it lies in, is to be written: people may put something there at any time. Says
+/// what it did.
+pub fn make_way(disk: &dyn Disk, path: &str) -> Result<Vec<String>, DiskError> {
+    let mut done = Vec::new();
+    for level in levels(path) {
+        let stands = match disk.list(level) {
+            Ok(_) => level == path,
+            Err(error) => error.kind() == io::ErrorKind::NotADirectory && level != path,
+        };
+        if stands {
+            let number = next_number(disk).map_err(failed("list", QUARANTINE))?;
+            let place = level.strip_prefix("objects/").unwrap_or(level);
+            let to = set_aside(disk, level, place, &settled(&folder(number, "foreign")), "it stood where the master writes")?;
+            done.push(format!("{level} stood where the master writes, and lies in {to} now"));
+        }
+    }
+    Ok(done)
 }
 
 /// What was said when a file was set aside.

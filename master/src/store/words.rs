@@ -320,6 +320,8 @@ impl fmt::Display for Damage {
 pub struct Health {
     /// Why nothing can be written at the moment.
     pub degraded: Option<String>,
+    /// Why the files are not what was written; that much is safe all the same.
+    pub behind: Option<String>,
     pub damaged: Vec<Damage>,
     /// What was wrong since the start and has been seen to.
     pub remarks: Vec<String>,

@@ -133,6 +133,12 @@ impl Journal {
         self.live.iter().map(|(_, bytes)| bytes).sum()
     }
 
+    /// The segments that the files have not caught up with, and where what was written of each ends; None: with the file.
+    pub fn live(&self) -> Vec<(u64, Option<usize>)> {
+        let end = |segment: u64| self.writing.as_ref().filter(|writing| writing.segment == segment).map(|writing| writing.offset);
+        self.live.iter().map(|(segment, _)| (*segment, end(*segment))).collect()
+    }
+
     /// Whether the last batch failed: the next one has to find a new segment first.
     pub fn is_broken(&self) -> bool {
         self.writing.is_none()
@@ -140,6 +146,11 @@ impl Journal {
 
     pub fn wants_spare(&self) -> bool {
         self.spare.is_none() && self.free == 0
+    }
+
+    #[cfg(test)]
+    pub fn drop_spare(&mut self) {
+        self.spare = None;
     }
 
     pub fn take_spare(&mut self, spare: Spare) {

@@ -55,6 +55,8 @@ fn one_failure(step: u64, errno: i32, closes: bool) -> Result<u64, String> {
         return Err(format!("it does not heal: {:?}", life.store.health()));
     }
     let used = host.disk.steps() - before;
+    // It may not have come to it.
+    host.disk.heal();
     host.die(life, closes)?;
     drop(host.start(false)?);
     Ok(used)

@@ -30,11 +30,27 @@ fn kept() -> (SimDisk, FlatStore) {
     (disk, store)
 }
 
+/// The same under a master whose forerunner was killed: the journal says more of A than its file.
+fn killed() -> (SimDisk, FlatStore) {
+    let (disk, store) = kept();
+    let a = now(&store, "A");
+    store.write(update(pod("A", "second", None), a.revision)).expect("it was seen");
+    drop(store);
+    disk.power_loss();
+    let store = memory_on(&disk);
+    (disk, store)
+}
+
 /// Somebody does `edit` to the file of A while the master runs; then A is written, or deleted, and the files follow.
 fn check_edit(edit: impl Fn(&SimDisk, &[u8]), deletes: bool, kept_spec: Option<&str>) {
-    let (disk, store) = kept();
+    for (disk, store) in [kept(), killed()] {
+        check_edit_of(&disk, store, &edit, deletes, kept_spec);
+    }
+}
+
+fn check_edit_of(disk: &SimDisk, store: FlatStore, edit: impl Fn(&SimDisk, &[u8]), deletes: bool, kept_spec: Option<&str>) {
     let text = disk.peek(&path("A")).expect("a file");
-    edit(&disk, &text);
+    edit(disk, &text);
     let a = now(&store, "A");
     match deletes {
         true => store.write(Write::Delete { key: key("A"), seen: a.revision }).map(drop),
@@ -43,18 +59,18 @@ fn check_edit(edit: impl Fn(&SimDisk, &[u8]), deletes: bool, kept_spec: Option<&
     .expect("it was seen");
     store.checkpoint().expect("the disk is well");
     let aside = "quarantine/0001-edited-settled/core/pods/default/%41.json";
-    assert_eq!(disk.peek(aside).map(|_| spec(&disk, aside)).as_deref(), kept_spec);
+    assert_eq!(disk.peek(aside).map(|_| spec(disk, aside)).as_deref(), kept_spec);
     let remarks = store.health().remarks;
     assert_eq!(remarks.len(), usize::from(kept_spec.is_some()), "{remarks:?}");
     assert!(remarks.iter().all(|remark| remark.contains(aside) && remark.contains("was edited while the master ran")), "{remarks:?}");
     match deletes {
         true => assert!(disk.peek(&path("A")).is_none()),
-        false => assert_eq!(spec(&disk, &path("A")), "ours"),
+        false => assert_eq!(spec(disk, &path("A")), "ours"),
     }
     // The next edit of another file has a place of its own, and nobody waits for any of them.
     store.close().expect("the disk is well");
     drop(store);
-    let store = memory_on(&disk);
+    let store = memory_on(disk);
     assert_eq!((store.health().damaged, store.health().remarks), (vec![], vec![]));
 }
 
@@ -66,6 +82,9 @@ fn what_a_person_writes_while_the_master_runs_is_kept_and_said() {
         check_edit(|disk, text| disk.place(&path("A"), &changed(text)), deletes, Some("theirs"));
         // Touched, but not changed.
         check_edit(|disk, text| disk.overwrite(&path("A"), text), deletes, None);
+        check_edit(|disk, text| disk.place_stamped(&path("A"), &changed(text)), deletes, Some("theirs"));
+        check_edit(|disk, text| disk.place_stamped(&path("A"), text), deletes, None);
+        check_edit(|disk, text| disk.place(&path("A"), text), deletes, None);
         check_edit(|disk, _| disk.take(&path("A")), deletes, None);
         check_edit(|_, _| {}, deletes, None);
     }
@@ -111,6 +130,48 @@ fn files_that_rot_are_written_anew_from_memory() {
     let again = memory_on(&disk);
     assert_eq!(again.health().damaged, []);
     assert_eq!(["A", "B", "C"].map(|name| spec(&disk, &path(name))), ["first"; 3]);
+}
+
+#[test]
+fn a_record_that_rots_before_it_is_in_a_file_is_brought_there_from_memory() {
+    let rotten = |of: &str, power: bool| {
+        let (disk, store) = kept();
+        let a = now(&store, "A");
+        store.write(update(pod("A", "ours", None), a.revision)).expect("it was seen");
+        store.write(create(pod("New", "ours", None))).expect("it is new");
+        store.write(create(pod("Last", "ours", None))).expect("it is new");
+        while store.scrub_one() {}
+        assert_eq!(store.health().remarks, [""; 0], "nothing is wrong");
+        let segments = disk.tree().into_iter().filter(|path| path.starts_with("wal/"));
+        let place = |path: String| {
+            let text = disk.peek(&path)?;
+            let record = format!("\"name\":\"{of}\"");
+            Some((path, text.windows(record.len()).rposition(|window| window == record.as_bytes())?))
+        };
+        let (path, at) = segments.filter_map(place).last().expect("its record");
+        disk.flip(&path, at + 9, 1);
+        while store.scrub_one() {}
+        let remarks = store.health().remarks;
+        assert!(remarks.len() == 1 && remarks[0].contains(&path) && remarks[0].contains("in memory"), "{of}: {remarks:?}");
+        while store.scrub_one() {}
+        assert_eq!(store.health().remarks.len(), 1, "{of}: all is well again");
+        store.write(create(pod("After", "ours", None))).expect("it is new");
+        drop(store);
+        if power {
+            disk.power_loss();
+        } else {
+            disk.kill();
+        }
+        let store = memory_on(&disk);
+        assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "{of}");
+        let specs = ["A", "New", "Last", "After"].map(|name| super::crash::spec_of(&now(&store, name)));
+        assert_eq!(specs, ["ours"; 4], "{of}");
+    };
+    for power in [false, true] {
+        for of in ["A", "New", "Last"] {
+            rotten(of, power);
+        }
+    }
 }
 
 #[test]

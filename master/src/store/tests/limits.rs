@@ -154,6 +154,35 @@ fn a_journal_that_cannot_be_caught_up_with_is_the_disks_fault() {
 }
 
 #[test]
+fn who_writes_to_a_full_disk_has_it_tried_at_once_and_not_more_often() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let web = store.write(create(pod("Web", "a", None))).expect("new");
+    store.tend();
+    store.checkpoint().expect("the disk is well");
+    let full = |store: &FlatStore| store.health().degraded.is_some_and(|why| why.contains("full"));
+    // The spare segment is used up, and there is no room for another.
+    locked(&store.inner.writer).journal.drop_spare();
+    let web = store.write(update(pod("Web", "b", None), web.revision)).expect("seen");
+    disk.take("spare/next.jsonl");
+    disk.fill(0);
+    store.tend();
+    assert!(full(&store), "{:?}", store.health());
+    // Whatever rang before has been heard.
+    store.inner.keeper.hear();
+    let more = || store.write(create(pod("More", &"x".repeat(100), None)));
+    assert!(matches!(more(), Err(Refused::Disk { space: true, .. })));
+    assert!(store.inner.keeper.hear(), "it is tried at once");
+    assert!(more().is_err());
+    assert!(!store.inner.keeper.hear(), "but not with every write");
+    store.write(update(pod("Web", "", None), web.revision)).expect("it shrinks");
+    disk.heal();
+    store.tend();
+    assert!(!full(&store) && store.health().behind.is_none(), "{:?}", store.health());
+    more().expect("there is room again");
+}
+
+#[test]
 fn so_many_may_watch_and_no_more() {
     let store = FlatStore::in_memory(&rules());
     let scope = || Scope { resource: PODS, namespace: None, name: None };

@@ -35,6 +35,7 @@ pub struct Tally {
     pub failures: u64,
     pub closes: u64,
     pub edits: u64,
+    pub meddled: u64,
     pub flips: u64,
 }
 
@@ -47,6 +48,7 @@ impl std::ops::AddAssign for Tally {
         self.failures += more.failures;
         self.closes += more.closes;
         self.edits += more.edits;
+        self.meddled += more.meddled;
         self.flips += more.flips;
     }
 }
@@ -64,6 +66,8 @@ pub struct Host {
     faulty: bool,
     nature: Nature,
     setup: Setup,
+    /// Somebody edits files while the master runs.
+    meddled: bool,
 }
 
 /// A running master with somebody who follows everything.
@@ -102,7 +106,7 @@ impl Host {
     /// `faulty`: writes may be refused by the disk.
     pub fn new(seed: u64, setting: Setting, faulty: bool) -> Host {
         let mut dice = Dice::new(seed);
-        let nature = Nature { syncs_all: seed % 4 != 1, ..Nature::any(&mut dice) };
+        let nature = Nature::any(&mut dice);
         let traced = std::env::var_os("CORACLE_SEED").is_some();
         let disk = SimDisk::new(seed ^ 1).careless(setting.careless).of_nature(nature).traced(traced);
         let setup = Setup {
@@ -126,6 +130,7 @@ impl Host {
             written: 0,
             faulty,
             setup,
+            meddled: seed % 5 == 2,
         }
     }
 
@@ -144,6 +149,7 @@ impl Host {
                     break;
                 }
                 1..=40 => self.write(&mut life)?,
+                41..=43 if self.meddled => self.meddle(),
                 _ => self.keep(&mut life),
             }
             if self.disk.is_cut() {
@@ -183,6 +189,7 @@ impl Host {
             self.disk.spare();
             let store = opened.map_err(|error| format!("it does not start: {error}"))?;
             self.oracle.opened(&store)?;
+            self.look_for_edits()?;
             return self.follow(store);
         }
     }
@@ -351,7 +358,7 @@ impl Host {
             self.written += 1;
             let breaks = self.dice.one_in(4) && self.nature.promise != Promise::Torn;
             match self.disk.peek(&path) {
-                _ if self.oracle.is_broken(key) => {}
+                _ if self.oracle.is_broken(key) || self.oracle.is_meddled(key) => {}
                 Some(text) if breaks => {
                     self.disk.overwrite(&path, &text[..text.len() / 2]);
                     self.oracle.broke(key);
@@ -384,7 +391,7 @@ impl Host {
         for _ in 0..1 + self.dice.below(2) {
             let keys = keys();
             let key = self.dice.pick(&keys[..keys.len() - 1]);
-            if self.oracle.is_broken(key) || self.oracle.is_edited(key) {
+            if self.oracle.is_broken(key) || self.oracle.is_edited(key) || self.oracle.is_meddled(key) {
                 continue;
             }
             let path = format!("objects/{}", names::path(key));
@@ -399,21 +406,59 @@ impl Host {
             let spec = format!("{} by hand", self.written);
             // What a cut tore has to be written anew.
             let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
-            let object = whole.map_or_else(
-                || object(key, &spec),
-                |mut object| {
-                    object["spec"]["is"] = json!(spec);
-                    // Somebody else may own by now what it claimed then: no such edit counts.
-                    object["metadata"].as_object_mut().expect("an object").remove("annotations");
-                    object
-                },
-            );
+            let object = edited_object(key, whole, &spec);
             match there {
                 Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),
                 _ => self.disk.place(&path, object.to_string().as_bytes()),
             }
             self.oracle.edited_after_cut(key, Some(&object));
         }
+    }
+
+    /// A person changes a file while the master runs, which hears nothing of it.
+    fn meddle(&mut self) {
+        let keys = keys();
+        let key = self.dice.pick(&keys[..keys.len() - 1]);
+        if self.disk.is_cut() || self.oracle.is_broken(key) || self.oracle.is_meddled(key) {
+            return;
+        }
+        let path = format!("objects/{}", names::path(key));
+        self.tally.meddled += 1;
+        self.written += 1;
+        let there = self.disk.peek(&path);
+        if there.is_some() && self.dice.one_in(6) {
+            self.disk.take(&path);
+            return self.oracle.meddled(key, None);
+        }
+        let spec = format!("{} by hand", self.written);
+        let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
+        let object = edited_object(key, whole, &spec);
+        match there {
+            Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),
+            _ => self.disk.place(&path, object.to_string().as_bytes()),
+        }
+        self.oracle.meddled(key, Some(&object));
+    }
+
+    /// What was written beside a master is what it shows after a start, or lies where its author finds it.
+    fn look_for_edits(&mut self) -> Result<(), String> {
+        let lies = |path: &str, spec: &str| self.disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains(spec));
+        let aside: Vec<String> = self.disk.tree().into_iter().filter(|path| path.starts_with("quarantine/")).collect();
+        for (key, spec) in self.oracle.unheard() {
+            let spec = format!("\"{spec}\"");
+            let path = format!("objects/{}", names::path(&key));
+            // Between two folders a rename may leave neither name, where nobody promises more.
+            let lost = !lies(&path, &spec) && !aside.iter().any(|path| lies(path, &spec)) && self.nature.promise != Promise::Torn;
+            if lost {
+                return Err(format!("an edit of {key} is lost without a word: {spec}"));
+            }
+        }
+        let disk = self.disk.clone();
+        self.oracle.forget_meddled(|key, spec| {
+            let path = format!("objects/{}", names::path(key));
+            disk.peek(&path).is_some_and(|text| String::from_utf8_lossy(&text).contains(&format!("\"{spec}\"")))
+        });
+        Ok(())
     }
 
     /// A step of what goes on beside the writes.
@@ -616,6 +661,15 @@ fn keys() -> [Key; 7] {
         of("namespaces", "", "default"),
         of("events", "default", "e"),
     ]
+}
+
+/// What a person makes of a file, or writes anew.
+fn edited_object(key: &Key, whole: Option<Value>, spec: &str) -> Value {
+    let Some(mut object) = whole else { return object(key, spec) };
+    object["spec"]["is"] = json!(spec);
+    // Somebody else may own by now what it claimed then: no such edit counts.
+    object["metadata"].as_object_mut().expect("an object").remove("annotations");
+    object
 }
 
 fn object(key: &Key, spec: &str) -> Value {

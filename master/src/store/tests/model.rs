@@ -110,6 +110,59 @@ fn one_history(seed: u64) {
     }
 }
 
+/// What people do to files while the master runs is never shown, never lost without a word, and never in the way of what is written.
+#[test]
+fn what_people_write_beside_it_changes_nothing_that_is_shown() {
+    let mut kept = 0;
+    for seed in 0..60 {
+        let mut dice = Dice::new(seed);
+        let disk = sim::SimDisk::new(seed);
+        let store = memory_on(&disk);
+        let mut model: BTreeMap<String, (Value, Revision)> = BTreeMap::new();
+        let mut edits = BTreeMap::new();
+        for step in 0..150 {
+            let name = format!("p{}", dice.below(4));
+            let path = format!("objects/{}", names::path(&key(&name)));
+            let now = model.get(&name).map(|(_, revision)| *revision);
+            match (dice.below(6), now) {
+                (0, Some(seen)) => {
+                    store.write(Write::Delete { key: key(&name), seen }).expect("seen");
+                    model.remove(&name);
+                }
+                (1 | 2, _) => {
+                    let object = pod(&name, &step.to_string(), None);
+                    let written = store.write(now.map_or_else(|| create(object.clone()), |seen| update(object.clone(), seen)));
+                    model.insert(name, (object, written.expect("nobody else writes").revision));
+                }
+                (3, _) => store.checkpoint().expect("the disk is well"),
+                (4, _) if dice.one_in(2) => {
+                    let theirs = pod(&name, &format!("{step} by hand"), None).to_string();
+                    match disk.peek(&path) {
+                        Some(_) if dice.one_in(2) => disk.overwrite(&path, theirs.as_bytes()),
+                        _ => disk.place(&path, theirs.as_bytes()),
+                    }
+                    // Who writes over his own work has it no more.
+                    edits.insert(path, theirs);
+                }
+                _ => {}
+            }
+            for (name, (object, revision)) in &model {
+                let stored = store.get(&key(name)).expect("whole").expect("there");
+                assert_eq!(
+                    (super::crash::spec_of(&stored), stored.revision),
+                    (object["spec"]["is"].as_str().expect("a spec").to_owned(), *revision)
+                );
+            }
+            assert_eq!(store.list(&PODS, None).items.len(), model.len(), "seed {seed}");
+        }
+        let texts: Vec<Vec<u8>> = disk.tree().iter().filter_map(|path| disk.peek(path)).collect();
+        let lies = |theirs: &str| texts.iter().any(|text| text == theirs.as_bytes());
+        assert!(edits.values().all(|theirs: &String| lies(theirs)), "seed {seed}: the last edit of each file lies somewhere");
+        kept += store.health().remarks.len();
+    }
+    assert!(kept > 100, "{kept}");
+}
+
 /// A client with a buffer that is too small: what it believes is there comes of lists, replays and events alone.
 struct Client {
     believes: BTreeMap<String, bytes::Bytes>,

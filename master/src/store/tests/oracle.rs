@@ -36,6 +36,8 @@ pub struct Oracle {
     /// Somebody took files away.
     removed: bool,
     perhaps_gone: BTreeSet<Key>,
+    /// What a person wrote while a master ran, None: took away: it counts or not.
+    meddled: BTreeMap<Key, Option<Value>>,
 }
 
 impl Oracle {
@@ -144,6 +146,47 @@ impl Oracle {
         }
     }
 
+    pub fn is_meddled(&self, key: &Key) -> bool {
+        self.meddled.contains_key(key)
+    }
+
+    /// A person changed a file while the master ran.
+    pub fn meddled(&mut self, key: &Key, object: Option<&Value>) {
+        self.meddled.insert(key.clone(), object.cloned());
+    }
+
+    /// What was written so, and is not shown: its object and its spec.
+    pub fn unheard(&self) -> Vec<(Key, String)> {
+        let is_shown = |key: &Key, object: &Value| {
+            self.held.get(key).is_some_and(|held| Some(&held.text) == durable_text(key, object.clone()).as_ref())
+        };
+        let written = self.meddled.iter().filter_map(|(key, object)| Some((key, object.as_ref()?)));
+        written
+            .filter(|(key, object)| !is_shown(key, object))
+            .map(|(key, object)| (key.clone(), object["spec"]["is"].as_str().expect("a spec").to_owned()))
+            .collect()
+    }
+
+    /// What counts is as any other write, and what does not lie there any more cannot come to count.
+    pub fn forget_meddled(&mut self, lies: impl Fn(&Key, &str) -> bool) {
+        let unheard = self.unheard();
+        self.meddled.retain(|key, _| unheard.iter().any(|(other, spec)| other == key && lies(key, spec)));
+    }
+
+    /// A start has shown which of what was written beside it counts.
+    fn hear_meddled(&mut self, held: &BTreeMap<Key, Held>) {
+        for (key, object) in &self.meddled {
+            let text = object.as_ref().and_then(|object| durable_text(key, object.clone()));
+            if held.get(key).map(|held| &held.text) == text.as_ref() {
+                match &text {
+                    Some(text) => _ = self.held.insert(key.clone(), Held { text: text.clone(), exact: None }),
+                    None => _ = self.held.remove(key),
+                }
+                self.doubts.retain(|(doubtful, _)| doubtful != key);
+            }
+        }
+    }
+
     pub fn broke(&mut self, key: &Key) {
         self.edited(key, None);
         self.broken.insert(key.clone());
@@ -175,8 +218,12 @@ impl Oracle {
         }
         self.perhaps_broken.clear();
         self.broken = broken;
-        if let Some(told) = health.told.iter().find(|told| told.key.as_ref().map_or(!self.removed, |key| !self.hands.contains(key))) {
+        if let Some(told) = health.told.iter().find(|told| !self.has_done(told.key.as_ref())) {
             return Err(format!("nobody did that: {told}"));
+        }
+        if !self.meddled.is_empty() {
+            self.closed = None;
+            self.any_revisions();
         }
         let now = all(store);
         let there: BTreeMap<Key, Bytes> = now.iter().map(|stored| (Key::clone(&stored.key), stored.json.clone())).collect();
@@ -185,6 +232,7 @@ impl Oracle {
         }
         self.reached(store.revision())?;
         let held = self.look(store, &now)?;
+        self.hear_meddled(&held);
         for key in std::mem::take(&mut self.perhaps_gone).into_iter().filter(|key| !held.contains_key(key)) {
             self.held.remove(&key);
             self.doubts.retain(|(doubtful, _)| *doubtful != key);
@@ -195,6 +243,14 @@ impl Oracle {
         self.hands.clear();
         self.removed = false;
         claims_fit(store, &now)
+    }
+
+    /// Whether a person touched this file, or took any away.
+    fn has_done(&self, key: Option<&Key>) -> bool {
+        match key {
+            Some(key) => self.hands.contains(key) || self.meddled.contains_key(key),
+            None => self.removed || self.meddled.values().any(Option::is_none),
+        }
     }
 
     /// A store was opened on a medium that rotted in one place: it says so, or nothing is different; and no other object is.

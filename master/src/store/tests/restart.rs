@@ -140,6 +140,10 @@ fn every_key_has_one_path_and_every_path_at_most_one_key() {
         assert!(path.split('/').all(|part| part.len() <= 255 && !part.starts_with('.')), "{path}");
         assert_eq!(names::key(&path), Some(key));
     }
+    // Where a file system takes upper case for lower, they lie apart as well.
+    let alike = ["web", "Web", "WEB", "wEb", "%57eb", "%77eb", "a.b", "A.b", "a.B"];
+    let places: std::collections::BTreeSet<String> = alike.iter().map(|name| names::path(&key(name)).to_lowercase()).collect();
+    assert_eq!(places.len(), alike.len(), "{places:?}");
     for path in [
         "core/pods/default/Web.json",
         "core/pods/default/%77eb.json",

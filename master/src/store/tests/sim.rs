@@ -51,7 +51,7 @@ pub struct Nature {
 impl Nature {
     pub fn any(dice: &mut Dice) -> Nature {
         let promise = *dice.pick(&[Promise::Ordered, Promise::Loose, Promise::Torn]);
-        Nature { promise, shears: dice.one_in(4), reverts: dice.one_in(2), syncs_all: true }
+        Nature { promise, shears: dice.one_in(4), reverts: dice.one_in(2), syncs_all: !dice.one_in(4) }
     }
 }
 

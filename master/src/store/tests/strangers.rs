@@ -110,6 +110,69 @@ fn what_stands_in_the_way_is_set_aside() {
     }
 }
 
+/// Somebody puts something in the way while the master runs: it is set aside at the next checkpoint, said, and nothing else is the worse.
+fn check_running(test: &str, lay: impl Fn(&Dir), aside: &str) {
+    let dir = Dir::new(&format!("running-{test}"), true);
+    let store = dir.open().expect("it starts");
+    let seen = store.get(&key("Web")).expect("whole").expect("there").revision;
+    lay(&dir);
+    store.write(update(pod("Web", "b", None), seen)).expect("seen");
+    store.write(create(pod("x", "a", None))).expect("new");
+    store.checkpoint().unwrap_or_else(|error| panic!("{test}: {error}"));
+    let health = store.health();
+    assert_eq!((&health.degraded, &health.behind), (&None, &None), "{test}");
+    let said = health.remarks.iter().filter(|remark| remark.contains(aside)).count();
+    assert_eq!((said, health.remarks.len()), if aside.is_empty() { (0, 0) } else { (1, 1) }, "{test}: {:?}", health.remarks);
+    assert!(fs::symlink_metadata(dir.at(aside)).is_ok(), "{test}");
+    assert!(fs::read_to_string(dir.at("objects/core/pods/default/x.json")).expect("its file").contains("\"a\""), "{test}");
+    store.write(Write::Delete { key: key("x"), seen: store.get(&key("x")).expect("whole").expect("there").revision }).expect("seen");
+    store.close().expect("the disk is well");
+    store.halt();
+    drop(store);
+    let store = dir.open().expect("it starts again");
+    let health = store.health();
+    assert_eq!((web(&store).as_deref(), health.degraded, health.damaged, health.told), (Some("b"), None, vec![], vec![]), "{test}");
+    assert!(store.get(&key("x")).expect("whole").is_none());
+    store.halt();
+}
+
+#[test]
+fn what_comes_in_the_way_of_a_running_master_is_set_aside_at_once() {
+    let file = |path: &'static str| {
+        move |dir: &Dir| {
+            fs::remove_dir_all(dir.at(path)).ok();
+            fs::write(dir.at(path), "mine").expect("ours");
+        }
+    };
+    let folder = |path: &'static str| move |dir: &Dir| fs::create_dir_all(dir.at(path).join("mine")).expect("ours");
+    let x = "objects/core/pods/default/x.json";
+    check_running("object", folder(x), "quarantine/0001-foreign-settled/core/pods/default/x.json");
+    check_running("empty", |dir| fs::create_dir(dir.at(x)).expect("ours"), "quarantine/0001-foreign-settled/core/pods/default/x.json");
+    check_running("tmp", file("tmp"), "quarantine/0001-foreign-settled/tmp");
+    check_running("tmp-one", folder("tmp/1"), "quarantine/0001-foreign-settled/tmp/1");
+    check_running("tmp-head", folder("tmp/HEAD.json"), "quarantine/0001-foreign-settled/tmp/HEAD.json");
+    let head = |dir: &Dir| {
+        fs::remove_file(dir.at("HEAD.json")).expect("ours");
+        fs::create_dir_all(dir.at("HEAD.json/mine")).expect("ours");
+    };
+    check_running("head", head, "quarantine/0001-foreign-settled/HEAD.json");
+    check_running("tmp-gone", |dir| fs::remove_dir_all(dir.at("tmp")).expect("ours"), "");
+}
+
+#[test]
+fn files_that_cannot_be_written_are_told_at_once_and_brought_as_soon_as_they_can() {
+    let disk = super::sim::SimDisk::new(1);
+    let store = memory_on(&disk);
+    store.write(create(pod("Web", "a", None))).expect("new");
+    disk.fail(0..1_000, super::sim::EIO);
+    assert!(store.checkpoint().is_err());
+    let behind = store.health().behind.expect("it is told");
+    assert!(behind.contains("Input/output error"), "{behind}");
+    disk.heal();
+    store.checkpoint().expect("the disk is well");
+    assert_eq!(store.health().behind, None);
+}
+
 #[test]
 fn a_journal_that_is_no_folder_is_set_aside_where_it_was_closed_and_missed_otherwise() {
     let lay = |dir: &Dir| {

@@ -265,6 +265,32 @@ fn a_restore_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
+    let from = Place::killed("restore-killed-from");
+    let text = whole(&from.open());
+    // Killed while it wrote the files.
+    let place = Place::new("restore-killed");
+    let staged = place.0.join("tmp/restored/objects/core/secrets/default");
+    fs::create_dir_all(&staged).expect("ours");
+    fs::write(staged.join("s.json"), "secret").expect("ours");
+    let store = place.open();
+    assert!(store.health().damaged.is_empty() && !place.0.join("tmp/restored").exists());
+    assert_eq!(fs::read_dir(place.0.join("quarantine")).expect("a folder").count(), 0, "nor is it set aside");
+    store.halt();
+    drop(store);
+    // Killed before they came into their place: HEAD.json knows that they ought to be there.
+    let place = Place::new("restore-killed-late");
+    restore(&place.0, || Ok(&text[..])).expect("the disk is well");
+    fs::remove_dir_all(place.0.join("objects")).expect("ours");
+    let store = place.open();
+    assert!(store.health().degraded.is_some_and(|why| why.contains("objects is gone")));
+    store.halt();
+    drop(store);
+    restore(&place.0, || Ok(&text[..])).expect("it can be done again");
+    assert_eq!(names_in(&place.open()), ["Whole", "a", "c"]);
+}
+
+#[test]
 fn a_backup_names_what_it_leaves_out() {
     let place = Place::killed("left-out");
     let store = place.open();

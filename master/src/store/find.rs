@@ -1,0 +1,141 @@
+//! What a start finds: HEAD.json, and the journal with what it says. Nothing is changed but that what is read is durable.
+//!
+//! HEAD.json and each segment name the journal that they belong to: what was copied in from another store is not taken for this one's.
+
+use super::OpenError;
+use super::disk::Disk;
+use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
+use super::journal::record::{Line, Record};
+use super::journal::recover::{Missing, Place, Recovered, Scanned, recover};
+use super::journal::scan::{self, scan};
+use super::journal::{self, WAL};
+use super::setup::Setup;
+use bytes::Bytes;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A segment is one MiB, or a batch of some more; a longer file is none of ours.
+pub const SEGMENT_BYTES_READ_MAX: usize = 256 << 20;
+
+/// The journal as a start finds it.
+pub struct Found {
+    pub recovered: Recovered,
+    /// Segments that the files have caught up with, and those that count; each with its bytes.
+    pub old: Vec<(u64, u64)>,
+    pub live: VecDeque<(u64, u64)>,
+    pub next: u64,
+    /// The mark of the journal; 0: nothing says it.
+    pub of: u32,
+}
+
+/// Whether the journal has nothing to add to what HEAD.json says.
+pub fn silent(found: &Found) -> bool {
+    let recovered = &found.recovered;
+    recovered.records.is_empty() && recovered.void.is_empty() && recovered.torn.is_empty() && recovered.missing.is_none()
+}
+
+/// Whose segments they are.
+struct Marks {
+    /// As HEAD.json says, or else the first segment that says it.
+    of: u32,
+    /// The first that is another store's.
+    stranger: Option<u64>,
+}
+
+impl Marks {
+    fn are_of(&mut self, segment: u64, found: &[scan::Found]) -> bool {
+        let mark = found.iter().find_map(|found| match found {
+            scan::Found::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
+            _ => None,
+        });
+        let mark = mark.unwrap_or_default();
+        if self.of == 0 {
+            self.of = mark;
+        }
+        let ours = mark == 0 || mark == self.of;
+        if !ours {
+            self.stranger.get_or_insert(segment);
+        }
+        ours
+    }
+}
+
+/// A directory of a newer form is not even locked: nothing in it is ours to change.
+pub fn refuse_newer(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    match find_head(disk) {
+        Err(OpenError::Newer { format, .. }) => Err(OpenError::Newer { dir: dir.to_owned(), format }),
+        _ => Ok(()),
+    }
+}
+
+/// None: there is none. The other is whether it is damaged.
+pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
+    let text = match disk.read(HEAD, HEAD_BYTES_MAX) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
+        Err(_) => return Ok((None, true)),
+    };
+    let format = serde_json::from_str::<Value>(&text).ok().and_then(|head| head["format"].as_u64());
+    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
+        return Err(OpenError::Newer { dir: PathBuf::from(HEAD), format });
+    }
+    let head = Head::from_text(&text);
+    let damaged = head.is_none();
+    Ok((head, damaged))
+}
+
+/// Reads the journal and changes nothing but that what is read is durable.
+pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Found {
+    let mut unlisted = false;
+    let mut segments: Vec<u64> = match disk.list(WAL) {
+        Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
+        Err(error) => {
+            log::error!("{WAL}: {error}");
+            unlisted = true;
+            Vec::new()
+        }
+    };
+    segments.sort_unstable();
+    let mut marks = Marks { of: head.map_or(0, |head| head.journal), stranger: None };
+    let closed = head.is_some_and(|head| head.clean);
+    let head = head.and_then(|head| head.wal);
+    let from = head.map_or(0, |head| head.segment);
+    let next = segments.last().copied().unwrap_or_default().max(from) + 1;
+    let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
+    if unlisted {
+        // It may hold anything.
+        scanned.push(Scanned { segment: from, bytes: 0, found: None });
+    }
+    for segment in segments {
+        if segment < from {
+            old.push((segment, setup.segment_bytes as u64));
+            continue;
+        }
+        let path = journal::path(segment);
+        if setup.protocol.sync_at_start {
+            // On a read-only file system nothing is on its way to the disk.
+            disk.open(&path).and_then(|file| file.sync()).ok();
+        }
+        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
+        let length = text.as_ref().map_or(0, Bytes::len);
+        bytes.push((segment, length as u64));
+        let found = text.map(|text| scan(&text, segment, &setup.protocol)).filter(|found| marks.are_of(segment, found));
+        scanned.push(Scanned { segment, bytes: length, found });
+    }
+    // Where none counts, the newest of the others tells whose they are.
+    if let Some((segment, _)) = old.last().filter(|_| scanned.is_empty())
+        && let Ok(text) = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX)
+    {
+        marks.are_of(*segment, &scan(&text.into(), *segment, &setup.protocol));
+    }
+    let mut recovered = recover(head, closed, scanned, &setup.protocol);
+    if let Some(segment) = marks.stranger {
+        let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together";
+        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
+    }
+    let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
+    Found { recovered, old, live, next, of: marks.of }
+}
