@@ -18,7 +18,7 @@ use super::judge::FILE_BYTES_MAX;
 use super::load::durable_part;
 use super::protocol::Protocol;
 use super::setup::RESERVE;
-use super::{FlatStore, Store, load, locked, names};
+use super::{FlatStore, Store, find, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
@@ -189,7 +189,7 @@ pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Resu
 }
 
 fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
-    load::refuse_newer(disk, dir).map_err(|error| error.to_string())?;
+    find::refuse_newer(disk, dir).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.

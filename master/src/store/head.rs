@@ -22,6 +22,9 @@ pub struct Head {
     /// The files hold everything before it. None: there is no journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<Position>,
+    /// The mark of the journal that belongs to it; 0: an older master does not say it.
+    #[serde(default)]
+    pub journal: u32,
     /// No revision above this one has been used but by what the journal says.
     pub reserved: u64,
     /// Closed by its master: `reserved` is exact, and the journal says nothing more.

@@ -4,11 +4,12 @@
 use super::covered::covered;
 use super::disk::{self, Disk, RealDisk};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
+use super::find::{self, Found, SEGMENT_BYTES_READ_MAX};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
-use super::load::{self, Found, Ids, Loaded, SEGMENT_BYTES_READ_MAX};
+use super::load::{self, Ids, Loaded};
 use super::protocol::Protocol;
 use super::setup::{RESERVE, Setup};
 use super::{Damage, OpenError, Rules, names, quarantine};
@@ -109,7 +110,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no store; name its directory by --data-dir or --config")));
     }
     let disk = RealDisk::new(dir).map_err(failed)?;
-    load::refuse_newer(&disk, dir)?;
+    find::refuse_newer(&disk, dir)?;
     Ok((Arc::new(disk), disk::lock(dir)?))
 }
 
@@ -118,7 +119,7 @@ fn look(disk: &Arc<dyn Disk>, rules: &Rules) -> Result<(Loaded, Found), OpenErro
     let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = load::load(disk.clone(), None, &ids, rules, &setup)?;
-    let found = load::find_journal(&**disk, Some(&loaded.writer.head), &setup);
+    let found = find::find_journal(&**disk, Some(&loaded.writer.head), &setup);
     Ok((loaded, found))
 }
 
@@ -162,7 +163,8 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     let last = recovered.records.iter().chain(&recovered.beyond).map(|line| line.n).chain([recovered.last]).max().unwrap_or_default();
     let reserved = loaded.state.revision().0 + LOST_REVISIONS;
     let behind = Recovered { last, ..Recovered::default() };
-    let mut journal = Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved);
+    let mut journal =
+        Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved, loaded.writer.head.journal);
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
     // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.

@@ -13,10 +13,10 @@ use super::covered::covered;
 use super::disk::Disk;
 use super::examine::stamp_soon;
 use super::files::{DiskError, Files, failed};
-use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
+use super::find::{Found, find_head, find_journal, silent};
+use super::head::{FORMAT, HEAD, Head};
 use super::journal::record::{Record, Was};
-use super::journal::recover::{Position, Recovered, Scanned, recover};
-use super::journal::scan::scan;
+use super::journal::recover::{Position, Recovered};
 use super::journal::{self, Journal, Retired, WAL};
 use super::judge::Wrong;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
@@ -26,16 +26,11 @@ use super::{Damage, LeftOut, OpenError, Rules, document, volatile};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::Value;
-use std::collections::VecDeque;
-use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Where HEAD.json is lost, volatile writes may have used this many revisions beyond those that the files show.
 const LOST_HEAD_JUMP: u64 = 10 * RESERVE;
-/// A segment is one MiB, or a batch of some more; a longer file is none of ours.
-pub const SEGMENT_BYTES_READ_MAX: usize = 256 << 20;
 
 pub struct Loaded {
     pub state: State,
@@ -57,15 +52,6 @@ pub struct Ids {
     /// For a store that has none yet.
     pub fresh_store: String,
     pub boot: String,
-}
-
-/// The journal as a start finds it.
-pub struct Found {
-    pub recovered: Recovered,
-    /// Segments that the files have caught up with, and those that count; each with its bytes.
-    pub old: Vec<(u64, u64)>,
-    pub live: VecDeque<(u64, u64)>,
-    pub next: u64,
 }
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
@@ -149,7 +135,7 @@ fn begin(
     changed: bool,
     setup: &Setup,
 ) -> Result<Loaded, OpenError> {
-    let Found { recovered, mut old, mut live, next } = found;
+    let Found { recovered, mut old, mut live, next, of } = found;
     let mut outdated = Vec::new();
     if changed && !setup.look_only {
         outdated = old.drain(..).chain(live.drain(..)).collect();
@@ -178,7 +164,6 @@ fn begin(
     let last = Revision(tree.next);
     let missing = tree.frozen;
     let stamping = tree.stamped || (!missing && stamp_soon(&*disk, &mut tree, &mut dirty));
-    let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved);
     let frozen = recovered.missing.as_ref().map(|missing| {
         format!("{missing}; nothing is written before a person has looked: stop the master and run coracle-master store salvage")
     });
@@ -188,9 +173,12 @@ fn begin(
     }
     let frozen = frozen.or_else(|| tree.unread.first().map(|(_, why)| why.clone()));
     let mut degraded = frozen.clone().or(tree.degraded);
-    let is_new = head.as_ref().is_none_or(|head| head.wal.is_none() || (head.stamped && !tree.stamped));
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
-    let mut head = head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() });
+    let mark = if of == 0 { document::crc32(store.as_bytes()) } else { of };
+    let as_it_is = |head: &Head| head.wal.is_some() && (!head.stamped || tree.stamped) && head.journal == mark;
+    let is_new = !head.as_ref().is_some_and(as_it_is);
+    let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
+    let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
     if frozen.is_none() && !setup.look_only {
         let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
             consume(&*disk, &edits, &brought)?;
@@ -303,78 +291,6 @@ fn consume(disk: &dyn Disk, edits: &[Record], brought: &[(Arc<Key>, Bytes)]) -> 
             return Ok(());
         }
     }
-}
-
-/// A directory of a newer form is not even locked: nothing in it is ours to change.
-pub fn refuse_newer(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
-    match find_head(disk) {
-        Err(OpenError::Newer { format, .. }) => Err(OpenError::Newer { dir: dir.to_owned(), format }),
-        _ => Ok(()),
-    }
-}
-
-/// None: there is none. The other is whether it is damaged.
-pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
-    let text = match disk.read(HEAD, HEAD_BYTES_MAX) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
-        Err(_) => return Ok((None, true)),
-    };
-    let format = serde_json::from_str::<Value>(&text).ok().and_then(|head| head["format"].as_u64());
-    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
-        return Err(OpenError::Newer { dir: PathBuf::from(HEAD), format });
-    }
-    let head = Head::from_text(&text);
-    let damaged = head.is_none();
-    Ok((head, damaged))
-}
-
-/// Reads the journal and changes nothing but that what is read is durable.
-pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Found {
-    let mut unlisted = false;
-    let mut segments: Vec<u64> = match disk.list(WAL) {
-        Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
-        Err(error) => {
-            log::error!("{WAL}: {error}");
-            unlisted = true;
-            Vec::new()
-        }
-    };
-    segments.sort_unstable();
-    let closed = head.is_some_and(|head| head.clean);
-    let head = head.and_then(|head| head.wal);
-    let from = head.map_or(0, |head| head.segment);
-    let next = segments.last().copied().unwrap_or_default().max(from) + 1;
-    let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
-    if unlisted {
-        // It may hold anything.
-        scanned.push(Scanned { segment: from, bytes: 0, found: None });
-    }
-    for segment in segments {
-        if segment < from {
-            old.push((segment, setup.segment_bytes as u64));
-            continue;
-        }
-        let path = journal::path(segment);
-        if setup.protocol.sync_at_start {
-            // On a read-only file system nothing is on its way to the disk.
-            disk.open(&path).and_then(|file| file.sync()).ok();
-        }
-        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
-        let length = text.as_ref().map_or(0, Bytes::len);
-        bytes.push((segment, length as u64));
-        scanned.push(Scanned { segment, bytes: length, found: text.map(|text| scan(&text, segment, &setup.protocol)) });
-    }
-    let recovered = recover(head, closed, scanned, &setup.protocol);
-    let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
-    Found { recovered, old, live, next }
-}
-
-/// Whether the journal has nothing to add to what HEAD.json says.
-fn silent(found: &Found) -> bool {
-    let recovered = &found.recovered;
-    recovered.records.is_empty() && recovered.void.is_empty() && recovered.torn.is_empty() && recovered.missing.is_none()
 }
 
 /// The last revision that may have been used.

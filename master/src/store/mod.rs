@@ -13,7 +13,7 @@
 //! names, document, draft, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! load, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! find, load, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
@@ -29,6 +29,7 @@ mod door;
 mod draft;
 mod examine;
 mod files;
+mod find;
 mod follow;
 mod head;
 mod history;
@@ -143,7 +144,7 @@ impl FlatStore {
             move |error| OpenError::Io { path, error }
         };
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
-        load::refuse_newer(&disk, dir)?;
+        find::refuse_newer(&disk, dir)?;
         let lock = disk::lock(dir)?;
         backup::clear(&disk, dir);
         let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {

@@ -6,13 +6,14 @@
 
 use super::document::crc32;
 use super::files::OBJECTS;
+use super::find::SEGMENT_BYTES_READ_MAX;
 use super::head::{HEAD, HEAD_BYTES_MAX};
 use super::journal::record::Was;
 use super::journal::recover::{Scanned, recover};
 use super::journal::scan::scan;
 use super::journal::{self, WAL};
 use super::judge::FILE_BYTES_MAX;
-use super::load::{SEGMENT_BYTES_READ_MAX, durable_part};
+use super::load::durable_part;
 use super::{FlatStore, document, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;

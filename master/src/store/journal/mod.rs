@@ -58,6 +58,8 @@ pub struct Journal {
     /// Found unproven at the start: it goes again right behind the next fence.
     carry: Vec<Record>,
     reserved: u64,
+    /// The mark of this journal: its segments name it, and so does HEAD.json.
+    of: u32,
     /// From the one that HEAD.json names, each with its bytes.
     live: VecDeque<(u64, u64)>,
     /// Those before it that are still there, oldest first.
@@ -94,7 +96,15 @@ pub struct Spare {
 
 impl Journal {
     /// `next`: no segment of this number or a higher one is there.
-    pub fn new(disk: Arc<dyn Disk>, setup: Setup, recovered: &Recovered, live: VecDeque<(u64, u64)>, next: u64, reserved: u64) -> Journal {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        setup: Setup,
+        recovered: &Recovered,
+        live: VecDeque<(u64, u64)>,
+        next: u64,
+        reserved: u64,
+        of: u32,
+    ) -> Journal {
         Journal {
             disk,
             setup,
@@ -105,6 +115,7 @@ impl Journal {
             spare: None,
             carry: recovered.carry.clone(),
             reserved,
+            of,
             live,
             retired: VecDeque::new(),
             free: 0,
@@ -225,7 +236,7 @@ impl Journal {
         };
         if writing.offset == 0 {
             let carry = self.carry.len() as u64;
-            add(&Record::Open { prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64 });
+            add(&Record::Open { prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64, of: self.of });
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
@@ -257,7 +268,7 @@ impl Journal {
         self.writing = None;
         // How long it gets is only known once it has a number; that adds no digit.
         let needed = {
-            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX };
+            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX, of: self.of };
             let mut text = Vec::new();
             let batch = std::iter::once(&fence).chain(&self.carry).chain(records);
             batch.for_each(|record| encode(u64::MAX, u64::MAX, u64::MAX, record, &mut text));

@@ -2,7 +2,7 @@
 //! byte is found:
 //!
 //! ```text
-//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"crc":"e7add0f7"}
+//! {"seg":370,"n":26,"b":26,"op":"open","prev":25,"reserved":9000,"carry":3,"bytes":1048576,"of":"8a20c4d1","crc":"e7add0f7"}
 //! {"seg":370,"n":27,"b":26,"op":"put","rev":256,"key":"core/pods/default/web","was":"-","obj":{...},"crc":"6415280b"}
 //! {"seg":370,"n":30,"b":30,"op":"del","was":"1c2b09fa","rev":259,"key":"core/pods/default/web","crc":"..."}
 //! {"seg":370,"n":31,"b":31,"op":"reserve","reserved":121259,"crc":"..."}
@@ -34,12 +34,14 @@ const HAND: &str = "hand";
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
-    /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made.
+    /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made. `of`: the mark of the
+    /// journal that it belongs to; 0: a master wrote it that did not say so.
     Open {
         prev: u64,
         reserved: u64,
         carry: u64,
         bytes: u64,
+        of: u32,
     },
     /// The durable part of an object, compact, its revision inside. `by_hand`: a person wrote it into the file.
     Put {
@@ -132,9 +134,9 @@ pub fn encode(segment: u64, n: u64, batch: u64, record: &Record, out: &mut Vec<u
     let all = "a Vec takes all";
     write!(out, "{{\"seg\":{segment},\"n\":{n},\"b\":{batch},").expect(all);
     match record {
-        Record::Open { prev, reserved, carry, bytes } => {
+        Record::Open { prev, reserved, carry, bytes, of } => {
             write!(out, "\"op\":\"open\",\"prev\":{prev},\"reserved\":{reserved}").expect(all);
-            write!(out, ",\"carry\":{carry},\"bytes\":{bytes}").expect(all);
+            write!(out, ",\"carry\":{carry},\"bytes\":{bytes},\"of\":\"{of:08x}\"").expect(all);
         }
         Record::Put { revision, key, was, by_hand, object } => {
             // A path holds nothing that JSON escapes.
@@ -163,7 +165,10 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
     let raw: Raw = serde_json::from_slice(text).ok()?;
     let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
     let record = match raw.op.as_ref() {
-        "open" => Record::Open { prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes? },
+        "open" => {
+            let of = raw.of.map_or(Some(0), |of| u32::from_str_radix(&of, 16).ok())?;
+            Record::Open { prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes?, of }
+        }
         "put" => {
             let object = text.slice_ref(raw.obj?.get().as_bytes());
             let by_hand = raw.by.as_deref() == Some(HAND);
@@ -196,6 +201,8 @@ struct Raw<'a> {
     reserved: Option<u64>,
     carry: Option<u64>,
     bytes: Option<u64>,
+    #[serde(borrow)]
+    of: Option<Cow<'a, str>>,
 }
 
 #[cfg(test)]
@@ -210,7 +217,7 @@ mod tests {
             Record::Put { revision: Revision(7), key: key("web"), was, by_hand, object }
         };
         vec![
-            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096 },
+            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096, of: 7 },
             put(Was::Unknown, false),
             put(Was::Absent, true),
             put(Was::Sum(0x1c), false),

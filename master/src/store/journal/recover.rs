@@ -327,7 +327,7 @@ mod tests {
     }
 
     fn open(prev: u64, carry: u64) -> Record {
-        Record::Open { prev, reserved: 100, carry, bytes: 0 }
+        Record::Open { prev, reserved: 100, carry, bytes: 0, of: 0 }
     }
 
     /// A segment of batches, each on a block of its own.
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_segment_that_was_cut_short_has_lost_something() {
-        let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes };
+        let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0 };
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
             let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };

@@ -30,6 +30,11 @@ impl Dir {
         FlatStore::open_in(&self.0, None, &rules(), Setup::SMALL).map(|opened| opened.store)
     }
 
+    fn segments(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let found = fs::read_dir(self.at("wal")).expect("a folder").map(|entry| entry.expect("an entry").path());
+        found.map(|path| (path.clone(), fs::read(path).expect("ours"))).collect()
+    }
+
     fn at(&self, path: &str) -> PathBuf {
         self.0.join(path)
     }
@@ -193,6 +198,44 @@ fn a_journal_that_is_no_folder_is_set_aside_where_it_was_closed_and_missed_other
     assert_eq!(fs::read(dir.at("wal")).expect("untouched"), b"mine");
     assert!(store.get(&key("other")).is_err(), "what is missing may be that");
     store.halt();
+}
+
+/// The journal of one store is none of another's, whichever part of it was copied in, and nothing is lost for it.
+#[test]
+fn what_belongs_to_another_store_is_no_journal_of_this_one() {
+    let wal = |from: &Dir, to: &Dir| {
+        fs::remove_dir_all(to.at("wal")).expect("ours");
+        fs::create_dir(to.at("wal")).expect("ours");
+        for entry in fs::read_dir(from.at("wal")).expect("a folder") {
+            let entry = entry.expect("an entry");
+            fs::copy(entry.path(), to.at("wal").join(entry.file_name())).expect("ours");
+        }
+    };
+    let head = |from: &Dir, to: &Dir| _ = fs::copy(from.at("HEAD.json"), to.at("HEAD.json")).expect("ours");
+    for (what, copy) in [("head", &head as &dyn Fn(&Dir, &Dir)), ("wal", &wal)] {
+        for (closed, other_closed) in [(false, false), (false, true), (true, false), (true, true)] {
+            let (dir, other) = (Dir::new("mixed", closed), Dir::new("mixed-other", other_closed));
+            let own = (fs::read(dir.at("HEAD.json")).expect("ours"), dir.segments());
+            copy(&other, &dir);
+            let store = dir.open().expect("it starts");
+            let why = store.health().degraded.unwrap_or_else(|| panic!("{what} {closed} {other_closed}: nobody says it"));
+            assert!(why.contains("another store's journal") && why.contains("wal/0"), "{why}");
+            assert!(store.write(create(pod("x", "a", None))).is_err());
+            store.halt();
+            drop(store);
+            fs::write(dir.at("HEAD.json"), own.0).expect("ours");
+            fs::remove_dir_all(dir.at("wal")).expect("ours");
+            fs::create_dir(dir.at("wal")).expect("ours");
+            own.1.iter().for_each(|(path, text)| fs::write(path, text).expect("ours"));
+            let store = dir.open().expect("it starts");
+            assert_eq!(
+                (store.health().degraded, web(&store).as_deref()),
+                (None, Some("a")),
+                "{what} {closed} {other_closed}: all is as it was"
+            );
+            store.halt();
+        }
+    }
 }
 
 #[test]
