@@ -67,7 +67,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     };
     let mut answer = document(call, status, &written.stored);
     warn(&mut answer, &sent.warnings);
-    if renewed {
+    if renewed && status == StatusCode::CREATED {
         warn(&mut answer, &[RENEWED.to_owned()]);
     }
     warn_of_owners(&mut answer, sent.object());

@@ -118,11 +118,12 @@ impl Files {
     /// Whoever wrote to a file while the master ran was not heard; his work is not thrown away either.
     fn keep_edit(&mut self, disk: &dyn Disk, key: &Key, wanted: Option<&[u8]>, was: Was) -> Result<(), DiskError> {
         let path = format!("{OBJECTS}/{}", names::path(key));
-        let left = match disk.stamp(&path) {
+        let (left, touched) = match disk.stamp(&path) {
             // What it says else the medium has done.
             Ok(Stamp::Intact(crc)) if was == Was::Sum(crc) => return Ok(()),
-            Ok(Stamp::Touched(crc)) => Was::Sum(crc),
-            Ok(Stamp::None | Stamp::Intact(_)) | Err(_) => was,
+            Ok(Stamp::Touched(crc)) => (Was::Sum(crc), true),
+            Ok(Stamp::None | Stamp::Intact(_)) => (was, false),
+            Err(_) => return Ok(()),
         };
         let edited = match disk.read(&path, FILE_BYTES_MAX) {
             Ok(bytes) => {
@@ -131,8 +132,8 @@ impl Files {
                 let crc = document::crc32(&compact);
                 left != Was::Unknown && left != Was::Sum(crc) && wanted.map(document::crc32) != Some(crc)
             }
-            // A folder is no edit, and is in the way. What nobody can read is moved away just as well.
-            Err(error) => !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) && !is_folder(disk, &path),
+            // What nobody can read is moved away just as well, where it is known to be somebody's.
+            Err(error) => touched && error.kind() != io::ErrorKind::NotFound,
         };
         if !edited {
             return Ok(());
@@ -191,10 +192,6 @@ pub fn make_folder(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
         disk.sync_dir(above).map_err(failed("fsync", if above.is_empty() { "the data directory" } else { above }))?;
     }
     Ok(())
-}
-
-fn is_folder(disk: &dyn Disk, path: &str) -> bool {
-    disk.list(path).is_ok()
 }
 
 /// Whether it may be that something stands where a file or a folder belongs, or that a folder is gone.
