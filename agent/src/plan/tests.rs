@@ -240,31 +240,31 @@ fn ephemeral_containers_start_once() {
         world
     };
     let wanted = plain();
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
-    check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, Some(State::Created { refused: None })), 0, &["begin e"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    check(from_ref(&wanted), world(&wanted, Some(RUNS), RUNS, Some(State::Created { refused: None })), 0, &["begin e"]);
     for state in [RUNS, died(0), died(1), State::Created { refused: Some("no such file".to_owned()) }] {
-        check(&[wanted.clone()], world(&wanted, Some(RUNS), RUNS, Some(state)), 0, &[]);
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), RUNS, Some(state)), 0, &[]);
     }
     // The sandbox that it was in has gone: it is not put into the next one.
-    check(&[wanted.clone()], world(&wanted, Some(died(0)), RUNS, Some(RUNS)), 0, &["stop c e"]);
+    check(from_ref(&wanted), world(&wanted, Some(died(0)), RUNS, Some(RUNS)), 0, &["stop c e"]);
     check(
-        &[wanted.clone()],
+        from_ref(&wanted),
         world(&wanted, Some(died(0)), died(1), Some(died(1))),
         0,
         &["start POD 1 step 1", "remove POD", "start c 1 step 1"],
     );
     let target = with(json!({"name": "e", "image": "i:1", "targetContainerName": "c"}), json!({}));
-    check(&[target.clone()], world(&target, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
-    check(&[target.clone()], world(&target, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: ContainerCreating"]);
+    check(from_ref(&target), world(&target, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    check(from_ref(&target), world(&target, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: ContainerCreating"]);
     // The pod does without what is not supported.
     let refused = with(json!({"name": "e", "image": "i:1", "envFrom": [{"configMapRef": {"name": "x"}}]}), json!({}));
-    check(&[refused.clone()], world(&refused, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: UnsupportedField"]);
+    check(from_ref(&refused), world(&refused, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: UnsupportedField"]);
     // Removed while no agent looked: the master knows that it was started.
     let said = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "containerID": "docker://1", "state": state}]});
     let known = with(json!({"name": "e", "image": "i:1"}), said(json!({"running": {}})));
-    check(&[known.clone()], world(&known, Some(RUNS), RUNS, None), 0, &[]);
+    check(from_ref(&known), world(&known, Some(RUNS), RUNS, None), 0, &[]);
     let waited = with(json!({"name": "e", "image": "i:1"}), said(json!({"waiting": {}})));
-    check(&[waited.clone()], world(&waited, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
+    check(from_ref(&waited), world(&waited, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
     // It goes with its pod.
     check(&[], world(&wanted, Some(RUNS), RUNS, Some(RUNS)), 0, &["stop c e"]);
 }

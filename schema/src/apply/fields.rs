@@ -111,12 +111,12 @@ impl Fields {
     }
 
     pub fn intersection(&self, other: &Fields) -> Fields {
-        let both = |(step, node): (&Box<str>, &Node)| {
+        let both = self.0.iter().filter_map(|(step, node)| {
             let with = other.0.get(step)?;
             let both = Node { member: node.member && with.member, inside: node.inside.intersection(&with.inside) };
             (!both.is_empty()).then(|| (step.clone(), both))
-        };
-        Fields(self.0.iter().filter_map(both).collect())
+        });
+        Fields(both.collect())
     }
 
     /// Without the other's fields, but with what is inside them.
