@@ -315,8 +315,8 @@ impl Writer {
         self.full || self.unsettled.is_some() || self.journal.is_broken()
     }
 
-    /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by before it is caught up
-    /// with. The others are removed, and on a full disk all.
+    /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from one
+    /// checkpoint to the next, and some, for no two take the same time. The others are removed, and on a full disk all.
     fn forget(&mut self, uptime: Duration, setup: &Setup) {
         let Writer { journal, disk, full, .. } = self;
         let mut kept: u64 = journal.retired.iter().map(|retired| retired.bytes).sum();
@@ -331,7 +331,7 @@ impl Writer {
         }
         while journal.free > 0
             && let Some(oldest) = journal.retired.front()
-            && (*full || !journal.is_own(oldest) || free_bytes > 2 * setup.checkpoint_bytes)
+            && (*full || !journal.is_own(oldest) || free_bytes > setup.checkpoint_bytes / 4 * 5)
         {
             let path = journal::path(oldest.segment);
             match disk.unlink(&path) {

@@ -14,8 +14,8 @@ pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 pub const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 /// Who was refused for that may come again after so long: a checkpoint takes a slow card some seconds, and clients try about ten times.
 pub const BACKLOG_RETRY_S: u32 = 5;
-/// Superseded segments that are kept for backups that began before the checkpoint did. Two checkpoints' journal waits to be written over
-/// at most.
+/// Superseded segments that are kept for backups that began before the checkpoint did. Older ones wait to be written over: some
+/// more than the journal of one checkpoint.
 pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.
 pub const RESERVE: u64 = 100_000;

@@ -79,7 +79,7 @@ fn a_checkpoint_that_fails_anywhere_is_made_good_by_the_next() {
 
 /// A segment takes four batches.
 fn short_segments(disk: &SimDisk, retained_bytes_max: u64) -> FlatStore {
-    open_with(disk, Setup { segment_bytes: 20 << 10, checkpoint_bytes: 20 << 10, retained_bytes_max, ..Setup::SMALL }).store
+    open_with(disk, Setup { segment_bytes: 20 << 10, checkpoint_bytes: 40 << 10, retained_bytes_max, ..Setup::SMALL }).store
 }
 
 #[test]
