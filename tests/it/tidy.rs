@@ -8,6 +8,7 @@ const LONG: &[(&str, &str)] = &[
     ("agent/src/runtime/fake.rs", "one engine in memory: its state, its faults and the trait's calls belong together"),
     ("master/src/prepare.rs", "the one gate: creates, updates and deletions go through the same steps"),
     ("api/src/kinds/mod.rs", "what a row of the table can say, and the words in which the rows are written"),
+    ("http/src/local.rs", "one plane from its folder to its last stream: all of it shares the same counts and the same supervisor"),
 ];
 const LINES_MAX: usize = 400;
 const LINES_MAX_WITH_REASON: usize = 600;
