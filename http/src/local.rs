@@ -256,10 +256,8 @@ fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
 
 fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
     let Answer { status, headers, body } = refusal.answer(request.url());
-    match body {
-        Body::Whole(bytes) => whole(request, status, &headers, bytes),
-        Body::Long(_) | Body::Stream(_) | Body::Forward(_) => Ok(()),
-    }
+    let Body::Whole(bytes) = body else { return Ok(()) };
+    whole(request, status, &headers, bytes)
 }
 
 fn whole(request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> io::Result<()> {
