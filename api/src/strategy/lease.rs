@@ -4,6 +4,7 @@ use super::apps::{NOT_NEGATIVE, immutable};
 use super::doc::{is_empty, list, number, text};
 use super::meta::{self, Scope};
 use super::{Rules, Strategy, full, general, names, nothing};
+use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
@@ -13,6 +14,13 @@ const ADDRESSES_MAX: usize = 100;
 /// Labels of an endpoint's place, and for whom it is meant.
 const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
+
+/// Labels of a slice: whose places these are, and who keeps it.
+pub const SERVICE: &str = "kubernetes.io/service-name";
+pub const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// The two of this master that keep slices: of what services select, and of Endpoints that a person made.
+pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
+pub const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// Whoever leads says so again; who does not know it any more stands for election.
 pub static LEASE: Strategy = Strategy {
@@ -29,8 +37,14 @@ pub static ENDPOINT_SLICE: Strategy = Strategy {
         found.extend(immutable(new, old, "addressType", &Path::root()));
         found
     },
+    // Those of a controller are worked out again from Endpoints and pods.
+    durable: |slice| if kept_by_us(slice) { Durable::Nothing } else { Durable::Whole },
     ..general::strategy::<false, true>()
 };
+
+fn kept_by_us(slice: &Value) -> bool {
+    [CONTROLLER, MIRROR].contains(&text(&slice["metadata"]["labels"], MANAGED_BY))
+}
 
 fn lease(lease: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(lease, Scope::Namespaced, names::subdomain, rules);

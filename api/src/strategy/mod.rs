@@ -34,7 +34,7 @@ mod inner;
 mod job_rules;
 mod kinds;
 mod label_selector;
-mod lease;
+pub mod lease;
 mod limits;
 pub mod meta;
 mod mounts;

@@ -3,13 +3,13 @@
 use super::Owner;
 use super::garbage::Garbage;
 use super::namespaces;
-use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, ServiceView};
+use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, ServiceView, SliceView};
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::strategy::namespace::is_ending;
 use serde_json::Value;
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,10 @@ use std::time::Duration;
 /// What is looked at whole. Of everything else only what becomes of it when its owner goes.
 const FOLLOWED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "events"];
 
+pub const SLICES: Resource = Resource { group: Cow::Borrowed("discovery.k8s.io"), plural: Cow::Borrowed("endpointslices") };
+
 pub fn is_followed(resource: &Resource) -> bool {
-    resource.group.is_empty() && FOLLOWED.contains(&&*resource.plural)
+    (resource.group.is_empty() && FOLLOWED.contains(&&*resource.plural)) || *resource == SLICES
 }
 
 #[derive(Default)]
@@ -31,6 +33,7 @@ pub struct Cluster {
     pub controllers: BTreeMap<Key, ControllerView>,
     pub services: BTreeMap<Key, ServiceView>,
     pub endpoints: BTreeMap<Key, EndpointsView>,
+    pub slices: BTreeMap<Key, SliceView>,
     pub events: Events,
     /// Every namespace, and whether it ends.
     pub namespaces: BTreeMap<String, bool>,
@@ -101,6 +104,7 @@ impl Cluster {
             "replicationcontrollers" => put(&mut self.controllers, &**key, new, view::controller),
             "services" => put(&mut self.services, &**key, new, view::service),
             "endpoints" => put(&mut self.endpoints, &**key, new, view::endpoints),
+            "endpointslices" => put(&mut self.slices, &**key, new, view::slice),
             "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
@@ -204,15 +208,19 @@ impl Cluster {
     }
 
     pub fn pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
-        inside(&self.pods, "pods", namespace).map(|(key, pod)| (key, &**pod))
+        inside(&self.pods, Resource::core("pods"), namespace).map(|(key, pod)| (key, &**pod))
     }
 
     pub fn controllers_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a ControllerView)> {
-        inside(&self.controllers, "replicationcontrollers", namespace)
+        inside(&self.controllers, Resource::core("replicationcontrollers"), namespace)
     }
 
     pub fn services_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a ServiceView)> {
-        inside(&self.services, "services", namespace)
+        inside(&self.services, Resource::core("services"), namespace)
+    }
+
+    pub fn slices_of<'a>(&'a self, service: &'a Key) -> impl Iterator<Item = (&'a Key, &'a SliceView)> {
+        inside(&self.slices, SLICES, &service.namespace).filter(|(_, slice)| slice.service == service.name)
     }
 
     /// Whether a pod that may run uses a claim of its namespace.
@@ -280,10 +288,10 @@ pub fn node_key(name: &str) -> Key {
 /// The keys are in order of their namespaces.
 fn inside<'a, K: Borrow<Key> + Ord, V>(
     map: &'a BTreeMap<K, V>,
-    plural: &'static str,
+    resource: Resource,
     namespace: &'a str,
 ) -> impl Iterator<Item = (&'a Key, &'a V)> {
-    let first = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: String::new() };
+    let first = Key { resource, namespace: namespace.to_owned(), name: String::new() };
     map.range::<Key, _>(first..).map(|(key, view)| (key.borrow(), view)).take_while(move |(key, _)| key.namespace == namespace)
 }
 

@@ -4,6 +4,7 @@
 
 use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
+use super::slices;
 use super::view::{EndpointsView, MANAGED_BY, PodView, ServiceView, protocol, selects};
 use coracle_api::meta::{Key, ObjectReference, Resource};
 use coracle_api::quantity::IntOrString;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 const ADDRESSES_MAX: usize = 1000;
 
 /// A port of an endpoint: name, number, protocol.
-type Port = (String, i32, String);
+pub type Port = (String, i32, String);
 
 #[derive(Default)]
 struct Addresses {
@@ -28,38 +29,70 @@ pub fn decide(cluster: &Cluster, service_key: &Key) -> Decision {
     let standing = cluster.endpoints.get(&key);
     let Some(service) = cluster.services.get(service_key) else {
         // The service has gone, and with it what was made for it. What a person made stays.
-        let gone = standing.filter(|endpoints| endpoints.managed() && !cluster.damaged.contains(service_key));
-        return Decision::of(gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true }).into_iter().collect());
+        if cluster.damaged.contains(service_key) {
+            return Decision::default();
+        }
+        let gone = standing.filter(|endpoints| endpoints.managed());
+        let gone = gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true });
+        return Decision::of(gone.into_iter().chain(slices::decide(cluster, service_key, None)).collect());
     };
-    // Without a selector the endpoints are a person's business; what cannot be read cannot be written over.
-    if service.external || service.selector.is_empty() || cluster.damaged.contains(&key) {
+    // What cannot be read cannot be written over.
+    if cluster.damaged.contains(&key) {
         return Decision::default();
     }
-    let subsets = subsets(cluster, service_key, service, standing);
-    Decision::of(write(key, service, standing, subsets).into_iter().collect())
+    if service.external {
+        return Decision::of(slices::decide(cluster, service_key, None));
+    }
+    // Without a selector the endpoints are a person's business.
+    if service.selector.is_empty() {
+        let mirrored = standing.filter(|_| !service.deleting).and_then(|endpoints| slices::mirrored(&key, endpoints));
+        return Decision::of(slices::decide(cluster, service_key, mirrored));
+    }
+    let places = places(cluster, service_key, service, standing);
+    let slices = (!service.deleting).then(|| slices::of_places(service_key, service, &places));
+    let write = write(key, service, standing, subsets(service, places));
+    Decision::of(write.into_iter().chain(slices::decide(cluster, service_key, slices)).collect())
 }
 
-fn subsets(cluster: &Cluster, key: &Key, service: &ServiceView, standing: Option<&EndpointsView>) -> Vec<EndpointSubset> {
+/// Where a service is served: a pod of it, also one that is about to end.
+pub struct Place<'a> {
+    pub ip: String,
+    /// It answers, as far as anybody knows.
+    pub serving: bool,
+    pub ports: Vec<Port>,
+    pub key: &'a Key,
+    pub pod: &'a PodView,
+}
+
+fn places<'a>(cluster: &'a Cluster, key: &'a Key, service: &ServiceView, standing: Option<&EndpointsView>) -> Vec<Place<'a>> {
     let meant = cluster.pods_in(&key.namespace).filter(|(_, pod)| !pod.terminal() && selects(&service.selector, pod.labels()));
-    let mut places: Vec<(bool, String, Vec<Port>, &Key, &PodView)> = Vec::new();
-    for (pod_key, pod) in meant {
-        let Some((ip, ready)) = place(cluster, pod, service, standing) else { continue };
+    let mut places = Vec::new();
+    for (key, pod) in meant {
+        let Some((ip, serving)) = place(cluster, pod, standing) else { continue };
         let ports: Vec<Port> = service.ports.iter().filter_map(|port| resolve(port, pod)).collect();
         // A service with ports of which this pod has none is not served by it.
         if !ports.is_empty() || service.ports.is_empty() {
-            places.push((ready, ip, ports, pod_key, pod));
+            places.push(Place { ip, serving, ports, key, pod });
         }
     }
+    places
+}
+
+fn subsets(service: &ServiceView, mut places: Vec<Place<'_>>) -> Vec<EndpointSubset> {
+    // One that is being deleted has no place here, as in Kubernetes.
+    places.retain(|place| service.publish_not_ready || !place.pod.deleting);
+    let ready = |place: &Place<'_>| service.publish_not_ready || place.serving;
     // What does not fit is rather what is not ready.
     if places.len() > ADDRESSES_MAX {
-        places.sort_by_key(|(ready, ..)| !ready);
+        places.sort_by_key(|place| !ready(place));
         places.truncate(ADDRESSES_MAX);
     }
     let mut by_ports: BTreeMap<Vec<Port>, Addresses> = BTreeMap::new();
-    for (ready, ip, ports, key, pod) in places {
-        let addresses = by_ports.entry(ports).or_default();
+    for place in places {
+        let (ready, ip, address) = (ready(&place), place.ip.clone(), address(&place));
+        let addresses = by_ports.entry(place.ports).or_default();
         let half = if ready { &mut addresses.ready } else { &mut addresses.not_ready };
-        half.insert(ip.clone(), address(ip, key, pod));
+        half.insert(ip, address);
     }
     let subset = |(ports, addresses): (Vec<Port>, Addresses)| EndpointSubset {
         addresses: addresses.ready.into_values().collect(),
@@ -69,25 +102,27 @@ fn subsets(cluster: &Cluster, key: &Key, service: &ServiceView, standing: Option
     by_ports.into_iter().map(subset).collect()
 }
 
-fn address(ip: String, key: &Key, pod: &PodView) -> EndpointAddress {
-    let target_ref = ObjectReference {
+/// The pod that is there.
+pub fn target(place: &Place<'_>) -> ObjectReference {
+    ObjectReference {
         kind: "Pod".to_owned(),
-        namespace: key.namespace.clone(),
-        name: key.name.clone(),
-        uid: pod.uid.clone(),
+        namespace: place.key.namespace.clone(),
+        name: place.key.name.clone(),
+        uid: place.pod.uid.clone(),
         ..ObjectReference::default()
-    };
-    EndpointAddress { ip, hostname: String::new(), node_name: Some(pod.node.clone()), target_ref: Some(target_ref) }
+    }
 }
 
-/// The pod's address, and whether it takes requests; None: it has no place. One that is being deleted has none, as in Kubernetes.
-fn place(cluster: &Cluster, pod: &PodView, service: &ServiceView, standing: Option<&EndpointsView>) -> Option<(String, bool)> {
-    if pod.deleting && !service.publish_not_ready {
-        return None;
-    }
+fn address(place: &Place<'_>) -> EndpointAddress {
+    let node_name = Some(place.pod.node.clone());
+    EndpointAddress { ip: place.ip.clone(), hostname: String::new(), node_name, target_ref: Some(target(place)) }
+}
+
+/// The pod's address, and whether it serves; None: it has no place.
+fn place(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -> Option<(String, bool)> {
     // Of a node that is silent nobody knows whether it serves; a node that never said anything is not held against its pods.
     let silent = cluster.nodes.get(&pod.node).is_some_and(|node| node.silent());
-    let takes = |ready: bool| service.publish_not_ready || (ready && !silent);
+    let takes = |ready: bool| ready && !silent;
     if let (None, Some(standing)) = (pod.ready, standing) {
         let named = |address: &&EndpointAddress| address.target_ref.as_ref().is_some_and(|target| target.uid == pod.uid);
         for subset in &standing.subsets {

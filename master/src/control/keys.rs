@@ -101,6 +101,11 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
         "services" => [Owner::Service(key.clone())].into(),
         // Of the same name as their service.
         "endpoints" => [Owner::Service(service_of(key))].into(),
+        "endpointslices" => {
+            let service = cluster.slices.get(key).map(|slice| slice.service.clone()).filter(|name| !name.is_empty());
+            let key = |name| Key { resource: Resource::core("services"), namespace: key.namespace.clone(), name };
+            service.into_iter().map(|name| Owner::Service(key(name))).collect()
+        }
         "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound].into(),
         "events" => [Owner::Events].into(),
         "resourcequotas" => [Owner::Quotas(key.namespace.clone())].into(),
@@ -160,6 +165,7 @@ pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     owners.extend(cluster.controllers.keys().cloned().map(Owner::Controller));
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));
+    owners.extend(cluster.slices.keys().flat_map(|key| of(cluster, key)));
     owners.extend(cluster.nodes.keys().cloned().map(Owner::Node));
     owners.extend(cluster.quotas.iter().map(|quota| Owner::Quotas(quota.namespace.clone())));
     owners.extend(cluster.namespaces.keys().cloned().map(Owner::Namespace));

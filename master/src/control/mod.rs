@@ -16,6 +16,7 @@ mod nodes;
 mod quota;
 mod replicate;
 mod schedule;
+mod slices;
 mod step;
 mod view;
 

@@ -7,6 +7,7 @@ use coracle_api::node::{Node, Taint};
 use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
+use coracle_api::strategy::lease;
 use coracle_api::workload::{ReplicationController, ReplicationControllerStatus};
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
@@ -139,6 +140,8 @@ pub struct ControllerView {
 
 #[derive(Clone, Debug)]
 pub struct ServiceView {
+    pub uid: String,
+    pub deleting: bool,
     pub selector: Labels,
     pub publish_not_ready: bool,
     pub labels: Labels,
@@ -150,9 +153,26 @@ pub struct ServiceView {
 #[derive(Clone, Debug)]
 pub struct EndpointsView {
     pub revision: Revision,
+    pub uid: String,
     pub labels: Labels,
     pub subsets: Vec<EndpointSubset>,
     pub document: Stored,
+}
+
+/// Read when it is looked at: what it says stands in the store once.
+#[derive(Clone, Debug)]
+pub struct SliceView {
+    pub revision: Revision,
+    /// By its label; empty: of none.
+    pub service: String,
+    pub document: Stored,
+}
+
+impl SliceView {
+    /// Kept by one of this master's controllers.
+    pub fn ours(&self) -> bool {
+        self.document.labels.get(lease::MANAGED_BY).is_some_and(|by| [lease::CONTROLLER, lease::MIRROR].contains(&by))
+    }
 }
 
 impl EndpointsView {
@@ -263,6 +283,8 @@ pub fn controller(stored: &Stored) -> Option<ControllerView> {
 pub fn service(stored: &Stored) -> Option<ServiceView> {
     let service: Service = read(stored)?;
     Some(ServiceView {
+        uid: service.metadata.uid,
+        deleting: service.metadata.deletion_timestamp.is_some(),
         external: service.spec.kind == "ExternalName",
         headless: service.spec.headless(),
         selector: service.spec.selector,
@@ -274,5 +296,10 @@ pub fn service(stored: &Stored) -> Option<ServiceView> {
 
 pub fn endpoints(stored: &Stored) -> Option<EndpointsView> {
     let Endpoints { metadata, subsets } = read(stored)?;
-    Some(EndpointsView { revision: stored.revision, labels: metadata.labels, subsets, document: stored.clone() })
+    Some(EndpointsView { revision: stored.revision, uid: metadata.uid, labels: metadata.labels, subsets, document: stored.clone() })
+}
+
+pub fn slice(stored: &Stored) -> Option<SliceView> {
+    let service = stored.labels.get(lease::SERVICE).unwrap_or_default().to_owned();
+    Some(SliceView { revision: stored.revision, service, document: stored.clone() })
 }

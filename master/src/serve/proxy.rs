@@ -38,7 +38,7 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
     if to_agent {
         return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "agents listen to their own host alone: ask for it with proxy"));
     }
-    let address = address(serve, through, &stored).map_err(|nowhere| lost(through, &key.resource, nowhere))?;
+    let address = address(serve, through, &stored).map_err(|nowhere| lost(through, nowhere))?;
     if *secure {
         return Err(refused(StatusCode::NOT_IMPLEMENTED, "nothing is asked over TLS yet: name the object without https:"));
     }
@@ -69,14 +69,16 @@ fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAd
     }
 }
 
-fn lost(through: &Through, resource: &Resource, nowhere: Nowhere) -> Fault {
+fn lost(through: &Through, nowhere: Nowhere) -> Fault {
     let (name, what) = (&through.named.name, &through.kind.singular);
     match nowhere {
         Nowhere::Forbidden(why) => Fault::bad_request(why),
         Nowhere::NoPort(port) => Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into(),
-        // Kubernetes says it so in v1.
-        Nowhere::NoEndpoints if through.version == crate::call::Version::V1 => Status::not_found(resource, name).into(),
-        Nowhere::NoEndpoints | Nowhere::NoneReady => Status::unavailable(format!("no endpoints available for {what} {name:?}")).into(),
+        // Kubernetes says it so in v1: nobody keeps endpoints for it.
+        Nowhere::NoObject if through.version == crate::call::Version::V1 => Status::not_found(&through.kind.resource, name).into(),
+        Nowhere::NoObject | Nowhere::NoEndpoints | Nowhere::NoneReady => {
+            Status::unavailable(format!("no endpoints available for {what} {name:?}")).into()
+        }
         Nowhere::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
     }
 }
@@ -88,7 +90,8 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
     }
     let known = |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
     if !AGENT_PATHS.iter().any(known) {
-        return Err(Status::unknown_path().into());
+        let words = "an agent answers nothing but /healthz, /pods and /containerLogs/ through this server";
+        return Err(Status::forbidden(&Resource::core("nodes"), node, words).into());
     }
     let address = log::agent_address(serve, node)?;
     let headers = request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();

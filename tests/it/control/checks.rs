@@ -1,6 +1,7 @@
 //! What holds whenever it is quiet, computed from the documents alone.
 
 use super::bed::{Bed, key};
+use coracle_api::meta::Resource;
 use coracle_master::control::{Gate, Owner, Step, all_keys, decide, wakes};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -158,6 +159,7 @@ fn endpoints(bed: &Bed, healed: bool) {
                 found.extend(subset["ports"][0]["port"].as_u64().map(|port| (text(address, "ip").to_owned(), port)));
             }
         }
+        assert_eq!(sliced(bed, &service_key.name), found, "the slices of {service_key} say something else");
         // Of a node that cannot be read nobody knows whether it is silent.
         let right = if healed { found == expected } else { found.is_superset(&expected) };
         assert!(right, "{service_key}: {found:?} and not {expected:?}");
@@ -168,6 +170,24 @@ fn endpoints(bed: &Bed, healed: bool) {
         let managed = !object["metadata"]["labels"]["endpoints.kubernetes.io/managed-by"].is_null();
         assert!(!managed || services.contains(&key.name), "{key} has outlived its service");
     }
+}
+
+/// Where a service is served, as its slices say it.
+fn sliced(bed: &Bed, service: &str) -> BTreeSet<(String, u64)> {
+    let resource = Resource { group: "discovery.k8s.io".into(), plural: "endpointslices".into() };
+    let mut found = BTreeSet::new();
+    for stored in bed.store().list(&resource, None).items {
+        let slice: Value = serde_json::from_slice(&stored.json).expect("JSON");
+        if slice["metadata"]["labels"]["kubernetes.io/service-name"] != service {
+            continue;
+        }
+        for spot in slice["endpoints"].as_array().into_iter().flatten().filter(|spot| spot["conditions"]["ready"] == true) {
+            let address = spot["addresses"][0].as_str().expect("an address").to_owned();
+            let first = found.insert((address, slice["ports"][0]["port"].as_u64().expect("a port")));
+            assert!(first, "{service} has a place in two slices: {spot}");
+        }
+    }
+    found
 }
 
 fn nothing_is_lost(bed: &Bed) {
