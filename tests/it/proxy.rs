@@ -270,8 +270,8 @@ fn an_agent_is_asked_at_the_address_that_its_node_says() {
     }
     for (method, path, code) in [
         ("POST", "/api/v1/nodes/n/proxy/containerLogs/default/p/c", 405),
-        ("GET", "/api/v1/nodes/n/proxy/exec/default/p/c", 404),
-        ("GET", "/api/v1/nodes/n/proxy/", 404),
+        ("GET", "/api/v1/nodes/n/proxy/exec/default/p/c", 403),
+        ("GET", "/api/v1/nodes/n/proxy/", 403),
         ("GET", "/api/v1/nodes/n:80/proxy/", 503),
         ("GET", "/api/v1beta1/redirect/minions/n", 503),
     ] {

@@ -184,8 +184,8 @@ fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Option<
     if slice.metadata.labels.get(MANAGED_BY).is_none_or(|by| by != wanted.by) {
         return None;
     }
-    let was: Vec<Spot> = slice.endpoints.iter().map(Endpoint::spot).collect();
-    let mut ports: Vec<(Port, String)> = slice.ports.iter().map(port_of).collect();
+    let was: Vec<Spot> = slice.endpoints.iter().flatten().map(Endpoint::spot).collect();
+    let mut ports: Vec<(Port, String)> = slice.ports.iter().flatten().map(port_of).collect();
     ports.sort();
     let family = if slice.address_type == "IPv6" { "IPv6" } else { "IPv4" };
     let group = Some((family, ports)).filter(|group| wanted.spots.contains_key(group));
@@ -256,8 +256,9 @@ fn port_of(port: &EndpointPort) -> (Port, String) {
 struct Slice {
     metadata: Meta,
     address_type: String,
-    endpoints: Vec<Endpoint>,
-    ports: Vec<EndpointPort>,
+    /// Null where there are none.
+    endpoints: Option<Vec<Endpoint>>,
+    ports: Option<Vec<EndpointPort>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -474,6 +474,12 @@ fn slices(objects: &mut Vec<(&'static str, Value)>) -> Vec<String> {
                 done.push(format!("+{}", spots(&object)));
                 assert_eq!(object["metadata"]["generateName"], "web-");
                 object["metadata"]["name"] = format!("web-{}", objects.len()).into();
+                for list in ["endpoints", "ports"] {
+                    // As the store has it.
+                    if object[list] == json!([]) {
+                        object[list] = Value::Null;
+                    }
+                }
                 objects.push(("endpointslices", object));
             }
             Intent::Update { key, object, .. } if key.resource == SLICES => {
