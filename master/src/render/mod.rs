@@ -11,7 +11,6 @@ pub mod gnostic;
 pub mod gzip;
 mod list;
 pub mod openapi;
-pub mod pretty;
 #[cfg(test)]
 mod round_trip;
 mod table;

@@ -43,7 +43,7 @@ use crate::prepare::Part;
 use crate::render;
 use crate::render::form::{Form, Media, Subject, Unacceptable};
 use crate::render::gzip;
-use crate::store::{Refused, Store, Stored, Write};
+use crate::store::{Refused, Store, Stored, Write, indented};
 use bytes::Bytes;
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Key;
@@ -55,8 +55,8 @@ use std::sync::{Arc, RwLock};
 
 /// A write that lost a race, and whose client named no revision, is decided anew so often.
 const RACES_MAX: usize = 16;
-/// Clients that are people: they get indented JSON without asking.
-const PEOPLE: [&str; 3] = ["kubectl", "curl", "Mozilla"];
+/// Clients that are people: they get indented JSON without asking, as from kube-apiserver.
+const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
 /// Told of every sign of life of an object whose kind has heartbeats.
 pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
@@ -131,8 +131,8 @@ impl Serve {
         };
         if pretty && is_json(&answer) {
             answer.body = match answer.body {
-                Body::Whole(document) => Body::Whole(render::pretty::indent(&document).into()),
-                Body::Long(long) => Body::Whole(render::pretty::indent(&long.whole()).into()),
+                Body::Whole(document) => Body::Whole(indented(&document).into()),
+                Body::Long(long) => Body::Whole(indented(&long.whole()).into()),
                 body => body,
             };
         }

@@ -25,7 +25,7 @@ pub fn compact(document: &Value) -> Bytes {
     Bytes::copy_from_slice(&serde_json::to_vec(&KindFirst(document)).expect("a Value has string keys only"))
 }
 
-/// Compact JSON as it lies on disk, for people, jq and git.
+/// Compact JSON as it lies on disk, and as a person asks for it: two blanks a level, for eyes, jq and git.
 pub fn indented(compact: &[u8]) -> Vec<u8> {
     fn line(out: &mut Vec<u8>, depth: usize) {
         out.push(b'\n');

@@ -56,6 +56,7 @@ mod words;
 
 pub use backup::{Backup, LeftOut, Restored, read as read_backup, restore};
 pub use disk::identity;
+pub use document::indented;
 pub use door::Store;
 pub use files::DiskError;
 pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
