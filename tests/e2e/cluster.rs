@@ -16,6 +16,7 @@ pub const TESTS: &[Test] = &[
     ("cluster_pod_reaches_itself", pod_reaches_itself),
     ("cluster_service_without_endpoints_rejects", service_without_endpoints_rejects),
     ("cluster_logs", logs),
+    ("cluster_debugging", debugging),
     ("cluster_delete_is_graceful", delete_is_graceful),
     ("cluster_static_pod_has_a_mirror", static_pod_has_a_mirror),
     ("cluster_guestbook_of_2014", guestbook_of_2014),
@@ -144,6 +145,38 @@ fn logs(bed: &mut Bed) {
     assert_eq!(bed.try_get(&format!("{url}?tailLines=1")).as_deref(), Ok("two\n"));
     let kubectl = run(Command::new("kubectl").args(["-s", &format!("http://{MASTER}"), "logs", "talks"]));
     assert_eq!(kubectl.as_deref(), Ok("one\ntwo\n"));
+}
+
+/// A container that is put into a pod that runs sees another's processes, starts once, and the pod does not notice.
+fn debugging(bed: &mut Bed) {
+    bed.start();
+    let spec = json!({"containers": [{"name": "c", "image": BUSYBOX, "command": ["sleep", "3601"]}]});
+    bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "watched"}, "spec": spec}).to_string());
+    let id = bed.until("it runs", |bed| bed.running_of("c").pop());
+    let kubectl = |arguments: &[&str]| {
+        let said = run(Command::new("kubectl")
+            .args(["-s", &format!("http://{MASTER}"), "--cache-dir", "/var/tmp/coracle-e2e/kubectl"])
+            .args(arguments));
+        said.unwrap_or_else(|e| panic!("kubectl {arguments:?}: {e}"))
+    };
+    let look = |bed: &Bed, name: &str| {
+        let image = format!("--image={BUSYBOX}");
+        kubectl(&["debug", "watched", "--attach=false", "--target=c", &image, "-c", name, "--", "sh", "-c", "ps; exit 3"]);
+        bed.until("it has ended", |bed| {
+            let pod = bed.get("/api/v1/namespaces/default/pods/watched");
+            let states = pod["status"]["ephemeralContainerStatuses"].as_array().cloned().unwrap_or_default();
+            states.into_iter().find(|state| state["name"] == name && state["state"]["terminated"]["exitCode"] == 3)
+        });
+        assert!(kubectl(&["logs", "watched", "-c", name]).contains("sleep 3601"), "it saw the other's process");
+    };
+    look(bed, "first");
+    bed.kill_agent();
+    bed.start_agent();
+    // When this one has ended the agent has looked at the first again.
+    look(bed, "second");
+    let started = bed.docker(&["ps", "-aq", "--filter", "label=io.kubernetes.container.name=first"]);
+    assert_eq!(started.lines().count(), 1, "it was started once");
+    assert_eq!(bed.running_of("c"), [id], "and the pod's own container is the one that it was");
 }
 
 fn delete_is_graceful(bed: &mut Bed) {
