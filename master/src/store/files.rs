@@ -122,8 +122,7 @@ impl Files {
             // What it says else the medium has done.
             Ok(Stamp::Intact(crc)) if was == Was::Sum(crc) => return Ok(()),
             Ok(Stamp::Touched(crc)) => (Was::Sum(crc), true),
-            Ok(Stamp::None | Stamp::Intact(_)) => (was, false),
-            Err(_) => return Ok(()),
+            Ok(Stamp::None | Stamp::Intact(_)) | Err(_) => (was, false),
         };
         let edited = match disk.read(&path, FILE_BYTES_MAX) {
             Ok(bytes) => {
@@ -132,8 +131,14 @@ impl Files {
                 let crc = document::crc32(&compact);
                 left != Was::Unknown && left != Was::Sum(crc) && wanted.map(document::crc32) != Some(crc)
             }
-            // What nobody can read is moved away just as well, where it is known to be somebody's.
-            Err(error) => touched && error.kind() != io::ErrorKind::NotFound,
+            Err(error) => match error.kind() {
+                // What is no file is in the way.
+                io::ErrorKind::NotFound | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::InvalidInput => false,
+                io::ErrorKind::FileTooLarge => true,
+                _ if touched || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => true,
+                // It may be anybody's: that is known at the next try, or the one after it.
+                _ => return Err(failed("read", &path)(error)),
+            },
         };
         if !edited {
             return Ok(());

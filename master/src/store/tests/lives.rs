@@ -497,9 +497,12 @@ impl Host {
         for (((key, object, _), answer), _) in answers {
             match answer {
                 Ok(stored) => acknowledged.push((stored, object.as_ref())),
-                Err(Refused::Disk { .. }) => {
+                Err(Refused::Disk { why, .. }) => {
                     self.tally.refused += 1;
-                    self.oracle.doubt(key, object.as_ref());
+                    // What is too much for a full disk is not even tried.
+                    if !why.starts_with("the disk is full: until") {
+                        self.oracle.doubt(key, object.as_ref());
+                    }
                     if !self.disk.is_cut() && !self.faulty {
                         return Err(format!("{key} was refused by a disk that is well"));
                     }

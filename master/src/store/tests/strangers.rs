@@ -153,6 +153,11 @@ fn what_comes_in_the_way_of_a_running_master_is_set_aside_at_once() {
     let x = "objects/core/pods/default/x.json";
     check_running("object", folder(x), "quarantine/0001-foreign-settled/core/pods/default/x.json");
     check_running("empty", |dir| fs::create_dir(dir.at(x)).expect("ours"), "quarantine/0001-foreign-settled/core/pods/default/x.json");
+    let link = |dir: &Dir| {
+        fs::create_dir_all(dir.at("objects/core/pods/default")).expect("ours");
+        symlink("/etc/hostname", dir.at(x)).expect("ours");
+    };
+    check_running("link", link, "quarantine/0001-edited-settled/core/pods/default/x.json");
     check_running("tmp", file("tmp"), "quarantine/0001-foreign-settled/tmp");
     check_running("tmp-one", folder("tmp/1"), "quarantine/0001-foreign-settled/tmp/1");
     check_running("tmp-head", folder("tmp/HEAD.json"), "quarantine/0001-foreign-settled/tmp/HEAD.json");
