@@ -201,7 +201,7 @@ impl std::fmt::Debug for Stream {
 pub struct Limits {
     /// Over it a connection is closed at once: a thousand that watch, and those that ask. Each costs a descriptor and 14 KB.
     pub connections_max: usize,
-    /// So that one address cannot take all connections; an IPv6 address counts by its /64.
+    /// So that one address cannot take all connections; an IPv6 address counts by its /64. On loopback all clients share one.
     pub connections_per_address_max: usize,
     /// Requests between their head and their answer; over it 429.
     pub requests_max: usize,
@@ -235,7 +235,7 @@ impl Limits {
     /// The values that were measured against hostile clients.
     pub const EDGE: Limits = Limits {
         connections_max: 1280,
-        connections_per_address_max: 64,
+        connections_per_address_max: 1152,
         requests_max: 256,
         requests_per_address_max: 128,
         handlers_max: 8,

@@ -32,9 +32,6 @@ pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path)
         } else if !seen.insert(target) {
             found.push(Problem::invalid(&path.field("mountPath"), target, "must be unique"));
         }
-        if target.contains(':') {
-            found.push(Problem::invalid(&path.field("mountPath"), target, "must not contain ':'"));
-        }
         if devices.contains(name) {
             found.push(Problem::invalid(&path.field("name"), name, "must not already exist in volumeDevices"));
         }
