@@ -60,9 +60,7 @@ pub enum Nowhere {
     Forbidden(String),
     /// The service has no such port: what was asked for.
     NoPort(String),
-    /// Nobody keeps endpoints for the service.
-    NoObject,
-    /// The service has no endpoints, ready or not.
+    /// The service has no endpoints, ready or not, or nobody has kept any for it yet.
     NoEndpoints,
     /// It has some, and none is ready to answer there.
     NoneReady,
@@ -223,7 +221,7 @@ pub fn of_service(service: &Service, endpoints: Option<&Endpoints>, named: &Name
         Err(_) if named.port.is_empty() => ports.first().map_or("", |port| port.name.as_str()),
         Err(_) => named.port.as_str(),
     };
-    let subsets = &endpoints.ok_or(Nowhere::NoObject)?.subsets;
+    let subsets = &endpoints.ok_or(Nowhere::NoEndpoints)?.subsets;
     if subsets.iter().all(|subset| subset.addresses.is_empty() && subset.not_ready_addresses.is_empty()) {
         return Err(Nowhere::NoEndpoints);
     }
@@ -412,7 +410,7 @@ mod tests {
         assert_eq!(found("s:dns", 0), Err(Nowhere::NoneReady));
         assert_eq!(found("s:other", 0), Err(Nowhere::NoneReady));
         let one = |subsets: Value| of_service(&service, Some(&of(json!({ "subsets": subsets }))), &named("s"), 7);
-        assert_eq!(of_service(&service, None, &named("s"), 0), Err(Nowhere::NoObject));
+        assert_eq!(of_service(&service, None, &named("s"), 0), Err(Nowhere::NoEndpoints));
         assert_eq!(one(json!([])), Err(Nowhere::NoEndpoints));
         assert_eq!(
             one(json!([{"notReadyAddresses": [{"ip": "10.1.0.1"}], "ports": [{"name": "web", "port": 1}]}])),

@@ -74,11 +74,7 @@ fn lost(through: &Through, nowhere: Nowhere) -> Fault {
     match nowhere {
         Nowhere::Forbidden(why) => Fault::bad_request(why),
         Nowhere::NoPort(port) => Status::unavailable(format!("no {what} port {port} found for {what} {name:?}")).into(),
-        // Kubernetes says it so in v1: nobody keeps endpoints for it.
-        Nowhere::NoObject if through.version == crate::call::Version::V1 => Status::not_found(&through.kind.resource, name).into(),
-        Nowhere::NoObject | Nowhere::NoEndpoints | Nowhere::NoneReady => {
-            Status::unavailable(format!("no endpoints available for {what} {name:?}")).into()
-        }
+        Nowhere::NoEndpoints | Nowhere::NoneReady => Status::unavailable(format!("no endpoints available for {what} {name:?}")).into(),
         Nowhere::Unplaced(why) => Status::unavailable(format!("{what} {name:?} cannot be reached: {why}")).into(),
     }
 }
