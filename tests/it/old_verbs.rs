@@ -48,17 +48,18 @@ struct Talk<'b> {
     version: Version,
     kind: String,
     plural: &'static str,
-    namespaced: bool,
+    /// None: the kind has none.
+    namespace: Option<&'static str>,
 }
 
 impl Talk<'_> {
     fn path(&self, lead: &str, name: &str, query: &str) -> String {
         let (version, plural) = (self.version.name(), self.plural);
         let name = if name.is_empty() { String::new() } else { format!("/{name}") };
-        match (self.version.is_flat(), self.namespaced) {
-            (true, true) => format!("/api/{version}/{lead}{plural}{name}?namespace=default&{query}"),
-            (false, true) => format!("/api/{version}/{lead}namespaces/default/{plural}{name}?{query}"),
-            (_, false) => format!("/api/{version}/{lead}{plural}{name}?{query}"),
+        match (self.version.is_flat(), self.namespace) {
+            (true, Some(namespace)) => format!("/api/{version}/{lead}{plural}{name}?namespace={namespace}&{query}"),
+            (false, Some(namespace)) => format!("/api/{version}/{lead}namespaces/{namespace}/{plural}{name}?{query}"),
+            (_, None) => format!("/api/{version}/{lead}{plural}{name}?{query}"),
         }
     }
 
@@ -198,8 +199,13 @@ fn every_verb(version: Version) {
             }
             let v1_kind = object["kind"].as_str().expect("a kind");
             let kind = if version.is_flat() && v1_kind == "Node" { "Minion" } else { v1_kind }.to_owned();
-            let namespaced = !["Node", "Namespace", "PersistentVolume"].contains(&v1_kind);
-            let talk = Talk { bed: &bed, version, kind, plural, namespaced };
+            // All kinds talk at the same time, and a limit would forbid the pod that has none.
+            let namespace = match v1_kind {
+                "Node" | "Namespace" | "PersistentVolume" => None,
+                "LimitRange" => Some("kube-system"),
+                _ => Some("default"),
+            };
+            let talk = Talk { bed: &bed, version, kind, plural, namespace };
             scope.spawn(move || talk.run(&object));
         }
     });
