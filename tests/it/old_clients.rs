@@ -84,20 +84,25 @@ impl Client<'_> {
         self.send("GET", path, "").0 == 404
     }
 
-    /// `resize`: read, another number, put.
-    fn resize(&self, controller: &str, replicas: u64) {
-        let path = format!("/api/v1beta1/replicationControllers/{controller}");
-        // The controllers write, too: who loses the race reads again, as the user did by hand.
+    /// Read, changed, put, as often as it takes: the controllers write, too, and who loses the race reads again, as the user did by
+    /// hand. The answer: what was put.
+    fn change(&self, path: &str, change: impl Fn(&mut Value)) -> Value {
         let begun = Instant::now();
         loop {
-            let mut object = self.read(&path);
-            object["desiredState"]["replicas"] = json!(replicas);
-            match self.send("PUT", &path, &object.to_string()) {
-                (200, _) => return,
+            let mut object = self.read(path);
+            change(&mut object);
+            match self.send("PUT", path, &object.to_string()) {
+                (200, _) => return object,
                 (409, _) if begun.elapsed() < PATIENCE => {}
                 (code, text) => panic!("PUT {path}: {code} {text}"),
             }
         }
+    }
+
+    /// `resize`: read, another number, put.
+    fn resize(&self, controller: &str, replicas: u64) {
+        let path = format!("/api/v1beta1/replicationControllers/{controller}");
+        self.change(&path, |object| object["desiredState"]["replicas"] = json!(replicas));
     }
 
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
@@ -164,10 +169,9 @@ fn kubecfg(client: &Client) {
     client.resize("frontendController", 2);
     client.until("two frontends", || client.pods_of(of_frontend).len() == 2);
 
-    // update: read, changed, put with the revision that was read.
-    let mut pod = client.read("/api/v1beta1/pods/redis-master-2");
-    pod["labels"]["tier"] = json!("backend");
-    assert_eq!(client.put("/api/v1beta1/pods/redis-master-2", &pod)["labels"]["tier"], "backend");
+    // update: read, changed, put with the revision that was read; and as it was left, which is stale.
+    let pod = client.change("/api/v1beta1/pods/redis-master-2", |pod| pod["labels"]["tier"] = json!("backend"));
+    assert_eq!(client.get("/api/v1beta1/pods/redis-master-2")["labels"]["tier"], "backend");
     let (code, status) = client.send("PUT", "/api/v1beta1/pods/redis-master-2", &pod.to_string());
     assert!(code == 409 && status.contains("Conflict"), "a second put of the same is stale: {code} {status}");
     let mut service = client.read("/api/v1beta1/services/frontend");
@@ -253,10 +257,8 @@ fn kubectl_0_5_to_0_13() {
     client.until("one of them", || client.replicas_seen("web") == 1);
     // rollingupdate keeps its place in annotations, and asks without a namespace.
     let bare = Client { query: "", ..client };
-    bare.until("its place is kept", || {
-        let mut object = bare.read("/api/v1beta1/replicationControllers/web");
+    bare.change("/api/v1beta1/replicationControllers/web", |object| {
         object["annotations"] = json!({"kubernetes.io/desired-replicas": "1", "web-v2/update-partner": "web"});
-        bare.send("PUT", "/api/v1beta1/replicationControllers/web", &object.to_string()).0 == 200
     });
     assert_eq!(bare.get("/api/v1beta1/replicationControllers/web")["annotations"]["kubernetes.io/desired-replicas"], "1");
     bare.resize("web", 0);
@@ -287,11 +289,7 @@ fn kubectl_0_16_and_0_17() {
         "ports": [{"name": "", "protocol": "TCP", "port": 80, "containerPort": 80}]});
     assert!(client.must("POST", "/api/v1beta1/services", &service.to_string())["portalIP"].is_string());
     // label: read and put, as often as it takes.
-    client.until("it is labelled", || {
-        let mut pod = client.read("/api/v1beta1/pods/web");
-        pod["labels"]["new"] = json!("label");
-        client.send("PUT", "/api/v1beta1/pods/web", &pod.to_string()).0 == 200
-    });
+    client.change("/api/v1beta1/pods/web", |pod| pod["labels"]["new"] = json!("label"));
     // patch, which came with 0.17.
     let patch = json!({"desiredState": {"manifest": {"containers": [{"name": "c", "image": "j"}]}}}).to_string();
     let header = [("Content-Type".to_owned(), "application/strategic-merge-patch+json".to_owned())];
@@ -305,12 +303,7 @@ fn kubectl_0_16_and_0_17() {
     let base = "/api/v1beta3/namespaces/default";
     let pod = client.get(&format!("{base}/pods/web"));
     assert_eq!((&pod["metadata"]["labels"]["new"], &pod["spec"]["containers"][0]["image"]), (&json!("label"), &json!("j")));
-    // As often as it takes: the scheduler writes what it finds meanwhile.
-    client.until("it is labelled anew", || {
-        let mut pod = client.get(&format!("{base}/pods/web"));
-        pod["metadata"]["labels"]["new"] = json!("other");
-        client.send("PUT", &format!("{base}/pods/web"), &pod.to_string()).0 == 200
-    });
+    client.change(&format!("{base}/pods/web"), |pod| pod["metadata"]["labels"]["new"] = json!("other"));
     assert_eq!(client.get(&format!("{base}/pods?labelSelector=new%3Dother"))["items"][0]["metadata"]["name"], "web");
     assert_eq!(client.get(&format!("{base}/services/web"))["spec"]["ports"][0]["targetPort"], 80);
     client.must("DELETE", &format!("{base}/services/web"), "");

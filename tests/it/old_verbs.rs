@@ -131,19 +131,20 @@ impl Talk<'_> {
             changed["metadata"]["annotations"] = json!({"k": "put"});
         }
         // Somebody may have written between: the controllers have their say about some kinds.
-        let put = match self.ask("PUT", &one, &[], &changed.to_string()).code {
-            200 => self.must(200, "GET", &one, &[], ""),
-            409 => {
-                let now = self.must(200, "GET", &one, &[], "");
-                let revision = self.meta(&now, "resourceVersion", "resourceVersion").clone();
-                if self.version.is_flat() {
-                    changed["resourceVersion"] = revision
-                } else {
-                    changed["metadata"]["resourceVersion"] = revision
+        let put = loop {
+            match self.ask("PUT", &one, &[], &changed.to_string()).code {
+                200 => break self.must(200, "GET", &one, &[], ""),
+                409 => {
+                    let now = self.must(200, "GET", &one, &[], "");
+                    let revision = self.meta(&now, "resourceVersion", "resourceVersion").clone();
+                    if self.version.is_flat() {
+                        changed["resourceVersion"] = revision
+                    } else {
+                        changed["metadata"]["resourceVersion"] = revision
+                    }
                 }
-                self.must(200, "PUT", &one, &[], &changed.to_string())
+                code => panic!("PUT {one}: {code}"),
             }
-            code => panic!("PUT {one}: {code}"),
         };
         assert_eq!(self.annotation(&put), "put", "{one}: {put}");
         self.refused(409, "Conflict", "PUT", &one, &stale(&read, self.version).to_string());

@@ -82,7 +82,7 @@ fn a_server_that_is_not_there_or_silent() {
         assert!(answer.starts_with("HTTP/1.1 504") && answer.contains("\"kind\":\"Status\""), "{answer}");
         // Silent in the middle of a body: what came is shown not to be whole.
         let mut reader = peer();
-        reader.send(&last_get(&format!("/forward/{}/100/log", far.address.port())));
+        reader.send(&last_get(&format!("/forward/{}/3000/log", far.address.port())));
         let all = reader.rest();
         assert_eq!(codes(&all), [200]);
         assert!(!all.ends_with(b"0\r\n\r\n"), "{:?}", String::from_utf8_lossy(&all));

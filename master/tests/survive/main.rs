@@ -53,6 +53,10 @@ fn under_load<T>(address: SocketAddr, ledgers: &[Mutex<Ledger>], then: impl FnOn
     })
 }
 
+fn acknowledged(ledgers: &[Mutex<Ledger>]) -> usize {
+    ledgers.iter().map(|ledger| ledger.lock().unwrap().acknowledged()).sum()
+}
+
 /// Everything as the ledgers have it.
 fn compare(master: &Master, ledgers: &[Mutex<Ledger>], when: &str) {
     let found = Client::new(master.address).configmaps();
@@ -67,16 +71,19 @@ fn a_master_that_is_killed_under_load_loses_nothing_that_it_acknowledged() {
         let master = Master::start(&folder, "data");
         compare(&master, &ledgers, &format!("after kill {round}"));
         let pause_ms = (round * 7919 + 13) % KILLED_AFTER_MS_MAX;
+        let before = acknowledged(&ledgers);
         under_load(master.address, &ledgers, || {
+            // However slow the machine is, there is a load.
+            while acknowledged(&ledgers) == before {
+                std::thread::sleep(Duration::from_millis(1));
+            }
             std::thread::sleep(Duration::from_millis(pause_ms));
             master.kill();
         });
     }
     compare(&Master::start(&folder, "data"), &ledgers, "after the last kill");
     assert_eq!(folder.quarantined("data"), [""; 0]);
-    let written: usize = ledgers.iter().map(|ledger| ledger.lock().unwrap().acknowledged()).sum();
-    assert!(written > KILLS as usize, "{written} writes in {KILLS} rounds are no load");
-    println!("{KILLS} kills, {written} acknowledged writes");
+    println!("{KILLS} kills, {} acknowledged writes", acknowledged(&ledgers));
 }
 
 #[test]
@@ -106,8 +113,7 @@ fn a_copy_that_was_made_while_it_writes_opens_with_all_that_was_acknowledged_bef
             assert_eq!(folder.quarantined(&name), [""; 0], "{way}");
         }
     }
-    let written: usize = ledgers.iter().map(|ledger| ledger.lock().unwrap().acknowledged()).sum();
-    println!("{} copies, {written} acknowledged writes", COPIES as usize * WAYS.len());
+    println!("{} copies, {} acknowledged writes", COPIES as usize * WAYS.len(), acknowledged(&ledgers));
 }
 
 /// What a command says, and its exit code.

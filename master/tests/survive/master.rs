@@ -1,8 +1,7 @@
 //! A master of this test's own: its folder, its port, its end.
 
-use crate::client::Client;
 use std::fs::{self, DirBuilder};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -60,27 +59,33 @@ pub struct Master {
 impl Master {
     /// Serving when this returns.
     pub fn start(folder: &Folder, name: &str) -> Master {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap();
         let log = folder.path.join(format!("{name}.log"));
         let file = fs::OpenOptions::new().append(true).create(true).open(&log).unwrap();
+        let said_before = file.metadata().unwrap().len();
         let run = folder.make("run");
         let child = Command::new(env!("CARGO_BIN_EXE_coracle-master"))
-            .args(["--data-dir", &folder.path(name), "--listen", &address.to_string(), "--admin-socket", &format!("{run}/{name}.sock")])
+            .args(["--data-dir", &folder.path(name), "--listen", "127.0.0.1:0", "--admin-socket", &format!("{run}/{name}.sock")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)
             .spawn()
             .unwrap();
-        let master = Master { address, child: Mutex::new(child) };
+        let child = Mutex::new(child);
         let begun = Instant::now();
-        while !matches!(Client::new(address).call("GET", "/healthz", ""), Ok((200, _))) {
-            let ended = master.child.lock().unwrap().try_wait().unwrap();
-            let log = || fs::read_to_string(&log).unwrap_or_default();
-            assert!(ended.is_none(), "the master ended ({ended:?}):\n{}", log());
-            assert!(begun.elapsed() < PATIENCE, "the master does not answer:\n{}", log());
+        loop {
+            let said = fs::read(&log).unwrap();
+            let said = String::from_utf8_lossy(&said[said_before as usize..]).into_owned();
+            // A port that the kernel chose is taken by nobody else.
+            if let Some((_, rest)) = said.split_once(" and http://")
+                && let Some((address, _)) = rest.split_once('\n')
+            {
+                return Master { address: address.parse().unwrap(), child };
+            }
+            let ended = child.lock().unwrap().try_wait().unwrap();
+            assert!(ended.is_none(), "the master ended ({ended:?}):\n{said}");
+            assert!(begun.elapsed() < PATIENCE, "the master does not say where it serves:\n{said}");
             std::thread::sleep(AGAIN);
         }
-        master
     }
 
     /// SIGKILL.

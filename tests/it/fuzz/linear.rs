@@ -19,7 +19,7 @@ use std::time::Duration;
 const RATIO_MAX: f64 = 10.0;
 /// Less than this is noise.
 const NOISE: Duration = Duration::from_millis(4);
-const TRIES: usize = 8;
+const TRIES: usize = 30;
 
 fn cpu(work: impl FnOnce()) -> Duration {
     let now = || Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every thread has this clock"));

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const KEPT_HEADERS: [&str; 5] = ["Allow", "Retry-After", "Www-Authenticate", "Location", "Accept-Patch"];
@@ -197,8 +197,6 @@ impl Run {
     }
 
     fn make_namespace(&self, labels: Option<&Value>) -> Result<(), String> {
-        /// False: this master makes no service accounts, nobody waits again.
-        static WAIT: AtomicBool = AtomicBool::new(true);
         let name = &self.names["ns"];
         let mut meta = json!({"name": name});
         if let Some(labels) = labels {
@@ -208,13 +206,10 @@ impl Run {
         if made.code != 201 {
             return Err(format!("no namespace: {} {}", made.code, String::from_utf8_lossy(&made.body)));
         }
-        let until = Instant::now() + Duration::from_secs(3);
-        while WAIT.load(Ordering::Relaxed) {
-            if self.plain("GET", &format!("/api/v1/namespaces/{name}/serviceaccounts/default"), None)?.code == 200 {
-                break;
-            }
+        let until = Instant::now() + wire::PATIENCE;
+        while self.plain("GET", &format!("/api/v1/namespaces/{name}/serviceaccounts/default"), None)?.code != 200 {
             if Instant::now() > until {
-                WAIT.store(false, Ordering::Relaxed);
+                return Err(format!("namespace {name} has no service account"));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -237,7 +232,13 @@ impl Run {
             let during = doc.get("during").map(Doc::entries).unwrap_or_default();
             return match wire::watch(self.address, &asked).map_err(failed)? {
                 Opened::Whole(reply) => Ok(self.answer(&reply, &reply.value(), &Value::Null)),
-                Opened::Stream { code, headers, lines } => self.watch(&step["watch"], during, code, &headers, lines),
+                Opened::Stream { code, headers, lines } => {
+                    // Only where it was seen to stay quiet is it left while it lasts; what comes is waited for.
+                    let quiet = recorded["answer"]["ended"] == "seconds";
+                    let rule = &step["watch"];
+                    let patience = if quiet { seconds(rule) } else { wire::PATIENCE };
+                    self.watch(rule, patience, during, code, &headers, lines)
+                }
             };
         }
         let (reply, mut value) = self.polled(&asked, &step["poll"]).map_err(failed)?;
@@ -270,7 +271,7 @@ impl Run {
     }
 
     fn polled(&self, asked: &Ask, poll: &Value) -> std::io::Result<(Reply, Value)> {
-        let until = Instant::now() + Duration::from_secs_f64(poll["seconds"].as_f64().unwrap_or(10.0));
+        let until = Instant::now() + wire::PATIENCE.max(seconds(poll));
         loop {
             let reply = wire::ask(self.address, asked)?;
             let value = reply.value();
@@ -316,13 +317,14 @@ impl Run {
     fn watch(
         &mut self,
         rule: &Value,
+        patience: Duration,
         during: &[Doc],
         code: u16,
         headers: &[(String, String)],
         mut lines: wire::Lines,
     ) -> Result<Value, String> {
         let during: Vec<Value> = during.iter().map(|step| self.step(step)).collect::<Result<_, _>>()?;
-        let until = Instant::now() + Duration::from_secs_f64(rule["seconds"].as_f64().unwrap_or(10.0));
+        let until = Instant::now() + patience;
         let wanted = rule["events"].as_u64().map_or(usize::MAX, |count| count as usize);
         let mut events = Vec::new();
         let mut ended = "events";
@@ -353,6 +355,11 @@ impl Run {
         }
         Ok(answer)
     }
+}
+
+/// For how long the recording waited.
+fn seconds(rule: &Value) -> Duration {
+    Duration::from_secs_f64(rule["seconds"].as_f64().unwrap_or(10.0))
 }
 
 fn headers(given: &Value, body: bool) -> Vec<(String, String)> {

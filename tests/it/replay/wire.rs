@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// Nothing that is no watch takes so long.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Nothing that is waited for takes so long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Ask<'a> {
     pub method: &'a str,
