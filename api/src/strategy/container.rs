@@ -4,7 +4,7 @@ use super::amounts::{self, NOT_NEGATIVE, Whose, is_not_shared, shown};
 use super::doc::{entries, has, is_empty, list, number, text};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{env, full, mounts, pod_parts, security, supported, supported_text};
+use super::{env, full, mounts, pod_parts, security, supported, supported_text, systems};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -113,9 +113,8 @@ fn life(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) ->
         return found;
     }
     found.extend(lifecycle(container, pod.grace_s, path));
-    if has(&container["lifecycle"], "stopSignal") && pod.system.is_empty() {
-        let words = "may not be set for containers with empty `spec.os.name`";
-        found.push(Problem::forbidden(&path.field("lifecycle").field("stopSignal"), words));
+    if let Some(signal) = container["lifecycle"]["stopSignal"].as_str() {
+        found.extend(systems::stop_signal(signal, pod.system, &path.field("lifecycle").field("stopSignal")));
     }
     for field in ["livenessProbe", "readinessProbe", "startupProbe"] {
         if has(container, field) {

@@ -2,12 +2,11 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Strategy, inner, names, no_claims, pod_defaults, pod_spec, qos};
+use super::{Deleting, Deletion, Making, Rules, Strategy, annotated, inner, names, no_claims, pod_defaults, pod_spec, pod_status, qos};
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::net::IpAddr;
 
 /// Grace of a pod that does not say one.
 pub const GRACE_S_DEFAULT: i64 = 30;
@@ -21,6 +20,7 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
     pod_defaults::pod(&mut pod["spec"]);
     pod_defaults::admitted(&mut pod["spec"]);
     pod_defaults::patience(&mut pod["spec"]);
+    annotated::into_fields(pod);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
     if !is_empty(&pod["spec"]["schedulingGates"]) {
         pod["status"]["conditions"] = json!([{
@@ -73,72 +73,22 @@ fn validate(pod: &Value, rules: Rules) -> Vec<Problem> {
     if !text(spec, "nodeName").is_empty() && !list(spec, "schedulingGates").is_empty() {
         found.push(Problem::forbidden(&path.field("nodeName"), "cannot be set until all schedulingGates have been cleared"));
     }
+    found.extend(annotated::clashes(&pod["metadata"], spec, &path));
     found
 }
 
 /// Every problem of a pod at any time.
 pub fn standing(pod: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(pod, Scope::Namespaced, names::subdomain, rules);
-    found.extend(seccomp(&pod["metadata"]));
-    found.extend(noted(pod));
+    found.extend(annotated::problems(&pod["metadata"], &pod["spec"], &Path::new("metadata.annotations")));
     found.extend(pod_spec::validate(&pod["spec"], text(&pod["metadata"], "name"), rules, &Path::new("spec")));
     found
-}
-
-/// Annotations that say something to the cluster.
-fn noted(pod: &Value) -> Vec<Problem> {
-    const MIRROR: &str = "kubernetes.io/config.mirror";
-    const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-    let (annotations, path) = (&pod["metadata"]["annotations"], Path::new("metadata.annotations"));
-    let mut found = Vec::new();
-    if has(annotations, MIRROR) && text(&pod["spec"], "nodeName").is_empty() {
-        found.push(Problem::invalid(&path.key(MIRROR), "", "must set spec.nodeName if mirror pod annotation is set"));
-    }
-    if let Some(cost) = annotations[COST].as_str().filter(|cost| cost.parse::<i32>().is_err() || cost.starts_with('+')) {
-        found.push(Problem::invalid(&path.key(COST), cost, "must be a 32bit integer"));
-    }
-    found
-}
-
-/// A status: conditions of names that can be, addresses that are some, one a family.
-fn of_status(status: &Value) -> Vec<Problem> {
-    let (mut found, path) = (Vec::new(), Path::new("status"));
-    for (at, condition) in list(status, "conditions").iter().enumerate().take(super::PROBLEMS_MAX) {
-        let kind = text(condition, "type");
-        found.extend(names::problems(&path.field("conditions").index(at).field("Type"), kind, names::qualified(kind)));
-    }
-    for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
-        let (all, at) = (list(status, field), path.field(told));
-        for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
-            // However an address is spelled, what leads to it knows which it is.
-            let faults = if ip.parse::<IpAddr>().is_ok() { Vec::new() } else { names::ip(ip) };
-            found.extend(names::problems(&at.index(n), ip, faults));
-        }
-        let families: Vec<bool> = all.iter().map(|one| text(one, "ip").contains(':')).collect();
-        if families.len() > 2 || families.len() == 2 && families[0] == families[1] {
-            found.push(Problem::invalid(&at, all.to_vec(), "may specify no more than one IP for each IP family"));
-        }
-    }
-    found
-}
-
-/// The annotations that named profiles before fields did; nothing reads them, and they are held to their form all the same.
-fn seccomp(meta: &Value) -> Vec<Problem> {
-    const OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-    const OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-    let profiles = texts(meta, "annotations").filter(|(key, _)| *key == OF_POD || key.starts_with(OF_CONTAINER));
-    let path = Path::new("metadata.annotations");
-    let wrong = profiles.filter_map(|(key, profile)| match profile.strip_prefix("localhost/") {
-        None if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => None,
-        None => Some(Problem::invalid(&path.field(key), profile, "must be a valid seccomp profile")),
-        Some(file) => names::problems(&path.field(key), file, names::descending(file)).into_iter().next(),
-    });
-    wrong.take(super::PROBLEMS_MAX).collect()
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
     found.extend(meta::new_problems(standing(new, rules), &standing(old, rules)));
+    found.extend(annotated::changes(&new["metadata"], &old["metadata"]));
     let path = Path::new("spec");
     let (spec, was) = (&new["spec"], &old["spec"]);
     for field in ["containers", "initContainers"] {
@@ -155,11 +105,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(waits_less(spec, was, &path));
     found.extend(fixed(spec, was, &path));
-    found.extend(meta::new_problems(of_status(&new["status"]), &of_status(&old["status"])));
-    let (class, was) = (&new["status"]["qosClass"], &old["status"]["qosClass"]);
-    if class != was && !is_empty(was) {
-        found.push(Problem::invalid(&Path::new("status.qosClass"), class.clone(), "field is immutable"));
-    }
+    found.extend(pod_status::changes(new, old));
     found
 }
 
@@ -398,15 +344,6 @@ mod tests {
             validate(&pod, Rules::default()).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
         };
         assert_eq!(of(json!({})), "");
-        let noted = |annotations: Value| noted(&json!({"metadata": {"annotations": annotations}})).len();
-        assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "-5"})), 0);
-        assert_eq!(noted(json!({"controller.kubernetes.io/pod-deletion-cost": "much", "kubernetes.io/config.mirror": "x"})), 2);
-        let held = |ips: Value| of_status(&json!({"podIPs": ips})).iter().map(Problem::to_string).collect::<Vec<_>>().join("; ");
-        assert_eq!(held(json!([{"ip": "10.0.0.1"}, {"ip": "fd00::1"}])), "");
-        let odd = of_status(&json!({"conditions": [{"type": "Ready"}, {"type": "a b"}]}));
-        assert_eq!(odd[0].path.as_str(), "status.conditions[1].Type");
-        assert!(held(json!([{"ip": "x"}])).starts_with("status.podIPs[0]: Invalid value: \"x\": must be a valid IP address"));
-        assert!(held(json!([{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}])).ends_with("may specify no more than one IP for each IP family"));
         let debugger = json!({"name": "e", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"});
         assert_eq!(of(json!({"ephemeralContainers": [debugger]})), "spec.ephemeralContainers: Forbidden: cannot be set on create");
         assert_eq!(

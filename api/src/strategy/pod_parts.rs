@@ -81,28 +81,6 @@ pub fn gates(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// The system that a pod's containers are made for.
-pub fn system(spec: &Value, path: &Path) -> Vec<Problem> {
-    let at = path.field("os");
-    match spec["os"]["name"].as_str().unwrap_or_default() {
-        _ if !has(spec, "os") => Vec::new(),
-        "" => vec![Problem::required(&at.field("name"), "cannot be empty")],
-        "windows" => Vec::new(),
-        "linux" => not_windows(spec, path),
-        other => one_of(other, &["linux", "windows"], &at).into_iter().collect(),
-    }
-}
-
-fn not_windows(spec: &Value, path: &Path) -> Vec<Problem> {
-    let containers = ["containers", "initContainers", "ephemeralContainers"]
-        .into_iter()
-        .flat_map(|field| list(spec, field).iter().enumerate().map(move |(at, container)| (path.field(field).index(at), container)));
-    let all = std::iter::once((path.clone(), spec)).chain(containers);
-    let wrong = all.filter(|(_, of)| has(&of["securityContext"], "windowsOptions"));
-    let words = "windows options cannot be set for a linux pod";
-    wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words)).collect()
-}
-
 /// The names of a pod's claims to resources; their problems are added to those found. `pod`: its name, of which those of made claims
 /// are made; empty in a template.
 pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut Vec<Problem>) -> BTreeSet<&'s str> {
@@ -257,18 +235,13 @@ pub fn resizes(container: &Value, restarts: &str, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::tests::told;
     use serde_json::json;
-
-    fn check(found: Vec<Problem>, expected: &[&str]) {
-        let found: Vec<String> = found.iter().map(Problem::to_string).collect();
-        assert_eq!(found.len(), expected.len(), "{found:#?}");
-        assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
-    }
 
     #[test]
     fn names_are_found() {
         let of = |policy: &str, config: Value, expected: &[&str]| {
-            check(dns(&json!({"dnsPolicy": policy, "dnsConfig": config}), &Path::new("spec")), expected);
+            told(dns(&json!({"dnsPolicy": policy, "dnsConfig": config}), &Path::new("spec")), expected);
         };
         let good = json!({"nameservers": ["10.0.0.1", "fd00::1"], "searches": ["a.b.", ".", "_x.y"], "options": [{"name": "ndots"}]});
         of("ClusterFirst", good, &[]);
@@ -293,23 +266,10 @@ mod tests {
 
     #[test]
     fn what_is_waited_for() {
-        let of = |spec: Value, expected: &[&str]| check(gates(&spec, &Path::new("spec")), expected);
+        let of = |spec: Value, expected: &[&str]| told(gates(&spec, &Path::new("spec")), expected);
         of(json!({"readinessGates": [{"conditionType": "a.b/c"}], "schedulingGates": [{"name": "a"}]}), &[]);
         of(json!({"readinessGates": [{"conditionType": "a b"}]}), &["spec.readinessGates[0].conditionType: Invalid value: \"a b\""]);
         of(json!({"schedulingGates": [{"name": "a"}, {"name": "a"}]}), &["spec.schedulingGates[1]: Duplicate value: \"a\""]);
-    }
-
-    #[test]
-    fn systems() {
-        let of = |spec: Value, expected: &[&str]| check(system(&spec, &Path::new("spec")), expected);
-        of(json!({}), &[]);
-        of(json!({"os": {"name": "windows"}}), &[]);
-        of(json!({"os": {}}), &["spec.os.name: Required value: cannot be empty"]);
-        of(json!({"os": {"name": "bad"}}), &["spec.os: Unsupported value: \"bad\": supported values: \"linux\", \"windows\""]);
-        of(
-            json!({"os": {"name": "linux"}, "containers": [{"securityContext": {"windowsOptions": {}}}]}),
-            &["spec.containers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"],
-        );
     }
 
     #[test]
@@ -318,7 +278,7 @@ mod tests {
             {"name": "A", "resourceClaimTemplateName": "t", "resourceClaimName": "X"}]});
         let mut found = Vec::new();
         let claims = resource_claims(&spec, "p", &Path::new("spec"), &mut found);
-        check(
+        told(
             found,
             &[
                 "spec.resourceClaims[1].name: Duplicate value: \"a\"",
@@ -329,7 +289,7 @@ mod tests {
             ],
         );
         let used = |names: Value, claims: &BTreeSet<&str>, expected: &[&str]| {
-            check(claims_used(&json!({"claims": names}), claims, &Path::new("r")), expected);
+            told(claims_used(&json!({"claims": names}), claims, &Path::new("r")), expected);
         };
         used(json!([{"name": "a"}, {"name": "a", "request": "r"}]), &claims, &[]);
         used(json!([{"name": "a"}, {"name": "a"}]), &claims, &["r.claims[1]: Duplicate value: \"a\""]);
@@ -340,7 +300,7 @@ mod tests {
     #[test]
     fn sizes_change() {
         let of = |policies: Value, restarts: &str, expected: &[&str]| {
-            check(resizes(&json!({"resizePolicy": policies}), restarts, &Path::new("c")), expected);
+            told(resizes(&json!({"resizePolicy": policies}), restarts, &Path::new("c")), expected);
         };
         of(json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"}]), "Never", &[]);
         of(

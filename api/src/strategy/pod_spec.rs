@@ -4,7 +4,7 @@ use super::container::{self, Place, Surroundings, host_port_clashes};
 use super::doc::{default_to, entries, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
-use super::{Rules, affinity, ephemeral, full, pod_parts, security, supported, volume};
+use super::{Rules, affinity, annotated, ephemeral, full, pod_parts, security, supported, systems, volume};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -42,11 +42,12 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
     found.extend(pod_parts::dns(spec, path));
     found.extend(pod_parts::gates(spec, path));
     found.extend(affinity::spreads(spec, rules, &path.field("topologySpreadConstraints")));
+    found.extend(systems::host_processes(spec, path));
     found.extend(named(spec, rules, path));
     found.extend(pod_parts::tolerations(spec, path));
     found.extend(pod_parts::host_aliases(spec, path));
     found.extend(amounts_of_all(spec, path));
-    found.extend(pod_parts::system(spec, path));
+    found.extend(systems::validate(spec, path));
     found
 }
 
@@ -95,7 +96,9 @@ fn amounts_of_all(spec: &Value, path: &Path) -> Vec<Problem> {
 pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = labels(&template["metadata"], "labels", path, rules);
     found.extend(annotations(&template["metadata"], path));
+    found.extend(annotated::problems(&template["metadata"], &template["spec"], &path.field("annotations")));
     found.extend(validate(&template["spec"], "", rules, &path.field("spec")));
+    found.extend(annotated::clashes(&template["metadata"], &template["spec"], &path.field("spec")));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let words = "ephemeral containers not allowed in pod template";
         found.push(Problem::forbidden(&path.field("spec").field("ephemeralContainers"), words));

@@ -70,7 +70,7 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
         let words = "ShareProcessNamespace and HostPID cannot both be enabled";
         found.push(Problem::invalid(&at.field("shareProcessNamespace"), true, words));
     }
-    found.extend(sysctls(context, &at.field("sysctls")));
+    found.extend(sysctls(spec, &at.field("sysctls")));
     found.extend(seccomp(&context["seccompProfile"], &at.field("seccompProfile")));
     found.extend(windows(&context["windowsOptions"], &at.field("windowsOptions")));
     found.extend(app_armor(&context["appArmorProfile"], &at.field("appArmorProfile")));
@@ -116,10 +116,10 @@ fn user_numbers(context: &Value, path: &Path) -> Vec<Problem> {
     ids.flat_map(|(path, id)| problems(&path, id, names::between(id, 0, i32::MAX.into()))).collect()
 }
 
-fn sysctls(context: &Value, path: &Path) -> Vec<Problem> {
+fn sysctls(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut seen = HashSet::new();
-    for (at, one) in list(context, "sysctls").iter().enumerate() {
+    for (at, one) in list(&spec["securityContext"], "sysctls").iter().enumerate() {
         if full(&found) {
             break;
         }
@@ -132,8 +132,20 @@ fn sysctls(context: &Value, path: &Path) -> Vec<Problem> {
         } else if !seen.insert(name) {
             found.push(Problem::new(&path, Reason::Duplicate, Some(name.into()), ""));
         }
+        if let Some(shared) = shared_by(name).filter(|field| yes(spec, field)) {
+            found.push(Problem::invalid(&path, name, format!("may not be specified when '{shared}' is true")));
+        }
     }
     found
+}
+
+/// The field by which a pod shares with its host what this setting is about: there it would be the host's.
+fn shared_by(sysctl: &str) -> Option<&'static str> {
+    // With slashes between its parts a name may have dots inside of them, and the other way round.
+    let slashes = sysctl.find(['.', '/']).is_some_and(|first| sysctl[first..].starts_with('/'));
+    let name = if slashes { sysctl.replace('/', ".") } else { sysctl.to_owned() };
+    let of_messages = name == "kernel.sem" || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|start| name.starts_with(start));
+    if name.starts_with("net.") { Some("hostNetwork") } else { of_messages.then_some("hostIPC") }
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -205,17 +217,12 @@ fn windows(options: &Value, path: &Path) -> Vec<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strategy::tests::told;
     use serde_json::json;
-
-    fn check(found: Vec<Problem>, expected: &[&str]) {
-        let found: Vec<String> = found.iter().map(Problem::to_string).collect();
-        assert_eq!(found.len(), expected.len(), "{found:#?}");
-        assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
-    }
 
     #[test]
     fn pods() {
-        let of = |context: Value, expected: &[&str]| check(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
+        let of = |context: Value, expected: &[&str]| told(of_pod(&json!({"securityContext": context}), &Path::new("spec")), expected);
         let sysctl = |name: &str| json!({"sysctls": [{"name": name, "value": ""}]});
         for good in ["net.ipv4.ip_forward", "kernel/shm_rmid_forced", "a"] {
             of(sysctl(good), &[]);
@@ -226,6 +233,19 @@ mod tests {
         }
         of(sysctl(""), &[&format!("{place}.sysctls[0].name: Required value")]);
         of(json!({"sysctls": [{"name": "a"}, {"name": "a"}]}), &[&format!("{place}.sysctls[1].name: Duplicate value: \"a\"")]);
+        let shared = |name: &str, how: &str, expected: &[&str]| {
+            told(of_pod(&json!({how: true, "securityContext": sysctl(name)}), &Path::new("spec")), expected);
+        };
+        let words = |name: &str, how: &str| {
+            format!("{place}.sysctls[0].name: Invalid value: \"{name}\": may not be specified when '{how}' is true")
+        };
+        for (name, how) in
+            [("net.core.x", "hostNetwork"), ("net/core/x", "hostNetwork"), ("kernel.shmmax", "hostIPC"), ("kernel.sem", "hostIPC")]
+        {
+            shared(name, how, &[&words(name, how)]);
+        }
+        shared("kernel.shmmax", "hostNetwork", &[]);
+        shared("kernel.semx", "hostIPC", &[]);
         of(json!({"supplementalGroups": [1, -1]}), &[&format!("{place}.supplementalGroups[1]: Invalid value: -1: must be between 0")]);
         of(json!({"seccompProfile": {"type": "Localhost", "localhostProfile": "a/b.json"}}), &[]);
         of(json!({"seccompProfile": {"type": "Localhost"}}), &[&format!("{place}.seccompProfile.localhostProfile: Required value: must")]);
@@ -244,12 +264,12 @@ mod tests {
         );
         of(json!({"supplementalGroupsPolicy": "Strict"}), &[]);
         of(json!({"supplementalGroupsPolicy": "Some"}), &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")]);
-        check(
+        told(
             of_pod(&json!({"hostUsers": false, "hostPID": true}), &Path::new("spec")),
             &["spec.hostPID: Forbidden: when `hostUsers` is false, `hostPID` must not be true"],
         );
         let port = json!({"hostPort": 1, "containerPort": 2});
-        check(
+        told(
             of_pod(&json!({"hostNetwork": true, "containers": [{"ports": [port]}]}), &Path::new("spec")),
             &["spec.containers[0].ports[0].containerPort: Invalid value: 2: must match `hostPort`"],
         );
@@ -257,11 +277,11 @@ mod tests {
 
     #[test]
     fn containers() {
-        let of = |context: Value, expected: &[&str]| check(of_container(&context, true, &Path::new("c")), expected);
+        let of = |context: Value, expected: &[&str]| told(of_container(&context, true, &Path::new("c")), expected);
         of(json!({"runAsUser": 0, "procMount": "Default", "capabilities": {"add": ["NET_ADMIN"]}}), &[]);
         of(json!({"runAsGroup": -5}), &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"]);
         of(json!({"procMount": "Unmasked"}), &["c.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false"]);
-        check(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
+        told(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
         let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["SYS_ADMIN"]}});
         of(clash, &["c: Invalid value: {\"Capabilities\":{\"add\":[\"SYS_ADMIN\"]},\"Privileged\":null"]);
         of(

@@ -16,6 +16,13 @@ const DIFFERS: [(&str, usize, &str); 3] = [
     ("delete/finalizers", 5, "one problem is told once"),
 ];
 
+/// Problems as they are told begin as expected, one by one.
+pub fn told(found: Vec<Problem>, expected: &[&str]) {
+    let found: Vec<String> = found.iter().map(Problem::to_string).collect();
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+    assert!(found.iter().zip(expected).all(|(found, start)| found.starts_with(start)), "{found:#?}");
+}
+
 struct Server {
     objects: BTreeMap<(String, String), Value>,
     addresses: u8,
