@@ -359,11 +359,12 @@ impl<'a> Bed<'a> {
         kill(&mut self.agent, "KILL");
         kill(&mut self.master, "KILL");
         self.engine.signal("CONT");
-        let ids = self.docker(&["ps", "-aq"]);
-        let ids: Vec<&str> = ids.lines().collect();
-        if !ids.is_empty() {
-            self.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat());
-        }
+        self.until("an engine without containers", |bed| {
+            let ids = bed.engine.docker(&["ps", "-aq"]).ok()?;
+            let ids: Vec<&str> = ids.lines().collect();
+            // The engine may be removing some already, as the agent had asked.
+            (ids.is_empty() || bed.engine.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat()).is_ok()).then_some(())
+        });
         let _ = self.engine.docker(&["network", "rm", "coracle"]);
         let _ = run(Command::new("nft").args(["delete", "table", "ip", "coracle"]));
         let _ = fs::remove_dir_all(&self.folder);
