@@ -15,11 +15,12 @@ use super::files::DiskError;
 use super::head::Head;
 use super::journal::Journal;
 use super::journal::record::{Record, Was};
+use super::protocol::Protocol;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
 use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Setup};
 use super::state::{Change, Step, Verdict};
-use super::{Event, FlatStore, Refused, Stored, Write, locked};
+use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
@@ -97,6 +98,9 @@ impl FlatStore {
             figures.records += batch.records.len() as u64;
             figures.journal_bytes = writer.journal.live_bytes();
         }
+        if done.is_ok() {
+            writer.put_right(&batch.changes);
+        }
         let mut followers = locked(&self.inner.followers);
         let (mut events, mut answers) = (Vec::with_capacity(batch.changes.len()), Vec::with_capacity(batch.changes.len()));
         {
@@ -122,7 +126,6 @@ impl FlatStore {
                 }
             }
         }
-        writer.put_right(&events);
         self.inner.keeper.call_if_due(&mut writer, &self.inner.setup, uptime);
         drop(writer);
         drop(lead);
@@ -136,12 +139,7 @@ impl FlatStore {
     }
 
     fn append(&self, writer: &mut Writer, records: &[Record]) -> Result<(), DiskError> {
-        if writer.head.clean {
-            // The start could not say it. A journal that is gone would not be missed.
-            let head = Head { clean: false, ..writer.head.clone() };
-            head.write(&*writer.disk, &self.inner.setup.protocol)?;
-            writer.head = head;
-        }
+        writer.begin_to_write(&self.inner.setup.protocol)?;
         writer.journal.append(records)
     }
 
@@ -203,13 +201,23 @@ impl Writer {
         self.frozen.clone()
     }
 
+    /// HEAD.json says that the store is not closed, where the start could not say it: a journal that is gone would not be missed.
+    pub(super) fn begin_to_write(&mut self, protocol: &Protocol) -> Result<(), DiskError> {
+        if self.head.clean {
+            let head = Head { clean: false, ..self.head.clone() };
+            head.write(&*self.disk, protocol)?;
+            self.head = head;
+        }
+        Ok(())
+    }
+
     /// Damaged objects that are replaced by new ones wait for nobody any more. A start finds that out as well.
-    fn put_right(&mut self, events: &[Event]) {
+    fn put_right(&mut self, changes: &[(Change, Reply)]) {
         if self.incidents.is_empty() {
             return;
         }
-        for event in events.iter().filter(|event| event.new.is_some()) {
-            if let Err(error) = self.incidents.settle(&*self.disk, &event.key) {
+        for (change, _) in changes.iter().filter(|(change, _)| change.entry.is_some()) {
+            if let Err(error) = self.incidents.settle(&*self.disk, &change.key) {
                 log::warn!("{error}");
             }
         }

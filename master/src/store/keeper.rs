@@ -11,7 +11,7 @@ use super::journal;
 use super::setup::Setup;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -108,20 +108,12 @@ impl Drop for Keeper {
 
 impl Bell {
     /// False: it is over.
-    fn wait(&self, mut timeout: Option<Duration>) -> bool {
-        let mut rung = locked(&self.rung);
-        while !rung.called && !rung.ended {
-            match timeout.take() {
-                None => rung = self.heard.wait(rung).unwrap_or_else(PoisonError::into_inner),
-                Some(timeout) => {
-                    let (woken, waited) = self.heard.wait_timeout(rung, timeout).unwrap_or_else(PoisonError::into_inner);
-                    rung = woken;
-                    if waited.timed_out() {
-                        break;
-                    }
-                }
-            }
-        }
+    fn wait(&self, timeout: Option<Duration>) -> bool {
+        let (rung, quiet) = (locked(&self.rung), |rung: &mut Rung| !rung.called && !rung.ended);
+        let mut rung = match timeout {
+            None => self.heard.wait_while(rung, quiet).unwrap_or_else(PoisonError::into_inner),
+            Some(timeout) => self.heard.wait_timeout_while(rung, timeout, quiet).unwrap_or_else(PoisonError::into_inner).0,
+        };
         rung.called = false;
         !rung.ended
     }
@@ -189,14 +181,14 @@ impl FlatStore {
                     log::info!("the disk has room again");
                 }
             }
-            Err(error) => {
-                let full = error.no_space();
-                if full && !std::mem::replace(&mut writer.full, true) {
+            Err(error) if error.no_space() => {
+                if !std::mem::replace(&mut writer.full, true) {
                     let why = format!("the disk is full, so only deletes and what shrinks are taken: {error}");
                     log::error!("{why}");
                     locked(&self.inner.trouble).full = Some(why);
                 }
             }
+            Err(error) => log::warn!("no segment of the journal can be made ahead: {error}"),
         }
     }
 
@@ -210,10 +202,7 @@ impl FlatStore {
 
     /// Brings the files up to the journal now, behind a checkpoint that is under way. Commits go on.
     pub fn flush(&self) -> Result<(), DiskError> {
-        let mut writer = locked(&self.inner.writer);
-        while writer.checkpointing {
-            writer = self.inner.caught_up.wait(writer).unwrap_or_else(PoisonError::into_inner);
-        }
+        let writer = self.settled_writer();
         if let Some(why) = &writer.frozen {
             return Err(failed("write", "the files")(std::io::Error::other(why.clone())));
         }
@@ -221,20 +210,32 @@ impl FlatStore {
         self.checkpoint()
     }
 
+    /// The writer once no checkpoint is under way.
+    pub(super) fn settled_writer(&self) -> MutexGuard<'_, Writer> {
+        let under_way = |writer: &mut Writer| writer.checkpointing;
+        self.inner.caught_up.wait_while(locked(&self.inner.writer), under_way).unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Brings the files up to the journal now. Commits go on.
     pub(crate) fn checkpoint(&self) -> Result<(), DiskError> {
-        match self.begin_checkpoint() {
+        match self.begin_checkpoint()? {
             Some(checkpoint) => self.finish_checkpoint(checkpoint),
             None => Ok(()),
         }
     }
 
     /// None: the files say all that the journal does, or somebody is at it.
-    pub(crate) fn begin_checkpoint(&self) -> Option<Checkpoint> {
+    pub(crate) fn begin_checkpoint(&self) -> Result<Option<Checkpoint>, DiskError> {
         let mut writer = locked(&self.inner.writer);
         let position = Some(writer.journal.position());
         if writer.checkpointing || writer.frozen.is_some() || (writer.dirty.is_empty() && writer.head.wal == position) {
-            return None;
+            return Ok(None);
+        }
+        // From here on HEAD.json is the checkpoint's to write, without the lock.
+        if let Err(error) = writer.begin_to_write(&self.inner.setup.protocol) {
+            (writer.checkpoint_after, writer.unsettled) = (Some(self.uptime() + PROBE_EVERY), Some(error.to_string()));
+            locked(&self.inner.trouble).behind = Some(error.to_string());
+            return Err(error);
         }
         writer.checkpointing = true;
         writer.timed = false;
@@ -254,20 +255,17 @@ impl FlatStore {
         let disk = writer.disk.clone();
         let mut checkpoint = Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty);
         (checkpoint.files.each, checkpoint.each_alone) = (writer.each, writer.each);
-        Some(checkpoint)
+        Ok(Some(checkpoint))
     }
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
     pub(super) fn last_checkpoint(&self, last: Revision, files: u64) -> Result<(), DiskError> {
         let clean = |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
-        if let Some(mut checkpoint) = self.begin_checkpoint() {
+        if let Some(mut checkpoint) = self.begin_checkpoint()? {
             clean(&mut checkpoint.head);
             return self.finish_checkpoint(checkpoint);
         }
         let mut writer = locked(&self.inner.writer);
-        if writer.checkpointing {
-            return Err(failed("close", "the store")(std::io::Error::other("a checkpoint is under way")));
-        }
         let mut head = Head { incidents: writer.incidents.next, ..writer.head.clone() };
         clean(&mut head);
         head.write(&*writer.disk, &self.inner.setup.protocol)?;

@@ -230,10 +230,9 @@ impl FlatStore {
     /// memory alone are kept for the next start.
     pub fn close(&self) -> Result<(), DiskError> {
         self.inner.keeper.stop();
-        // Whoever waited for it has to see to it himself.
-        self.inner.caught_up.notify_all();
         {
-            let mut writer = locked(&self.inner.writer);
+            // A flush that somebody asked for may be under way.
+            let mut writer = self.settled_writer();
             if std::mem::replace(&mut writer.closed, true) || writer.frozen.is_some() {
                 return Ok(());
             }
@@ -334,8 +333,12 @@ impl Store for FlatStore {
     }
 
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
-        let state = self.state();
-        Ok(match state.decide(Draft::of(write), Revision(state.revision().0 + 1), self.uptime())? {
+        let draft = Draft::of(write);
+        let verdict = {
+            let state = self.state();
+            state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?
+        };
+        Ok(match verdict {
             Verdict::Unchanged(stored) => stored,
             Verdict::Change(change) => match (&change.old, &change.entry) {
                 (Some(old), Some(_)) => change.answer.at(old.revision),

@@ -5,7 +5,7 @@
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
 use super::document::crc32;
-use super::files::OBJECTS;
+use super::files::{DiskError, OBJECTS};
 use super::find::SEGMENT_BYTES_READ_MAX;
 use super::head::{HEAD, HEAD_BYTES_MAX};
 use super::journal::record::Was;
@@ -173,7 +173,8 @@ impl FlatStore {
         }
         let done = writer.head.write(&*writer.disk, &self.inner.setup.protocol);
         drop(writer);
-        self.remark(format!("{HEAD}: it says something else than was written; it is written anew from memory"));
+        let outcome = done.as_ref().map_or_else(DiskError::to_string, |()| "it is written anew from memory".to_owned());
+        self.remark(format!("{HEAD}: it says something else than was written; {outcome}"));
         done.is_ok()
     }
 }

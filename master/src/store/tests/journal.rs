@@ -41,11 +41,11 @@ fn the_files_follow_the_journal() {
     assert!(text.starts_with("{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\",\n") && text.ends_with("}\n"), "{text}");
     // What is written while a checkpoint is under way is left to the next.
     put(&store, "Web", "b").expect("seen");
-    let mut checkpoint = store.begin_checkpoint().expect("something is behind");
+    let mut checkpoint = store.begin_checkpoint().expect("the disk is well").expect("something is behind");
     let gone = store.get(&key("Gone")).expect("whole").expect("there").revision;
     store.write(Write::Delete { key: key("Gone"), seen: gone }).expect("seen");
     put(&store, "Web", "c").expect("seen");
-    assert!(store.begin_checkpoint().is_none(), "one at a time");
+    assert!(store.begin_checkpoint().expect("the disk is well").is_none(), "one at a time");
     while checkpoint.step().expect("the disk is well") {}
     store.finish_checkpoint(checkpoint).expect("the disk is well");
     assert!(String::from_utf8_lossy(&disk.peek(WEB).expect("its file")).contains("\"b\""));
@@ -53,7 +53,7 @@ fn the_files_follow_the_journal() {
     let store = memory_on(&disk);
     assert_eq!(specs(&store), [("Web".to_owned(), "c".to_owned())]);
     store.checkpoint().expect("the disk is well");
-    assert!(store.begin_checkpoint().is_none(), "nothing is behind");
+    assert!(store.begin_checkpoint().expect("the disk is well").is_none(), "nothing is behind");
     assert_eq!(disk.tree().iter().filter(|path| path.starts_with("objects/")).count(), 1);
 }
 
@@ -275,7 +275,7 @@ fn a_directory_that_was_copied_without_stamps_was_not_edited() {
         for steps in 0..4 {
             let store = memory_on(&disk);
             assert_eq!(revisions(&store), before, "closed {closed}, {steps} steps");
-            let mut checkpoint = store.begin_checkpoint().expect("stamps are missing");
+            let mut checkpoint = store.begin_checkpoint().expect("the disk is well").expect("stamps are missing");
             for _ in 0..steps {
                 checkpoint.step().expect("the disk is well");
             }
@@ -306,7 +306,7 @@ fn a_copy_that_gets_its_stamps_when_the_power_goes_is_whole() {
         copy_without_stamps(&disk);
         let store = memory_on(&disk);
         let before = specs(&store);
-        let mut checkpoint = store.begin_checkpoint().expect("stamps are missing");
+        let mut checkpoint = store.begin_checkpoint().expect("the disk is well").expect("stamps are missing");
         while checkpoint.step().expect("the disk is well") {}
         drop((checkpoint, store));
         disk.power_loss();

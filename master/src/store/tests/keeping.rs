@@ -219,7 +219,7 @@ fn each_file_is_synced_by_itself_where_all_cannot_be() {
         let b = now(&store, "B");
         store.write(Write::Delete { key: key("B"), seen: b.revision }).expect("it was seen");
         store.write(create(pod("D", "first", None))).expect("it is new");
-        let mut checkpoint = store.begin_checkpoint().expect("something is to be brought");
+        let mut checkpoint = store.begin_checkpoint().expect("the disk is well").expect("something is to be brought");
         while checkpoint.step().expect("the disk is well") {}
         if fails {
             // What comes next: a look at a stamp, and the sync.

@@ -465,7 +465,7 @@ impl Host {
     fn keep(&mut self, life: &mut Life) {
         match life.checkpoint.take() {
             None if self.dice.one_in(2) => _ = life.store.tend(),
-            None => life.checkpoint = life.store.begin_checkpoint(),
+            None => life.checkpoint = life.store.begin_checkpoint().ok().flatten(),
             Some(mut checkpoint) => {
                 let steps = 1 + self.dice.below(4);
                 let more = (0..steps).all(|_| matches!(checkpoint.step(), Ok(true)));
