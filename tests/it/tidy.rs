@@ -68,6 +68,7 @@ const PURE: &[&str] = &[
     "master/src/store/journal/scan.rs",
     "master/src/store/journal/recover.rs",
     "master/src/store/judge.rs",
+    "master/src/store/outline.rs",
     "master/src/store/protocol.rs",
     "master/src/store/setup.rs",
     "master/src/store/sketch.rs",

@@ -71,22 +71,28 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
 
 /// JSON without the white space between its words.
 pub fn stripped(text: &[u8], out: &mut Vec<u8>) {
-    out.clear();
-    let mut at = 0;
+    out.resize(text.len(), 0);
+    let (mut at, mut to) = (0, 0);
     while at < text.len() {
         let from = at;
         while let Some(&byte) = text.get(at) {
             match byte {
-                b' ' | b'\n' | b'\t' | b'\r' => break,
                 b'"' => at = string_end(text, at),
+                b' ' | b'\n' | b'\t' | b'\r' => break,
                 _ => at += 1,
             }
         }
-        out.extend_from_slice(&text[from..at]);
+        out[to..to + at - from].copy_from_slice(&text[from..at]);
+        to += at - from;
         while matches!(text.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
             at += 1;
+            // An indented line begins with many.
+            while text[at..].first_chunk() == Some(b"        ") {
+                at += 8;
+            }
         }
     }
+    out.truncate(to);
 }
 
 /// Behind the quote that ends the string that begins at `at`.

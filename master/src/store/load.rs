@@ -68,16 +68,16 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why: "its checksum does not fit, or it cannot be read".to_owned() });
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
-    let kept = match (&head, volatile) {
-        (Some(head), Some(volatile)) if clean => volatile::read(volatile, &head.store, &ids.boot, Revision(head.reserved)),
-        _ => None,
-    };
+    if let (Some(head), Some(volatile)) = (head.as_ref().filter(|_| clean), volatile) {
+        tree.kept = volatile::read(volatile, &head.store, &ids.boot, Revision(head.reserved));
+    }
     if let Some(volatile) = volatile.filter(|_| !tree.frozen) {
         volatile::remove(volatile);
     }
     tree.base = head.as_ref().map(|head| used(head.reserved, clean, recovered));
     tree.next = tree.base.unwrap_or_else(|| used(0, false, recovered));
-    tree.statuses_kept = kept.is_some();
+    tree.statuses_kept = tree.kept.is_some();
+    tree.sum_left = head.as_ref().filter(|head| clean || head.summed).map(|head| head.files);
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk();
@@ -111,9 +111,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if changed || head_sum.is_some() && !left {
         tree.bring_homes();
     }
-    if let Some(kept) = kept {
-        tree.overlay(kept);
-    }
+    tree.overlay();
     if tree.base.is_none() {
         tree.restamp_all(LOST_HEAD_JUMP);
     }

@@ -10,10 +10,10 @@
 //! ```text
 //! door (the trait, and what it promises)
 //! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so)
-//! names, document, draft, sketch, judge PURE (paths, JSON, what the store must know of it, whether it fits)
+//! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! find, load, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! find, load, gather, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
@@ -31,6 +31,7 @@ mod examine;
 mod files;
 mod find;
 mod follow;
+mod gather;
 mod head;
 mod history;
 mod inspect;
@@ -39,6 +40,7 @@ mod judge;
 mod keeper;
 mod load;
 mod names;
+mod outline;
 mod pages;
 mod protocol;
 mod quarantine;

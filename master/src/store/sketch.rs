@@ -2,7 +2,7 @@
 
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::Revision;
-use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 use std::fmt;
@@ -47,12 +47,12 @@ impl<'a> Sketch<'a> {
     }
 
     /// Of a text that is known to be JSON as the store wrote it: what stands behind its metadata is not read, and no status is seen.
-    /// None: its metadata does not follow its kind.
     pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
-        let front = format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",\"metadata\":");
-        let metadata = std::str::from_utf8(text).ok()?.strip_prefix(&front)?;
-        let metadata = Metadata::deserialize(&mut serde_json::Deserializer::from_str(metadata)).ok()?;
-        Some(Sketch { api_version: api_version.into(), kind: kind.into(), metadata, status: None })
+        let text = std::str::from_utf8(text).ok().filter(|text| leads(text.as_bytes(), api_version, kind))?;
+        let mut metadata = None;
+        // It stops where it has what it looks for, and that is seldom the end.
+        Front(&mut metadata).deserialize(&mut serde_json::Deserializer::from_str(text)).ok();
+        Some(Sketch { api_version: api_version.into(), kind: kind.into(), metadata: metadata?, status: None })
     }
 
     pub fn revision(&self) -> Option<Revision> {
@@ -74,6 +74,41 @@ impl<'a> Sketch<'a> {
         out.extend_from_slice(new.as_bytes());
         out.extend_from_slice(text.get(from + old.len()..)?);
         Some(out)
+    }
+}
+
+/// Whether a text begins as the store writes an object of this kind.
+pub fn leads(text: &[u8], api_version: &str, kind: &str) -> bool {
+    text.starts_with(format!("{{\"apiVersion\":\"{api_version}\",\"kind\":\"{kind}\",").as_bytes())
+}
+
+/// Reads an object up to its metadata.
+struct Front<'s, 'a>(&'s mut Option<Metadata<'a>>);
+
+impl<'de> DeserializeSeed<'de> for Front<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Front<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(Text(name)) = map.next_key()? {
+            if name == "metadata" {
+                *self.0 = Some(map.next_value()?);
+                break;
+            }
+            map.next_value::<IgnoredAny>()?;
+        }
+        Ok(())
     }
 }
 
@@ -123,7 +158,10 @@ mod tests {
         let front = Sketch::of_front(text, "v1", "Pod").expect("one of ours");
         assert_eq!((front.metadata.name.as_ref(), front.revision(), front.labels()), ("web", sketch.revision(), sketch.labels()));
         assert!(Sketch::of_front(text, "v1", "Node").is_none());
-        assert!(Sketch::of_front(br#"{"apiVersion":"v1","kind":"Event","count":1,"metadata":{"name":"e"}}"#, "v1", "Event").is_none());
+        let event =
+            br#"{"apiVersion":"v1","kind":"Event","involvedObject":{"metadata":{"name":"p"}},"metadata":{"name":"e"},"reason":"r"}"#;
+        assert_eq!(Sketch::of_front(event, "v1", "Event").expect("one of ours").metadata.name, "e");
+        assert!(Sketch::of_front(br#"{"apiVersion":"v1","kind":"Event","reason":"r"}"#, "v1", "Event").is_none());
         let other = sketch.with_revision(text, Revision(1_000)).expect("it has one");
         assert_eq!(String::from_utf8_lossy(&other), String::from_utf8_lossy(text).replace("\"17\"", "\"1000\""));
     }

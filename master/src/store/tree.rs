@@ -2,13 +2,16 @@
 //! remembered, and everything else is served.
 //!
 //! ```text
-//! objects/** (but what the journal knows better) -> examine: what was edited, what rotted -> quarantine/** (damage nobody has dealt with)
+//! objects/** (but what the journal knows better) -> all as left? -> taken -> examine: what was edited, what rotted
+//!   -> quarantine/** (damage nobody has dealt with)
 //! ```
 
 use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
 use super::files::OBJECTS;
+use super::gather::{Text, gather, text};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::outline::{Outline, Trust, outline};
 use super::quarantine::Incidents;
 use super::sketch::Sketch;
 use super::state::{Entry, in_sum};
@@ -45,6 +48,10 @@ pub struct Tree<'a> {
     /// Nothing in the directory may be changed.
     pub frozen: bool,
     pub statuses_kept: bool,
+    /// What was in memory alone when the last master closed, in the order of the keys.
+    pub kept: Option<Vec<(Key, Bytes)>>,
+    /// What the files sum up to as they were left, where that is known.
+    pub sum_left: Option<u64>,
     /// The last revision that this start has given or found used.
     pub next: u64,
     pub(super) revisions: HashSet<u64>,
@@ -70,8 +77,24 @@ pub struct Tree<'a> {
     pub edited: Vec<Edited>,
     /// Objects whose files were taken away, and of which old segments still tell.
     pub removed: Vec<Arc<Key>>,
-    scratch: Vec<u8>,
 }
+
+/// An object's file that is to be read.
+struct Place {
+    path: String,
+    key: Key,
+}
+
+/// An object as a start finds it.
+struct Seen {
+    key: Key,
+    file: Option<Text>,
+    /// As it was in memory when the last master closed.
+    kept: Option<Bytes>,
+}
+
+/// What an object is called, and what is known of it.
+type Taken = (Arc<Key>, Entry);
 
 impl<'a> Tree<'a> {
     pub fn new(disk: &'a dyn Disk, rules: &'a Rules<'a>) -> Tree<'a> {
@@ -85,6 +108,8 @@ impl<'a> Tree<'a> {
             base: None,
             frozen: false,
             statuses_kept: false,
+            kept: None,
+            sum_left: None,
             next: 0,
             revisions: HashSet::new(),
             objects: BTreeMap::new(),
@@ -101,13 +126,12 @@ impl<'a> Tree<'a> {
             unstamped: Vec::new(),
             edited: Vec::new(),
             removed: Vec::new(),
-            scratch: Vec::new(),
         }
     }
 
     /// Takes every file that is an object, and what the journal says.
     pub fn walk(&mut self) {
-        let mut folders = vec![String::new()];
+        let (mut folders, mut places) = (vec![String::new()], Vec::new());
         while let Some(folder) = folders.pop() {
             let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
             let found = match self.disk.list(&at) {
@@ -128,7 +152,7 @@ impl<'a> Tree<'a> {
                         self.put_aside(&path, None, Wrong { word: "foreign", why });
                     }
                     What::Folder => folders.push(path),
-                    What::File => self.file(path),
+                    What::File => places.extend(self.place(path)),
                     What::Other => {
                         // What it was to be nobody knows, unless the journal does.
                         let key = names::key(&path).filter(|key| self.row(key).is_some() && !self.covered.contains_key(key));
@@ -137,6 +161,7 @@ impl<'a> Tree<'a> {
                 }
             }
         }
+        self.read(places);
         self.miss_files();
         let there = |(key, said): (&Arc<Key>, &Said)| Some((key.clone(), said.object.clone()?));
         let covered: Vec<(Arc<Key>, Bytes)> = self.covered.iter().filter_map(there).collect();
@@ -147,76 +172,112 @@ impl<'a> Tree<'a> {
 
     /// The journal says it.
     pub(super) fn take_covered(&mut self, key: &Key, object: &Bytes) {
-        if let Some(row) = self.row(key) {
-            self.take(Key { resource: row.resource.clone(), ..key.clone() }, object, None);
-        }
+        let Some(row) = self.row(key) else { return };
+        let key = Key { resource: row.resource.clone(), ..key.clone() };
+        let outline = outline(object, &key, row, self.rules.told, Trust::Nothing);
+        let taken = self.take(key, Text { compact: object.clone(), crc: document::crc32(object) }, outline, false);
+        self.objects.extend(taken);
     }
 
     pub(super) fn row(&self, key: &Key) -> Option<&'a KindRow> {
         self.rules.kinds.iter().find(|kind| kind.resource == key.resource)
     }
 
-    fn file(&mut self, path: String) {
+    /// None: nothing is to be read there.
+    fn place(&mut self, path: String) -> Option<Place> {
         let Some(mut key) = names::key(&path) else {
             let wrong = Wrong { word: "foreign", why: "no object's file is called so".to_owned() };
-            return self.put_aside(&path, None, wrong);
+            self.put_aside(&path, None, wrong);
+            return None;
         };
         // The file need not even be whole, unless somebody has written to it since.
         if self.covered.contains_key(&key) && !self.is_written_over(&key, &path) {
-            return;
+            return None;
         }
         let Some(row) = self.row(&key) else {
             let (file, why) = (format!("{OBJECTS}/{path}"), format!("this version knows no {}", key.resource));
             self.notes.push(format!("{file} is left alone: {why}"));
-            return self.left_alone.push(LeftOut { file, why });
+            self.left_alone.push(LeftOut { file, why });
+            return None;
         };
         // The table's own words need no memory of their own.
         key.resource = row.resource.clone();
-        match self.disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX) {
-            Ok(bytes) => {
-                let mut compact = std::mem::take(&mut self.scratch);
-                document::stripped(&bytes, &mut compact);
-                self.take(key, &compact, Some(&bytes));
-                self.scratch = compact;
-            }
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
-                self.put_aside(&path, Some(key), Wrong { word: "too-large", why: too_large() });
-            }
-            // It may be whole, and readable tomorrow: it stays where it is.
-            Err(error) => self.leave_damaged(&path, key, "unreadable", format!("it cannot be read: {error}")),
-        }
+        Some(Place { path, key })
     }
 
-    /// `file`: as it lies on disk; None: the journal says it.
-    fn take(&mut self, key: Key, compact: &[u8], file: Option<&[u8]>) {
-        let Some(row) = self.row(&key) else { return };
-        let crc = document::crc32(compact);
-        if let Some(sketch) = fitting(compact, &key, row)
-            && let Some(durable) = (self.rules.told)(&key, &sketch)
-        {
-            let revision = self.revision_of(sketch.revision(), durable);
-            let json = if sketch.revision() == Some(revision) {
-                Some(Bytes::copy_from_slice(compact))
-            } else {
-                sketch.with_revision(compact, revision).map(Bytes::from)
-            };
-            if let Some(json) = json {
-                let key = Arc::new(key);
-                let stored = Stored::new(key.clone(), revision, json, sketch.labels());
-                if sketch.revision().is_none() {
-                    self.unwritten.insert(key.clone());
+    fn read(&mut self, places: Vec<Place>) {
+        let disk = self.disk;
+        let texts = gather(&places, |place, scratch| text(disk, &place.path, scratch));
+        let mut files = Vec::with_capacity(places.len());
+        for (Place { path, key }, text) in places.into_iter().zip(texts) {
+            match text {
+                Ok(text) => files.push((key, text)),
+                Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                    self.put_aside(&path, Some(key), Wrong { word: "too-large", why: too_large() });
                 }
-                self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() });
-                return;
+                // It may be whole, and readable tomorrow: it stays where it is.
+                Err(error) => self.leave_damaged(&path, key, "unreadable", cannot_be_read(&error)),
             }
         }
-        match judge(file.unwrap_or(compact), &key, (&row.api_version, &row.kind)) {
-            Ok(document) => self.take_document(key, document, crc),
-            Err(wrong) => self.put_aside(&names::path(&key), Some(key), wrong),
+        let sum = files.iter().fold(0, |sum: u64, (key, text)| sum.wrapping_add(in_sum(key, text.crc)));
+        let as_left = self.sum_left == Some(sum) && self.covered.is_empty() && self.overridden.is_empty();
+        files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        // Where somebody may have written files, those count.
+        let seen = joined(files, if as_left { self.kept.take() } else { None }.unwrap_or_default());
+        let Rules { kinds, told, .. } = self.rules;
+        let trust = if as_left { Trust::File } else { Trust::Nothing };
+        let outlines = gather(&seen, |Seen { key, file, kept }, _| {
+            let row = kinds.iter().find(|kind| kind.resource == key.resource)?;
+            match (kept, file) {
+                (Some(compact), _) => outline(compact, key, row, told, Trust::Kept),
+                (None, Some(text)) => outline(&text.compact, key, row, told, trust),
+                (None, None) => None,
+            }
+        });
+        let mut taken = Vec::with_capacity(seen.len());
+        for (Seen { key, file, kept }, mut outline) in seen.into_iter().zip(outlines) {
+            let crc = file.as_ref().map(|file| file.crc);
+            let newer = kept.as_ref().and_then(|compact| self.take_kept(key.clone(), compact, outline.take(), crc));
+            taken.extend(newer.or_else(|| self.take(key, file?, outline, as_left)));
+        }
+        self.objects = taken.into_iter().collect();
+    }
+
+    /// `known`: it is as the store has written it.
+    fn take(&mut self, key: Key, Text { compact, crc }: Text, outline: Option<Outline>, known: bool) -> Option<Taken> {
+        if let Some(Outline { said, durable, labels }) = outline {
+            let revision = self.revision_of(said, durable);
+            let other = || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
+            if let Some(json) = if said == Some(revision) { Some(compact.clone()) } else { other() } {
+                let key = Arc::new(key);
+                let stored = Stored::new(key.clone(), revision, json, labels);
+                return Some((key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() }));
+            }
+        }
+        let row = self.row(&key)?;
+        let (path, kind) = (names::path(&key), (row.api_version.as_ref(), row.kind.as_ref()));
+        let judged = if known || self.covered.contains_key(&key) {
+            judge(&compact, &key, kind)
+        } else {
+            // As it lies there: white space may be what is wrong.
+            match self.disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX) {
+                Ok(bytes) => judge(&bytes, &key, kind),
+                Err(error) => {
+                    self.leave_damaged(&path, key, "unreadable", cannot_be_read(&error));
+                    return None;
+                }
+            }
+        };
+        match judged {
+            Ok(document) => Some(self.take_document(key, document, crc)),
+            Err(wrong) => {
+                self.put_aside(&path, Some(key), wrong);
+                None
+            }
         }
     }
 
-    fn take_document(&mut self, key: Key, mut document: Value, crc: u32) {
+    fn take_document(&mut self, key: Key, mut document: Value, crc: u32) -> Taken {
         let durable = (self.rules.durable)(&key, &document);
         let said = document::revision(&document);
         let revision = self.revision_of(said, durable);
@@ -226,7 +287,7 @@ impl<'a> Tree<'a> {
             self.unwritten.insert(key.clone());
         }
         let stored = Stored::of(key.clone(), revision, &mut document);
-        self.objects.insert(key, Entry { stored, durable, file_crc: Some(crc), claims });
+        (key, Entry { stored, durable, file_crc: Some(crc), claims })
     }
 
     /// The file holds the revision of the last durable write: what its status was later is lost, so is what it was called.
@@ -284,45 +345,52 @@ impl<'a> Tree<'a> {
         self.next = next;
     }
 
-    /// What was in memory alone when the last master closed.
-    pub fn overlay(&mut self, kept: Vec<(Key, Bytes)>) {
-        for (mut key, compact) in kept {
+    /// What is still kept, over what people may have edited: their files count.
+    pub fn overlay(&mut self) {
+        for (key, compact) in self.kept.take().unwrap_or_default() {
             let Some(row) = self.row(&key) else { continue };
-            key.resource = row.resource.clone();
             let file_crc = self.objects.get(&key).and_then(|entry| entry.file_crc);
-            // Its checksum has been over it.
-            let known = Sketch::of_front(&compact, &row.api_version, &row.kind).filter(|sketch| is_about(sketch, &key));
-            let quick = known.or_else(|| fitting(&compact, &key, row)).and_then(|mut sketch| {
-                // Had its status been worth flash, it would not be here.
-                sketch.status = None;
-                let durable = (self.rules.told)(&key, &sketch).filter(|durable| *durable != Durable::Whole)?;
-                Some((sketch.revision()?, durable, sketch.labels(), Box::default()))
-            });
-            let told = quick.or_else(|| {
-                let document: Value = serde_json::from_slice(&compact).ok()?;
-                let claims = (self.rules.claims)(&key, &document).into();
-                Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
-            });
-            let Some((revision, durable, labels, claims)) = told else { continue };
-            // What a person wrote counts.
-            let overlaid = file_crc.is_some() && !self.edited.iter().any(|edited| *edited.key == key);
-            if overlaid || durable == Durable::Nothing {
-                let key = Arc::new(key);
-                let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(&compact), labels);
-                self.objects.insert(key, Entry { stored, durable, file_crc, claims });
-            }
+            let edited = self.edited.iter().any(|edited| *edited.key == key);
+            let outline = outline(&compact, &key, row, self.rules.told, Trust::Kept);
+            let taken = self.take_kept(key, &compact, outline, file_crc);
+            self.objects.extend(taken.filter(|(_, entry)| !edited || entry.durable == Durable::Nothing));
         }
+    }
+
+    /// None: it does not count. `file_crc`: of its file, where it has one.
+    fn take_kept(&self, mut key: Key, compact: &Bytes, outline: Option<Outline>, file_crc: Option<u32>) -> Option<Taken> {
+        key.resource = self.row(&key)?.resource.clone();
+        let quick = outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
+        let told = quick.or_else(|| {
+            let document: Value = serde_json::from_slice(compact).ok()?;
+            let claims = (self.rules.claims)(&key, &document).into();
+            Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
+        });
+        let (revision, durable, labels, claims) = told?;
+        // What a person removed is gone.
+        (file_crc.is_some() || durable == Durable::Nothing).then(|| {
+            let key = Arc::new(key);
+            let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(compact), labels);
+            (key, Entry { stored, durable, file_crc, claims })
+        })
     }
 }
 
-/// What a document says, if it is as the store writes the object of this key.
-fn fitting<'t>(compact: &'t [u8], key: &Key, row: &KindRow) -> Option<Sketch<'t>> {
-    // apiVersion and kind lead.
-    let front = format!("{{\"apiVersion\":\"{}\",\"kind\":\"{}\",", row.api_version, row.kind);
-    let sketch = Some(compact).filter(|compact| compact.starts_with(front.as_bytes())).and_then(Sketch::of)?;
-    is_about(&sketch, key).then_some(sketch)
+/// Both in the order of their keys.
+fn joined(files: Vec<(Key, Text)>, kept: Vec<(Key, Bytes)>) -> Vec<Seen> {
+    let mut seen = Vec::with_capacity(files.len().max(kept.len()));
+    let mut kept = kept.into_iter().peekable();
+    for (key, text) in files {
+        while let Some((key, compact)) = kept.next_if(|(kept, _)| *kept < key) {
+            seen.push(Seen { key, file: None, kept: Some(compact) });
+        }
+        let kept = kept.next_if(|(kept, _)| *kept == key).map(|(_, compact)| compact);
+        seen.push(Seen { key, file: Some(text), kept });
+    }
+    seen.extend(kept.map(|(key, compact)| Seen { key, file: None, kept: Some(compact) }));
+    seen
 }
 
-fn is_about(sketch: &Sketch, key: &Key) -> bool {
-    sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace
+fn cannot_be_read(error: &io::Error) -> String {
+    format!("it cannot be read: {error}")
 }

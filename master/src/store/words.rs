@@ -226,7 +226,7 @@ pub struct Rules<'a> {
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
-    pub told: &'a dyn Fn(&Key, &Sketch) -> Option<Durable>,
+    pub told: &'a (dyn Fn(&Key, &Sketch) -> Option<Durable> + Sync),
     /// How much of a loaded object was worth flash.
     pub durable: &'a dyn Fn(&Key, &Value) -> Durable,
 }

@@ -8,6 +8,9 @@ use bytes::Bytes;
 /// A batch begins at a multiple of it: what a batch does not fill is newlines, and no block holds two batches.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// Newlines that fill what no batch does.
+const NOTHING: [u8; 256] = [b'\n'; 256];
+
 #[derive(Debug, PartialEq)]
 pub enum Found {
     Line {
@@ -30,9 +33,13 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
     while at < text.len() {
         if text[at] == b'\n' {
             at += 1;
+            // Most of a segment that is seldom written to.
+            while text[at..].starts_with(&NOTHING) {
+                at += NOTHING.len();
+            }
             continue;
         }
-        let end = text[at..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |length| at + length);
+        let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
         match record::decode(&text.slice(at..end), protocol.checksums) {
             Some(line) => {
                 if is_own(&line) {

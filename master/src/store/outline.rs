@@ -1,0 +1,45 @@
+//! PURE. What a start must know of an object that claims nothing, and how much of its text has to be read for that.
+
+use super::KindRow;
+use super::sketch::{self, Sketch};
+use coracle_api::labels::LabelSet;
+use coracle_api::meta::{Durable, Key, Revision};
+
+/// Where a document has none it has no status either.
+const STATUS: &[u8] = b"\"status\":";
+
+/// What the store must know of an object that claims nothing.
+pub struct Outline {
+    pub said: Option<Revision>,
+    pub durable: Durable,
+    pub labels: LabelSet,
+}
+
+/// What is known of a text before it is read.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Trust {
+    Nothing,
+    /// The store has written it.
+    File,
+    /// The same, and its status is not worth flash.
+    Kept,
+}
+
+/// None: it is not as the store writes the object of this key, or has to be read whole.
+pub fn outline(compact: &[u8], key: &Key, row: &KindRow, told: &dyn Fn(&Key, &Sketch) -> Option<Durable>, trust: Trust) -> Option<Outline> {
+    let is_about = |sketch: &Sketch| sketch.metadata.name == key.name && sketch.metadata.namespace == key.namespace;
+    let front = match trust {
+        Trust::Nothing => false,
+        Trust::File => memchr::memmem::find(compact, STATUS).is_none(),
+        Trust::Kept => true,
+    };
+    let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
+    let whole = || Some(compact).filter(|text| sketch::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
+    let mut sketch = sketch.or_else(whole)?;
+    if trust == Trust::Kept {
+        // Had it been worth flash, it would not be here.
+        sketch.status = None;
+    }
+    let durable = told(key, &sketch).filter(|durable| trust != Trust::Kept || *durable != Durable::Whole)?;
+    Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })
+}
