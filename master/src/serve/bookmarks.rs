@@ -24,6 +24,10 @@ struct Marked {
 impl Bookmarks {
     pub fn add(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, watcher: &Arc<Watcher>) {
         let mut marked = lock(&self.0);
+        // Those that have left would keep their place until the next minute, however many come and go.
+        if marked.watchers.len() == marked.watchers.capacity() {
+            marked.watchers.retain(|watcher| watcher.strong_count() > 0);
+        }
         marked.watchers.push(Arc::downgrade(watcher));
         if marked.next.is_none() {
             marked.next = Some(self.appoint(timer, store));
@@ -56,37 +60,12 @@ impl Bookmarks {
 #[cfg(test)]
 mod tests {
     use crate::call::{self, Route};
-    use crate::making::Maker;
-    use crate::serve::{Serve, watch};
-    use crate::store::{FlatStore, KindRow, Rules, Store, Write};
-    use coracle_api::kinds::Kinds;
-    use coracle_api::meta::{Durable, Key, Resource, Time};
-    use coracle_api::strategy::Cidr;
+    use crate::serve::tests::serve;
+    use crate::serve::watch;
+    use crate::store::{Store, Write};
+    use coracle_api::meta::{Durable, Key, Resource};
     use coracle_http::{Body, STREAM_ITEMS_MAX};
     use serde_json::{Value, json};
-    use std::sync::Arc;
-
-    fn serve() -> (Serve, Arc<dyn Store>) {
-        let kinds = Arc::new(Kinds::builtin());
-        let row = |kind: &coracle_api::kinds::Kind| KindRow {
-            resource: kind.resource.clone(),
-            api_version: kind.api_version().into(),
-            kind: kind.kind.clone(),
-        };
-        let rules = Rules {
-            edited: &|_, object, _| Ok(object),
-            home: &|_| None,
-            told: &|_, _| None,
-            kinds: kinds.iter().map(row).collect(),
-            claims: &|_, _| Vec::new(),
-            fault: &|_, _| None,
-            durable: &|_, _| Durable::Nothing,
-        };
-        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
-        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
-        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
-        (Serve::new(store.clone(), kinds, Arc::new(maker), None), store)
-    }
 
     fn create(store: &dyn Store, plural: &'static str, kind: &str) -> u64 {
         let key = Key { resource: Resource::core(plural), namespace: "a".to_owned(), name: "b".to_owned() };

@@ -58,6 +58,9 @@ const RACES_MAX: usize = 16;
 /// Clients that are people: they get indented JSON without asking, as from kube-apiserver.
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
+/// Bytes for each of a document that is indented: it itself, and what `indented` sets aside for the other.
+const INDENTED: usize = 3;
+
 /// Told of every sign of life of an object whose kind has heartbeats.
 pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
 
@@ -129,16 +132,29 @@ impl Serve {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
         };
+        // Kept until the answer is as it goes out: then the carriers count it.
+        let mut _room = None;
         if pretty && is_json(&answer) {
-            answer.body = match answer.body {
-                Body::Whole(document) => Body::Whole(indented(&document).into()),
-                Body::Long(long) => Body::Whole(indented(&long.whole()).into()),
-                body => body,
-            };
+            match self.indent(std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
+                Ok((body, room)) => (answer.body, _room) = (body, room),
+                Err(fault) => answer = failure(Form::of_failure(version, &accept(&request.headers)), &fault),
+            }
         }
         compress(&request.headers, &mut answer);
         self.metrics.count(asked, &mut answer);
         answer
+    }
+
+    /// As people read it. What is long is in memory as a whole meanwhile, as it was and as it becomes: that takes room among the lists.
+    fn indent(&self, body: Body) -> Result<(Body, Option<read::Room<'_>>), Fault> {
+        Ok(match body {
+            Body::Whole(document) => (Body::Whole(indented(&document).into()), None),
+            Body::Long(long) => {
+                let room = self.lists.room_for(long.bytes * INDENTED)?;
+                (Body::Whole(indented(&long.whole()).into()), Some(room))
+            }
+            body => (body, None),
+        })
     }
 
     fn route(&self, request: &Request, pretty: &mut bool, asked: &mut Option<metrics::Asked>) -> Result<Answer, Fault> {
@@ -277,21 +293,29 @@ fn warn(answer: &mut Answer, warnings: &[String]) {
     }
 }
 
-/// Streams are not compressed: each event must be readable as it comes.
+/// Streams are not compressed: each event must be readable as it comes. What would be is said to differ by what clients accept, to those
+/// too that accept nothing: what stands between keeps it for others.
 fn compress(asked: &HeaderMap, answer: &mut Answer) {
-    let accepted = asked.get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
-    if answer.headers.contains_key(header::CONTENT_ENCODING) {
+    let bytes = match &answer.body {
+        Body::Whole(whole) => whole.len(),
+        Body::Long(long) => long.bytes,
+        Body::Stream(_) | Body::Forward(_) => return,
+    };
+    if !gzip::is_worth(bytes) {
         return;
     }
-    let nothing = Body::Whole(Bytes::new());
-    let compressed = match std::mem::replace(&mut answer.body, nothing) {
-        Body::Whole(whole) if gzip::is_worth(accepted, whole.len()) => gzip::compressed(whole.len(), std::iter::once(whole)),
-        Body::Long(long) if gzip::is_worth(accepted, long.bytes) => gzip::compressed(long.bytes, long.pieces),
+    answer.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    let accepted = asked.get(header::ACCEPT_ENCODING).and_then(|accepted| accepted.to_str().ok()).unwrap_or_default();
+    if !gzip::is_accepted(accepted) {
+        return;
+    }
+    let compressed = match std::mem::replace(&mut answer.body, Body::Whole(Bytes::new())) {
+        Body::Whole(whole) => gzip::compressed(bytes, std::iter::once(whole)),
+        Body::Long(long) => gzip::compressed(bytes, long.pieces),
         body => return answer.body = body,
     };
     answer.body = Body::Whole(compressed.into());
     answer.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    answer.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
 /// Whether a client wants to speak something else than HTTP on this connection.
@@ -340,4 +364,72 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
         )),
     }
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{FlatStore, KindRow, Rules};
+    use coracle_api::meta::{Durable, Resource, Time};
+    use coracle_api::strategy::Cidr;
+    use coracle_http::{Caller, Method};
+    use serde_json::json;
+
+    /// Serves a store in memory.
+    pub fn serve() -> (Serve, Arc<dyn Store>) {
+        let kinds = Arc::new(Kinds::builtin());
+        let row =
+            |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
+        let rules = Rules {
+            edited: &|_, object, _| Ok(object),
+            home: &|_| None,
+            told: &|_, _| None,
+            kinds: kinds.iter().map(row).collect(),
+            claims: &|_, _| Vec::new(),
+            fault: &|_, _| None,
+            durable: &|_, _| Durable::Nothing,
+        };
+        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
+        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
+        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
+        (Serve::new(store.clone(), kinds, Arc::new(maker), None), store)
+    }
+
+    fn get(target: &str, headers: &[(header::HeaderName, &'static str)]) -> Request {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
+        let target = target.parse().expect("a path");
+        Request { method: Method::GET, target, headers, body: Bytes::new(), caller: Caller::Local }
+    }
+
+    #[test]
+    fn what_people_read_takes_its_room() {
+        let (serve, store) = serve();
+        let key = Key { resource: Resource::core("configmaps"), namespace: "a".to_owned(), name: "b".to_owned() };
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "a"}, "data": {"x": "x".repeat(600_000)}});
+        store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+        let asked = |agent: &'static str| serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, agent)])).status.as_u16();
+        let check = |taken: usize, machine: u16, person: u16| {
+            let _room = serve.lists.room_for(taken);
+            assert_eq!((asked("kubectl/v1.36.0"), asked("curl/8.0")), (machine, person), "{taken}");
+        };
+        check(0, 200, 200);
+        check(read::LISTS_BYTES_MAX - 1_000_000, 200, 429);
+        check(read::LISTS_BYTES_MAX, 429, 429);
+        check(0, 200, 200);
+    }
+
+    #[test]
+    fn what_an_answer_differs_by() {
+        let (serve, _) = serve();
+        let check = |path: &str, accepted: &'static str, vary: &[&str], encoding: Option<&str>| {
+            let answer = serve.answer(&get(path, &[(header::ACCEPT_ENCODING, accepted)]));
+            let said: Vec<&str> = answer.headers.get_all(header::VARY).iter().filter_map(|value| value.to_str().ok()).collect();
+            let encoded = answer.headers.get(header::CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+            assert_eq!((&*said, encoded), (vary, encoding), "{path} {accepted}");
+        };
+        check("/openapi/v2", "gzip", &["Accept", "Accept-Encoding"], Some("gzip"));
+        check("/openapi/v2", "", &["Accept", "Accept-Encoding"], None);
+        check("/api", "gzip", &["Accept"], None);
+        check("/api/v1/pods", "gzip", &[], None);
+    }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Lists that are being written, the sum of their objects' bytes. A single one may be larger; else over it 429. Once written, the carriers
 /// count them.
-const LISTS_BYTES_MAX: usize = 64 << 20;
+pub const LISTS_BYTES_MAX: usize = 64 << 20;
 const AGAIN_S: u32 = 1;
 
 /// Bytes of lists that are being written.
@@ -28,7 +28,7 @@ pub struct Room<'a> {
 }
 
 impl Lists {
-    fn room_for(&self, bytes: usize) -> Result<Room<'_>, Fault> {
+    pub fn room_for(&self, bytes: usize) -> Result<Room<'_>, Fault> {
         let before = self.0.fetch_add(bytes, Ordering::Relaxed);
         let room = Room { lists: self, bytes };
         if before > 0 && before + bytes > LISTS_BYTES_MAX {
