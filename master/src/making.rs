@@ -162,13 +162,36 @@ fn free_address(usable: u32, nth: impl Fn(u32) -> Option<Ipv4Addr>, start: u32, 
 
 fn free_port(start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
     let (first, count) = (u32::from(*NODE_PORTS.start()), NODE_PORTS.len() as u32);
-    let ports = (0..count).map(|n| first + (start + n) % count);
+    let ports = (0..count).map(|n| first + (start % count + n) % count);
     ports.filter_map(|port| u16::try_from(port).ok()).find(|port| !taken(&port.to_string()))
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
+    use crate::store::{FlatStore, KindRow, Rules};
+    use coracle_api::kinds::{Kind, Kinds};
+    use coracle_api::meta::Durable;
+
+    /// A store in memory, and who makes things for it.
+    pub fn in_memory() -> (Arc<dyn Store>, Arc<Kinds>, Arc<Maker>) {
+        let kinds = Arc::new(Kinds::builtin());
+        let row =
+            |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
+        let rules = Rules {
+            edited: &|_, object, _| Ok(object),
+            home: &|_| None,
+            told: &|_, _| None,
+            kinds: kinds.iter().map(row).collect(),
+            claims: &|_, _| Vec::new(),
+            fault: &|_, _| None,
+            durable: &|_, _| Durable::Nothing,
+        };
+        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
+        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
+        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
+        (store, kinds, Arc::new(maker))
+    }
 
     #[test]
     fn shapes() {
@@ -195,5 +218,6 @@ mod tests {
         assert_eq!(free_port(5, |_| false), Some(30005));
         assert_eq!(free_port(2767, |port| port == "32767"), Some(30000));
         assert_eq!(free_port(0, |_| true), None);
+        assert!(free_port(u32::MAX, |port| port != "30000").is_some());
     }
 }

@@ -16,19 +16,21 @@ const CLAIM_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// A claim that says nothing of its class, not even that it wants none.
-pub fn storage(view: &dyn View, claim: &mut Value) {
-    give(view, claim, "storageClassName", CLAIM_ANNOTATION, STORAGE_CLASSES, &STORAGE_DEFAULT);
+pub fn storage(view: &dyn View, claim: &mut Value) -> Result<(), String> {
+    give(view, claim, "storageClassName", CLAIM_ANNOTATION, STORAGE_CLASSES, &STORAGE_DEFAULT)
 }
 
-pub fn ingress(view: &dyn View, ingress: &mut Value) {
-    give(view, ingress, "ingressClassName", INGRESS_ANNOTATION, INGRESS_CLASSES, &INGRESS_DEFAULT);
+pub fn ingress(view: &dyn View, ingress: &mut Value) -> Result<(), String> {
+    give(view, ingress, "ingressClassName", INGRESS_ANNOTATION, INGRESS_CLASSES, &INGRESS_DEFAULT)
 }
 
-fn give(view: &dyn View, object: &mut Value, field: &str, noted: &str, classes: (&'static str, &'static str), marks: &[&str]) {
+type Classes = (&'static str, &'static str);
+
+fn give(view: &dyn View, object: &mut Value, field: &str, noted: &str, classes: Classes, marks: &[&str]) -> Result<(), String> {
     if !object["spec"][field].is_null() || !object["metadata"]["annotations"][noted].is_null() || !object["spec"].is_object() {
-        return;
+        return Ok(());
     }
-    let all = view.list(&resource(classes), None).into_iter();
+    let all = view.list(&resource(classes), None)?.into_iter();
     let said = |class: &Value| marks.iter().any(|mark| class["metadata"]["annotations"][mark] == "true");
     // The newest, and of those made in one second the first by name.
     let newest = all.filter(said).map(|class| class["metadata"].clone()).min_by_key(|meta| {
@@ -38,6 +40,7 @@ fn give(view: &dyn View, object: &mut Value, field: &str, noted: &str, classes: 
     if let Some(meta) = newest {
         object["spec"][field] = meta["name"].clone();
     }
+    Ok(())
 }
 
 /// Whether a claim may ask for more than it has.
@@ -85,9 +88,9 @@ mod tests {
             .with(resource(STORAGE_CLASSES), class("a", "2021-01-01T00:00:00Z", mark))
             .with(resource(STORAGE_CLASSES), json!({"metadata": {"name": "other", "creationTimestamp": "2022-01-01T00:00:00Z"}}))
             .with(resource(INGRESS_CLASSES), class("web", "2021-01-01T00:00:00Z", INGRESS_DEFAULT[0]));
-        let check = |give: fn(&dyn View, &mut Value), object: Value, expected: Value| {
+        let check = |give: fn(&dyn View, &mut Value) -> Result<(), String>, object: Value, expected: Value| {
             let mut given = object.clone();
-            give(&objects, &mut given);
+            give(&objects, &mut given).expect("all can be read");
             assert_eq!(given["spec"], expected, "{object}");
         };
         check(storage, json!({"spec": {}}), json!({"storageClassName": "a"}));
@@ -96,7 +99,7 @@ mod tests {
         check(ingress, json!({"spec": {}}), json!({"ingressClassName": "web"}));
         check(ingress, json!({"spec": {}, "metadata": {"annotations": {INGRESS_ANNOTATION: "x"}}}), json!({}));
         let mut none = json!({"spec": {}});
-        storage(&Objects::default(), &mut none);
+        storage(&Objects::default(), &mut none).expect("all can be read");
         assert_eq!(none["spec"], json!({}));
     }
 

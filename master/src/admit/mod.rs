@@ -25,7 +25,7 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 /// What admission looks at. `Err`: it is there, and nobody can read it.
 pub trait View {
     fn get(&self, key: &Key) -> Result<Option<Value>, String>;
-    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value>;
+    fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
 }
 
 /// At which point of a create.
@@ -41,27 +41,21 @@ pub enum Stage {
 pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, object: &mut Value) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural, stage) {
         ("", "pods", Stage::Complete) => {
-            limits::complete(&ranges(view, namespace), object);
+            limits::complete(&ranges(view, namespace)?, object);
             pod::account(view, namespace, object)?;
             pod::priority(view, object)?;
             pod::runtime(view, object)
         }
         ("", "pods", Stage::Judge) => {
-            limits::judge_pod(&ranges(view, namespace), object)?;
+            limits::judge_pod(&ranges(view, namespace)?, object)?;
             pod::overhead(view, object)
         }
-        ("", "persistentvolumeclaims", Stage::Complete) => {
-            classes::storage(view, object);
-            Ok(())
-        }
-        ("networking.k8s.io", "ingresses", Stage::Complete) => {
-            classes::ingress(view, object);
-            Ok(())
-        }
+        ("", "persistentvolumeclaims", Stage::Complete) => classes::storage(view, object),
+        ("networking.k8s.io", "ingresses", Stage::Complete) => classes::ingress(view, object),
         ("certificates.k8s.io", "certificatesigningrequests", Stage::Judge) if wants_masters(object) => {
             Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))
         }
-        ("", "persistentvolumeclaims", Stage::Judge) => limits::judge_claim(&ranges(view, namespace), object),
+        ("", "persistentvolumeclaims", Stage::Judge) => limits::judge_claim(&ranges(view, namespace)?, object),
         ("", "nodes", Stage::Complete) => {
             taint(object);
             Ok(())
@@ -75,7 +69,7 @@ pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, objec
 pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old: &Value) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural) {
         ("", "persistentvolumeclaims") => {
-            limits::judge_claim(&ranges(view, namespace), object)?;
+            limits::judge_claim(&ranges(view, namespace)?, object)?;
             classes::growth(view, object, old)
         }
         (group, plural) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
@@ -83,7 +77,7 @@ pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old
     }
 }
 
-fn ranges(view: &dyn View, namespace: &str) -> Vec<Value> {
+fn ranges(view: &dyn View, namespace: &str) -> Result<Vec<Value>, String> {
     view.list(&Resource::core("limitranges"), Some(namespace))
 }
 
@@ -125,9 +119,9 @@ pub mod tests {
             Ok(self.0.get(key).cloned())
         }
 
-        fn list(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value> {
+        fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String> {
             let held = |key: &&Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
-            self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone()).collect()
+            Ok(self.0.iter().filter(|(key, _)| held(key)).map(|(_, object)| object.clone()).collect())
         }
     }
 

@@ -42,7 +42,7 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
 pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
     let class = if name.is_empty() {
-        default_class(view, "")
+        default_class(view, "")?
     } else {
         let key = Key { resource: resource(PRIORITY_CLASSES), namespace: String::new(), name: name.clone() };
         let found = view.get(&key).map_err(|why| format!("PriorityClass {name} is damaged: {why}"))?;
@@ -72,10 +72,10 @@ pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
 }
 
 /// The class of pods that name none; of several the least important, as Kubernetes has it.
-fn default_class(view: &dyn View, but: &str) -> Option<Value> {
-    let classes = view.list(&resource(PRIORITY_CLASSES), None).into_iter();
+fn default_class(view: &dyn View, but: &str) -> Result<Option<Value>, String> {
+    let classes = view.list(&resource(PRIORITY_CLASSES), None)?.into_iter();
     let defaults = classes.filter(|class| class["globalDefault"] == true && text(&class["metadata"], "name") != but);
-    defaults.min_by_key(|class| class["value"].as_i64())
+    Ok(defaults.min_by_key(|class| class["value"].as_i64()))
 }
 
 /// Two classes cannot both be that of all others.
@@ -83,7 +83,7 @@ pub fn one_default(view: &dyn View, class: &Value) -> Result<(), String> {
     if class["globalDefault"] != true {
         return Ok(());
     }
-    match default_class(view, text(&class["metadata"], "name")) {
+    match default_class(view, text(&class["metadata"], "name"))? {
         None => Ok(()),
         Some(other) => {
             let name = text(&other["metadata"], "name");

@@ -28,7 +28,7 @@ fn add(to: &mut Amounts, name: &str, amount: Sum) {
     *entry = entry.plus(amount);
 }
 
-fn add_all(to: &mut Amounts, more: &Amounts) {
+pub fn add_all(to: &mut Amounts, more: &Amounts) {
     more.iter().for_each(|(name, amount)| add(to, name, *amount));
 }
 
@@ -256,15 +256,13 @@ fn quota_name(quota: &Value) -> &str {
     quota["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What is used of a quota by these objects of a kind.
-pub fn used<'o>(quota: &Value, kind: &Kind, objects: impl Iterator<Item = &'o Value>, now: Time) -> Amounts {
-    let mut sum = Amounts::new();
-    for object in objects.filter(|object| in_scope(quota, kind, object)) {
-        let used = usage(kind, object, now).into_iter().filter(|(name, _)| counts(name).is_some_and(|counted| counted == kind.resource));
-        used.for_each(|(name, amount)| add(&mut sum, &name, amount));
+/// What an object uses of a quota, beside what others do.
+pub fn count(quota: &Value, kind: &Kind, object: &Value, now: Time, used: &mut Amounts) {
+    if in_scope(quota, kind, object) {
+        let counted = |name: &str| !quota["spec"]["hard"][name].is_null() && counts(name).is_some_and(|counted| counted == kind.resource);
+        let own = usage(kind, object, now).into_iter().filter(|(name, _)| counted(name));
+        own.for_each(|(name, amount)| add(used, &name, amount));
     }
-    sum.retain(|name, _| !quota["spec"]["hard"][name].is_null());
-    sum
 }
 
 /// Whether so much more is too much.
@@ -429,8 +427,8 @@ mod tests {
     #[test]
     fn what_is_shown() {
         let quota = quota(json!({"secrets": "2", "count/leases.coordination.k8s.io": "1", "strange": "5"}));
-        let secrets = [json!({}), json!({})];
-        let used = used(&quota, &kind("secrets"), secrets.iter(), now());
+        let mut used = Amounts::new();
+        [json!({}), json!({})].iter().for_each(|secret| count(&quota, &kind("secrets"), secret, now(), &mut used));
         let expected = json!({"hard": quota["spec"]["hard"], "used": {"secrets": "2", "count/leases.coordination.k8s.io": "0"}});
         assert_eq!(status(&quota, &used), expected);
         assert_eq!(counted(&quota).len(), 2);

@@ -369,30 +369,15 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{FlatStore, KindRow, Rules};
-    use coracle_api::meta::{Durable, Resource, Time};
-    use coracle_api::strategy::Cidr;
+    use crate::making::tests::in_memory;
+    use coracle_api::meta::{Durable, Resource};
     use coracle_http::{Caller, Method};
     use serde_json::json;
 
     /// Serves a store in memory.
     pub fn serve() -> (Serve, Arc<dyn Store>) {
-        let kinds = Arc::new(Kinds::builtin());
-        let row =
-            |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
-        let rules = Rules {
-            edited: &|_, object, _| Ok(object),
-            home: &|_| None,
-            told: &|_, _| None,
-            kinds: kinds.iter().map(row).collect(),
-            claims: &|_, _| Vec::new(),
-            fault: &|_, _| None,
-            durable: &|_, _| Durable::Nothing,
-        };
-        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
-        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
-        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
-        (Serve::new(store.clone(), kinds, Arc::new(maker), None), store)
+        let (store, kinds, maker) = in_memory();
+        (Serve::new(store.clone(), kinds, maker, None), store)
     }
 
     fn get(target: &str, headers: &[(header::HeaderName, &'static str)]) -> Request {
