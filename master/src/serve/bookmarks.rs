@@ -107,6 +107,17 @@ mod tests {
     }
 
     #[test]
+    fn who_has_left_keeps_no_place() {
+        let (serve, _store) = serve();
+        for _ in 0..100 {
+            let query = "watch=1&allowWatchBookmarks=1";
+            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", query) else { panic!("a watch") };
+            drop(watch::watch(&serve, &call));
+        }
+        assert!(super::lock(&serve.watches.bookmarks.0).watchers.len() < 10);
+    }
+
+    #[test]
     fn who_reads_too_slowly_is_let_go() {
         let (serve, store) = serve();
         let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", "watch=1") else { panic!("a watch") };

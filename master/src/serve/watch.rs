@@ -28,7 +28,9 @@ use tokio::sync::mpsc;
 const PIECE_BYTES: usize = 32 * 1024;
 /// Replays that their watchers have not yet taken, all together. A single one may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
-/// Who found all places of watchers taken may come again after so many seconds.
+/// Who found no place for its replay may come again after so many seconds: they are taken as quickly as they are read.
+const SOON_S: u32 = 1;
+/// The same where all places of watchers are taken.
 const AGAIN_S: u32 = 5;
 /// Fields that are remembered: of what was and of what is, of every path that pods can be selected by at once.
 const READS_MAX: usize = 16;
@@ -65,7 +67,7 @@ struct Rendered {
 
 /// Where a watcher's events go.
 enum Feed {
-    /// What happens while the replay is being made ready.
+    /// What happens while the replay is being made ready, `STREAM_ITEMS_MAX` at most: then the watch ends, and the client resumes there.
     Waiting(Vec<Bytes>),
     Live {
         sender: mpsc::Sender<Bytes>,
@@ -104,11 +106,11 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
         Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
-    let mut pieces = watcher.replay(&watch.replay);
+    let mut replay = watcher.replay(&watch.replay, &watches.replays)?;
     if call.options.bookmarks && matches!(begin, Begin::State { marked: true, .. }) {
-        pieces.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()));
+        replay.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()))?;
     }
-    let events = go_live(watches, &watcher.feed, pieces, watch.revision.max(after.unwrap_or_default()))?;
+    let events = go_live(&watcher.feed, replay.pieces, watch.revision.max(after.unwrap_or_default()));
     if call.options.bookmarks {
         watches.bookmarks.add(&watches.timer, &serve.store, &watcher);
     }
@@ -129,28 +131,47 @@ pub fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word that it was too late.
-fn go_live(watches: &Watches, feed: &Mutex<Feed>, pieces: Vec<Vec<u8>>, begun: Revision) -> Result<mpsc::Receiver<Bytes>, Fault> {
-    let bytes: usize = pieces.iter().map(Vec::len).sum();
-    let before = watches.replays.fetch_add(bytes, Ordering::Relaxed);
-    if before > 0 && before + bytes > REPLAYS_BYTES_MAX {
-        watches.replays.fetch_sub(bytes, Ordering::Relaxed);
-        return Err(Status::too_many_requests("others are still reading the start of their watches", 1).into());
-    }
+fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> mpsc::Receiver<Bytes> {
     let mut feed = lock(feed);
     let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
         Feed::Waiting(lines) => lines,
         Feed::Live { .. } | Feed::Ended => Vec::new(),
     };
+    let goes_on = waiting.len() < STREAM_ITEMS_MAX;
     let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX + LAST_WORD);
-    let pieces = pieces.into_iter().map(|bytes| Bytes::from_owner(Piece { bytes, replays: watches.replays.clone() }));
-    for item in pieces.chain(waiting) {
+    for item in pieces.into_iter().map(Bytes::from_owner).chain(waiting) {
         sender.try_send(item).expect("the channel was made for so many");
     }
-    *feed = Feed::Live { sender, last: begun };
-    Ok(receiver)
+    if goes_on {
+        *feed = Feed::Live { sender, last: begun };
+    }
+    receiver
 }
 
-/// A part of a replay that nobody has taken yet counts; it is dropped when it has been written.
+/// What was before, in pieces of whole events.
+struct Replay<'w> {
+    pieces: Vec<Piece>,
+    bytes: usize,
+    replays: &'w Arc<AtomicUsize>,
+}
+
+impl Replay<'_> {
+    fn push(&mut self, line: Vec<u8>) -> Result<(), Fault> {
+        let added = line.len();
+        let all = self.replays.fetch_add(added, Ordering::Relaxed) + added;
+        self.bytes += added;
+        match self.pieces.last_mut().map(|piece| &mut piece.bytes).filter(|bytes| bytes.len() + added <= PIECE_BYTES) {
+            Some(bytes) => bytes.extend_from_slice(&line),
+            None => self.pieces.push(Piece { bytes: line, replays: self.replays.clone() }),
+        }
+        if all > self.bytes && all > REPLAYS_BYTES_MAX {
+            return Err(Status::too_many_requests("others are still reading the start of their watches", SOON_S).into());
+        }
+        Ok(())
+    }
+}
+
+/// A part of a replay counts from when it is made until it has been written, and is dropped.
 struct Piece {
     bytes: Vec<u8>,
     replays: Arc<AtomicUsize>,
@@ -206,20 +227,15 @@ impl Watcher {
         render::bookmark(self.form, &self.kind, told, &[], wall_clock()).into()
     }
 
-    /// What was before, in pieces of whole events.
-    fn replay(&self, events: &[Event]) -> Vec<Vec<u8>> {
-        let mut pieces: Vec<Vec<u8>> = Vec::new();
+    fn replay<'w>(&self, events: &[Event], replays: &'w Arc<AtomicUsize>) -> Result<Replay<'w>, Fault> {
+        let mut replay = Replay { pieces: Vec::new(), bytes: 0, replays };
         for event in events {
             let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored));
             let Some((change, stored)) = shown else { continue };
             let first = self.is_table() && self.fresh.swap(false, Ordering::Relaxed);
-            let line = self.render(event.revision, change, stored, first);
-            match pieces.last_mut().filter(|piece| piece.len() + line.len() <= PIECE_BYTES) {
-                Some(piece) => piece.extend_from_slice(&line),
-                None => pieces.push(line),
-            }
+            replay.push(self.render(event.revision, change, stored, first))?;
         }
-        pieces
+        Ok(replay)
     }
 
     /// On the committing thread. `false` ends the watch.
@@ -232,7 +248,8 @@ impl Watcher {
         let taken = match &mut *feed {
             Feed::Waiting(lines) => {
                 lines.push(line);
-                true
+                // What it has is sent all the same.
+                return lines.len() < STREAM_ITEMS_MAX;
             }
             Feed::Live { sender, last } if sender.capacity() > LAST_WORD => {
                 *last = event.revision;
@@ -302,4 +319,35 @@ fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
     let (sender, events) = mpsc::channel(1);
     sender.try_send(Bytes::from(line)).expect("the channel holds one");
     Answer::new(StatusCode::OK, form.stream_type(), Body::Stream(Stream { events, lease: Box::new(()) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replays_are_counted_while_they_are_made() {
+        let replays = Arc::new(AtomicUsize::new(0));
+        let replay = || Replay { pieces: Vec::new(), bytes: 0, replays: &replays };
+        let mut large = replay();
+        assert!(large.push(vec![0; REPLAYS_BYTES_MAX + 1]).is_ok(), "a single one may be larger");
+        let mut other = replay();
+        let refused = other.push(vec![0; 1]).expect_err("it is too much");
+        assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(SOON_S)));
+        drop(large);
+        assert!(other.push(vec![0; 1]).is_ok());
+        assert_eq!((other.pieces.len(), replays.load(Ordering::Relaxed)), (1, 2));
+        drop(other);
+        assert_eq!(replays.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_watch_ends_where_too_much_happens_before_it_begins() {
+        for (waiting, lives) in [(STREAM_ITEMS_MAX - 1, true), (STREAM_ITEMS_MAX, false)] {
+            let feed = Mutex::new(Feed::Waiting(vec![Bytes::from_static(b"event"); waiting]));
+            let mut events = go_live(&feed, Vec::new(), Revision(1));
+            assert_eq!(std::iter::from_fn(|| events.try_recv().ok()).count(), waiting, "all of it is told");
+            assert_eq!((matches!(*lock(&feed), Feed::Live { .. }), events.is_closed()), (lives, !lives));
+        }
+    }
 }
