@@ -66,13 +66,17 @@ pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answe
     let wishes = wishes(call, request)?;
     let selector = selector::of(call)?;
     let page = read::page(serve, call, &selector)?;
-    for stored in &page.items {
+    // Each deletion waits for a disk; the others' lists do not wait for them.
+    let read::Page { meta, items, room, .. } = page;
+    drop(room);
+    for stored in &items {
         match one(serve, call, &stored.key.name, &wishes) {
             Err(fault) if fault.status.code != 404 => return Err(fault),
             Ok(_) | Err(_) => {}
         }
     }
-    let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &page.meta, page.items, wall_clock()));
+    let _room = serve.lists.room_at_last(&items);
+    let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &meta, items, wall_clock()));
     warn_of_dependents(&mut answer, call, &wishes);
     Ok(answer)
 }

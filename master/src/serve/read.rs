@@ -29,13 +29,26 @@ pub struct Room<'a> {
 
 impl Lists {
     pub fn room_for(&self, bytes: usize) -> Result<Room<'_>, Fault> {
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        let room = Room { lists: self, bytes };
+        let (room, before) = self.take(bytes);
         if before > 0 && before + bytes > LISTS_BYTES_MAX {
             return Err(Status::too_many_requests("others are being given long lists", AGAIN_S).into());
         }
         Ok(room)
     }
+
+    /// Of what has to be answered: what it tells of is done.
+    pub fn room_at_last(&self, items: &[Stored]) -> Room<'_> {
+        self.take(bytes(items)).0
+    }
+
+    fn take(&self, bytes: usize) -> (Room<'_>, usize) {
+        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
+        (Room { lists: self, bytes }, before)
+    }
+}
+
+fn bytes(items: &[Stored]) -> usize {
+    items.iter().map(|stored| stored.json.len()).sum()
 }
 
 impl Drop for Room<'_> {
@@ -68,7 +81,7 @@ pub struct Page<'a> {
     pub meta: ListMeta,
     pub items: Vec<Stored>,
     pub damaged: Vec<Key>,
-    _room: Room<'a>,
+    pub room: Room<'a>,
 }
 
 /// The objects that a call selects, as far as it wants them in one answer.
@@ -95,8 +108,8 @@ pub fn page<'s>(serve: &'s Serve, call: &Call, selector: &Selector) -> Result<Pa
         continues: page.more.as_ref().map(|more| pages::token(Some(page.revision), &more.after)).unwrap_or_default(),
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
-    let room = serve.lists.room_for(page.items.iter().map(|stored| stored.json.len()).sum())?;
-    Ok(Page { meta, items: page.items, damaged: page.damaged, _room: room })
+    let room = serve.lists.room_for(bytes(&page.items))?;
+    Ok(Page { meta, items: page.items, damaged: page.damaged, room })
 }
 
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {
