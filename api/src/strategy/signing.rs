@@ -160,7 +160,7 @@ fn certificates(sent: &str) -> Option<String> {
     let mut found = 0;
     let mut rest = text.as_str();
     while let Some((_, begun)) = rest.split_once("-----BEGIN ") {
-        let (label, body) = begun.split_once("-----")?;
+        let Some((label, body)) = begun.split_once("-----") else { break };
         let end = format!("-----END {label}-----");
         let Some((body, after)) = body.split_once(&end) else { break };
         if label != "CERTIFICATE" {
@@ -291,6 +291,8 @@ mod tests {
             json!({"certificate": pem("KEY", &[0x30, 0])}),
             &[&format!("{place}: only CERTIFICATE PEM blocks are allowed, found \"KEY\"")],
         );
+        let torn = format!("{}: must contain at least one CERTIFICATE PEM block", place);
+        check(json!({"certificate": base64::encode(b"-----BEGIN CERT")}), &[&torn]);
         check(json!({"certificate": pem("CERTIFICATE", &[1, 0])}), &[&format!("{place}: x509: malformed certificate")]);
         check(
             json!({"conditions": [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "False"}, {"type": "X"}]}),
