@@ -100,14 +100,12 @@ mod tests {
     #[test]
     fn in_order_and_not_when_forgotten() {
         let timer = Timer::default();
-        let (done, order) = mpsc::channel();
-        let call = |name: &'static str| -> Due {
-            let done = done.clone();
-            Box::new(move || done.send(name).expect("the test waits"))
-        };
-        let _late = timer.after(Duration::from_millis(60), call("late"));
-        let _soon = timer.after(Duration::from_millis(20), call("soon"));
-        drop(timer.after(Duration::from_millis(1), call("forgotten")));
-        assert_eq!([order.recv(), order.recv()], [Ok("soon"), Ok("late")]);
+        let (late, soon) = (timer.after(2 * WAIT_MAX, Box::new(|| ())), timer.after(WAIT_MAX / 2, Box::new(|| ())));
+        drop(timer.after(WAIT_MAX / 4, Box::new(|| ())));
+        let due: Vec<u64> = timer.0.waiting.lock().expect("nobody panicked").due.keys().map(|(_, id)| *id).collect();
+        assert_eq!(due, [soon.at.1, late.at.1]);
+        let (done, called) = mpsc::channel();
+        let _now = timer.after(Duration::ZERO, Box::new(move || done.send(()).expect("the test waits")));
+        assert_eq!(called.recv(), Ok(()));
     }
 }

@@ -60,7 +60,8 @@ fn said(text: &str, error: &serde_saphyr::Error) -> String {
     let said = said.split_once(" at line ").map_or(said, |(said, _)| said);
     let Some(at) = error.location() else { return said.to_owned() };
     if said == "alias references unknown anchor" {
-        let rest: String = text.lines().nth(at.line() as usize - 1).unwrap_or_default().chars().skip(at.column() as usize).collect();
+        let line = (at.line() as usize).checked_sub(1).and_then(|before| text.lines().nth(before));
+        let rest: String = line.unwrap_or_default().chars().skip(at.column() as usize).collect();
         let name = rest.split(|c: char| c.is_whitespace() || ",[]{}".contains(c)).next().unwrap_or_default();
         return format!("unknown anchor '{name}' referenced");
     }
