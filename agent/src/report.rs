@@ -1,9 +1,10 @@
 //! Tells the master about this node and its pods.
 //!
 //!     every 10 s, and whenever something changed: the node's status (the same document again while nothing changed)
-//!     each pod of the master: compare our status with what its watch shows -> PUT where they differ; deleted and ended -> DELETE
+//!     each pod of the master: compare our status with what its watch shows -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
+//! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
 //! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_http::Method;
-use coracle_http::client::{Client, Reply};
+use coracle_http::client::{CallError, Client, Reply};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -31,6 +32,10 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Changes of many pods at once make one pass.
 const SETTLE: Duration = Duration::from_millis(10);
 const HASH: &str = "kubernetes.io/config.hash";
+/// Takes one value in the place of another, whole.
+const JSON_PATCH: &str = "application/json-patch+json";
+/// Leaves what it does not say, in lists by their keys: what others say of a node stays, its conditions and resources too.
+const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 struct Report {
     client: Client,
@@ -101,7 +106,7 @@ impl Report {
             return;
         }
         let path = format!("/api/v1/nodes/{}/status", self.about.name);
-        if let Some(reply) = self.call(Method::PUT, &path, Some(&document)).await
+        if let Some(reply) = self.patch(&path, STRATEGIC_PATCH, &node_status(&document)).await
             && reply.status.as_u16() == 404
         {
             // Another or an emptied master: it learns of this node again.
@@ -145,7 +150,7 @@ impl Report {
                 return false;
             }
         }
-        let reply = self.call(Method::PUT, &format!("{path}/status"), Some(&document)).await;
+        let reply = self.patch(&format!("{path}/status"), STRATEGIC_PATCH, &node_status(&document)).await;
         reply.is_some_and(|reply| reply.status.is_success())
     }
 
@@ -180,11 +185,8 @@ impl Report {
         for call in calls(shown, heard, &self.about.name, &self.sent) {
             let reply = match &call {
                 Call::Status { uid, namespace, name, status } => {
-                    let body = json!({
-                        "apiVersion": "v1", "kind": "Pod",
-                        "metadata": { "name": name, "namespace": namespace, "uid": uid }, "status": status,
-                    });
-                    let reply = self.call(Method::PUT, &format!("/api/v1/namespaces/{namespace}/pods/{name}/status"), Some(&body)).await;
+                    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
+                    let reply = self.patch(&path, JSON_PATCH, &pod_status(uid, status)).await;
                     if let Some(reply) = reply.as_ref().filter(|reply| reply.status.is_success()) {
                         let stored: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
                         self.sent.insert(uid.clone(), (status.clone(), stored["status"].clone()));
@@ -216,13 +218,11 @@ impl Report {
 
     /// None: the master could not be asked; the followers say so.
     async fn call(&mut self, method: Method, path: &str, body: Option<&Value>) -> Option<Reply> {
-        match self.client.call(method, path, body.map(|body| body.to_string().into())).await {
-            Ok(reply) => Some(reply),
-            Err(error) => {
-                log::debug!("{path}: {error}");
-                None
-            }
-        }
+        answered(path, self.client.call(method, path, body.map(|body| body.to_string().into())).await)
+    }
+
+    async fn patch(&self, path: &str, language: &'static str, patch: &Value) -> Option<Reply> {
+        answered(path, self.client.patch(path, language, patch.to_string().into()).await)
     }
 
     fn say_once(&mut self, text: String) {
@@ -234,6 +234,20 @@ impl Report {
             log::warn!("{text}");
         }
     }
+}
+
+fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
+    reply.map_err(|error| log::debug!("{path}: {error}")).ok()
+}
+
+/// The patch that makes this the pod's status, and nothing else. A pod with another uid refuses it.
+pub fn pod_status(uid: &str, status: &Value) -> Value {
+    json!([{ "op": "add", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }])
+}
+
+/// The patch that says of a node what its agent knows: its status, and where the agent listens.
+pub fn node_status(document: &Value) -> Value {
+    json!({ "metadata": { "annotations": document["metadata"]["annotations"] }, "status": document["status"] })
 }
 
 /// The message of a Status, or the code.

@@ -93,6 +93,15 @@ impl Client {
 
     /// Any status is a reply. `path_and_query` is as it goes out: what needs percent-encoding has it.
     pub async fn call(&self, method: Method, path_and_query: &str, body: Option<Bytes>) -> Result<Reply, CallError> {
+        self.send(method, path_and_query, body.map(|body| ("application/json", body))).await
+    }
+
+    /// `language`: the content type that says how the patch is meant.
+    pub async fn patch(&self, path_and_query: &str, language: &'static str, patch: Bytes) -> Result<Reply, CallError> {
+        self.send(Method::PATCH, path_and_query, Some((language, patch))).await
+    }
+
+    async fn send(&self, method: Method, path_and_query: &str, body: Option<(&'static str, Bytes)>) -> Result<Reply, CallError> {
         let whole = async {
             let fetched = self.fetch(method, path_and_query, body).await?;
             self.reply(fetched).await
@@ -111,14 +120,14 @@ impl Client {
         Ok(Lines { target: self.target.clone(), body: fetched.body, read: BytesMut::new(), searched: 0, _connection: fetched.connection })
     }
 
-    async fn fetch(&self, method: Method, path_and_query: &str, body: Option<Bytes>) -> Result<Fetched, CallError> {
+    async fn fetch(&self, method: Method, path_and_query: &str, body: Option<(&'static str, Bytes)>) -> Result<Fetched, CallError> {
         let mut request = http::Request::builder().method(method).uri(path_and_query);
         request =
             request.header(header::HOST, self.target.host()).header(header::CONNECTION, "close").header(header::USER_AGENT, self.name);
-        if body.is_some() {
-            request = request.header(header::CONTENT_TYPE, "application/json");
+        if let Some((form, _)) = &body {
+            request = request.header(header::CONTENT_TYPE, *form);
         }
-        let request = request.body(Full::new(body.unwrap_or_default())).map_err(|e| self.broken(&e))?;
+        let request = request.body(Full::new(body.map(|(_, body)| body).unwrap_or_default())).map_err(|e| self.broken(&e))?;
         let unreachable = |e| CallError::Unreachable(self.target.clone(), e);
         let fetched = match &*self.target {
             Target::Unix(path) => {

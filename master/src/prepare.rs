@@ -263,6 +263,7 @@ pub fn update_owned(
         }
         Part::Status => {
             said = owned::said(&mut new, &ownership);
+            strategy::keep_metadata(&mut new, old.object, kind.status_keeps);
             (kind.strategy.status_update)(&mut new, old.object);
             default(&TYPES, &kind.type_name, &mut new);
             tidy(&TYPES, &kind.type_name, &mut new);

@@ -1,6 +1,7 @@
 //! The API of today.
 
 use crate::transcript::{Bed, ask, check, check_over};
+use coracle_agent::report::{node_status, pod_status};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -52,6 +53,93 @@ fn a_quota_holds_against_a_crowd() {
     let quota = ask(bed.local(), "GET", "/api/v1/namespaces/default/resourcequotas/q", &[], "");
     let quota: Value = serde_json::from_slice(&quota.body).expect("JSON");
     assert_eq!(quota["status"]["used"]["secrets"], "5");
+}
+
+fn patched(bed: &Bed, path: &str, language: &str, patch: &Value) -> Value {
+    let headers = [("Content-Type".to_owned(), format!("application/{language}-patch+json"))];
+    let reply = ask(bed.local(), "PATCH", path, &headers, &patch.to_string());
+    assert_eq!(reply.code, 200, "{path}: {}", String::from_utf8_lossy(&reply.body));
+    serde_json::from_slice(&reply.body).expect("JSON")
+}
+
+fn posted(bed: &Bed, path: &str, object: &Value) -> Value {
+    let reply = ask(bed.local(), "POST", path, &[], &object.to_string());
+    assert_eq!(reply.code, 201, "{path}: {}", String::from_utf8_lossy(&reply.body));
+    serde_json::from_slice(&reply.body).expect("JSON")
+}
+
+/// What a write of the status may say of the metadata, and what stays as it was.
+#[test]
+fn a_status_comes_with_metadata() {
+    const FIELDS: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
+    fn check(bed: &Bed, resource: &str, object: Value, kept: &[&str]) {
+        let before = posted(bed, resource, &object);
+        let path = format!("{resource}/x/status");
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "11111111-2222-3333-4444-555555555555"});
+        let said = json!({"annotations": {"a": "1"}, "finalizers": ["a.b/c"], "labels": {"l": "2"}, "ownerReferences": [owner]});
+        let asked = json!({"metadata": said, "spec": {"unknown": true}});
+        let after = patched(bed, &path, "merge", &asked);
+        for field in FIELDS {
+            let expected = if kept.contains(&field) { &before["metadata"][field] } else { &said[field] };
+            assert_eq!(after["metadata"][field], *expected, "{field} of {resource}");
+        }
+        assert_eq!(after["metadata"]["generation"], before["metadata"]["generation"]);
+        assert_eq!(after["spec"], before["spec"]);
+        let managers = after["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        let owned =
+            managers.iter().find(|entry| entry["subresource"] == "status").map_or(&Value::Null, |entry| &entry["fieldsV1"]["f:metadata"]);
+        for field in FIELDS {
+            let is = owned.get(format!("f:{field}")).is_some();
+            assert_eq!(is, !kept.contains(&field), "owner of {field} of {resource}");
+        }
+    }
+    let bed = Bed::new();
+    let template = json!({"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let workload = json!({"metadata": {"name": "x"}, "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template}});
+    let pod = json!({"metadata": {"name": "x"}, "spec": template["spec"]});
+    let attachment =
+        json!({"metadata": {"name": "x"}, "spec": {"attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}}});
+    check(&bed, "/apis/apps/v1/namespaces/default/deployments", workload.clone(), &["labels"]);
+    check(&bed, "/apis/apps/v1/namespaces/default/replicasets", workload, &[]);
+    check(&bed, "/api/v1/nodes", json!({"metadata": {"name": "x"}}), &[]);
+    check(&bed, "/api/v1/namespaces/default/pods", pod, &["ownerReferences"]);
+    check(&bed, "/apis/storage.k8s.io/v1/volumeattachments", attachment, &FIELDS);
+}
+
+/// Whatever the agent reports, what others wrote beside it stays.
+#[test]
+fn a_report_of_the_agent_loses_nothing() {
+    let bed = Bed::new();
+    let others = |name: &str| json!({"name": name, "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["e.f/g"]});
+    let check = |before: &Value, after: &Value| {
+        for field in ["labels", "annotations", "finalizers", "uid"] {
+            assert_eq!(after["metadata"][field], before["metadata"][field], "{field}");
+        }
+    };
+    let pod = json!({"metadata": others("p"), "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let pod = posted(&bed, "/api/v1/namespaces/default/pods", &pod);
+    let uid = pod["metadata"]["uid"].as_str().expect("a uid");
+    let path = "/api/v1/namespaces/default/pods/p/status";
+    patched(&bed, path, "json", &pod_status(uid, &json!({"phase": "Pending", "message": "first"})));
+    let after = patched(&bed, path, "json", &pod_status(uid, &json!({"phase": "Running", "podIP": null})));
+    check(&pod, &after);
+    assert_eq!((&after["status"]["phase"], &after["status"]["message"]), (&json!("Running"), &Value::Null));
+    let headers = [("Content-Type".to_owned(), "application/json-patch+json".to_owned())];
+    assert_eq!(ask(bed.local(), "PATCH", path, &headers, &pod_status("another", &json!({})).to_string()).code, 409);
+
+    let node = posted(&bed, "/api/v1/nodes", &json!({"metadata": others("n")}));
+    let theirs = json!({"status": {"capacity": {"a.b/device": "2"}, "conditions": [{"type": "NetworkUnavailable", "status": "False"}]}});
+    patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &theirs);
+    let ours = json!({
+        "metadata": {"annotations": {"coracle.dev/agent-address": "1"}, "labels": {"not": "said"}},
+        "status": {"capacity": {"cpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    let mut after = patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &node_status(&ours));
+    assert_eq!(patched(&bed, "/api/v1/nodes/n/status", "strategic-merge", &node_status(&ours)), after, "the same again is no change");
+    assert_eq!(after["status"]["capacity"], json!({"a.b/device": "2", "cpu": "1"}));
+    assert_eq!(after["status"]["conditions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(after["metadata"]["annotations"].as_object_mut().and_then(|all| all.remove("coracle.dev/agent-address")), Some("1".into()));
+    check(&node, &after);
 }
 
 #[test]

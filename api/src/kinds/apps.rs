@@ -27,6 +27,7 @@ pub fn rows() -> Vec<Kind> {
             .in_all()
             .with_scale("spec.selector")
             .with_status()
+            .status_keeps(&["labels"])
             .idle(),
         APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)
             .advised(advice::workload)

@@ -169,7 +169,7 @@ fn pods() -> Kind {
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
     let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS);
-    let row = row.with_status().evicted(("policy/v1", "PodDisruptionBudget"));
+    let row = row.with_status().status_keeps(&["ownerReferences"]).evicted(("policy/v1", "PodDisruptionBudget"));
     let given =
         &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];
     Kind { keeps_status: false, ..row.selectable(fields).delete_shows().given(given) }

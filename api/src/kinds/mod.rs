@@ -145,6 +145,8 @@ pub struct Kind {
     pub parting: Option<&'static str>,
     /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
     pub keeps_status: bool,
+    /// Fields of the metadata that a write of the status leaves as they are; the others it may change.
+    pub status_keeps: &'static [&'static str],
     /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
     /// Names with points in them are parted by bars.
     pub given: &'static [&'static str],

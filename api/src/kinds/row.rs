@@ -60,6 +60,7 @@ impl Group {
             fate: Some(Fate::Background),
             parting: None,
             keeps_status: false,
+            status_keeps: &[],
             given: &[],
             given_unnamed: &[],
             taken: &[],
@@ -152,6 +153,12 @@ impl Kind {
     pub(super) fn with_status(mut self) -> Kind {
         self.keeps_status = true;
         self.own_part("status")
+    }
+
+    /// What of the metadata a write of the status leaves alone.
+    pub(super) fn status_keeps(mut self, fields: &'static [&'static str]) -> Kind {
+        self.status_keeps = fields;
+        self
     }
 
     pub(super) fn given(mut self, paths: &'static [&'static str]) -> Kind {

@@ -20,6 +20,7 @@ pub fn rows() -> Vec<Kind> {
             .row("volumeattachments", "volumeattachment", "VolumeAttachment", &strategy::VOLUME_ATTACHMENT)
             .of_cluster()
             .with_status()
+            .status_keeps(&["annotations", "finalizers", "labels", "ownerReferences"])
             .idle(),
         STORAGE
             .row("volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", &strategy::ATTRIBUTES_CLASS)

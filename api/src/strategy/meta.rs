@@ -61,15 +61,23 @@ fn creation_token(meta: &Value) -> Option<&str> {
     meta["annotations"][CREATION_TOKEN].as_str()
 }
 
-/// An update of status only: everything else as it was.
+/// An update of the status: the rest as it was, but for what anybody may say in metadata.
 pub fn status_update(new: &mut Value, old: &Value) {
     let status = new["status"].take();
-    keep(new, old);
+    part(new, old);
     if status.is_null() {
         remove(new, "status");
     } else {
         new["status"] = status;
     }
+}
+
+/// All as it was but the metadata, which follows the rules of any update.
+pub fn part(new: &mut Value, old: &Value) {
+    let meta = new["metadata"].take();
+    *new = old.clone();
+    new["metadata"] = meta;
+    update(new, old, false);
 }
 
 /// All as it was, but for what says which object and revision is meant.

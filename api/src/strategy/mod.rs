@@ -111,7 +111,8 @@ pub struct Strategy {
     /// What an update puts back: what clients may not say (uid, status, generation, deletion) and what they may leave
     /// out (a service's address). After the schema's own defaults.
     pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
-    /// An update of the status subresource: all but status (and the metadata that Kubernetes lets through) stays as it was.
+    /// An update of the status subresource: all but status and metadata stays as it was. What of the metadata stays, too, is
+    /// a word of the kind's row.
     pub status_update: fn(new: &mut Value, old: &Value),
     /// Every problem of an object on its own, metadata included.
     pub validate: fn(&Value, Rules) -> Vec<Problem>,
@@ -256,6 +257,13 @@ fn creation_token_problem(object: &Value) -> Option<Problem> {
 /// The status of an update of anything else: as it stands.
 pub fn keep_status(new: &mut Value, old: &Value) {
     doc::copy(new, old, "status");
+}
+
+/// These fields of the metadata as they stand.
+pub fn keep_metadata(new: &mut Value, old: &Value, fields: &[&str]) {
+    for field in fields {
+        doc::copy(&mut new["metadata"], &old["metadata"], field);
+    }
 }
 
 /// For kinds that claim nothing.

@@ -13,17 +13,8 @@ pub const FINALIZER: &str = "kubernetes";
 /// These hold the cluster's own objects and its identity.
 pub const PROTECTED: [&str; 2] = ["default", "kube-system"];
 
-pub static NAMESPACE: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: whole,
-    delete,
-    released,
-};
+pub static NAMESPACE: Strategy =
+    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable: whole, delete, released };
 
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);
@@ -42,6 +33,11 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     copy(new, old, "status");
     label(new);
     meta::update(new, old, false);
+}
+
+fn status_update(new: &mut Value, old: &Value) {
+    label(new);
+    meta::status_update(new, old);
 }
 
 fn label(namespace: &mut Value) {
@@ -123,7 +119,8 @@ pub static FINALIZE: Share = Share {
     name: "finalize",
     take: |new, old, _| {
         let finalizers = new["spec"]["finalizers"].take();
-        meta::keep(new, old);
+        label(new);
+        meta::part(new, old);
         map_at(new, "spec").insert("finalizers".into(), finalizers);
     },
     validate_update,

@@ -1,14 +1,11 @@
 //! Nodes: hosts that run pods.
 
-use super::doc::{copy, entries, has, is_empty, list, map_at, text, texts};
+use super::doc::{copy, entries, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, amounts, full, names, no_claims, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
-
-/// Annotations that an agent says of itself along with its status.
-const OURS: &str = "coracle.dev/";
 
 pub static NODE: Strategy = Strategy {
     create,
@@ -39,14 +36,9 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     meta::update(new, old, false);
 }
 
-/// An agent that came back may listen elsewhere: its own annotations come with its status.
 fn status_update(new: &mut Value, old: &Value) {
-    let said = new["metadata"]["annotations"].take();
     meta::status_update(new, old);
     allocatable(new);
-    for (key, value) in texts(&serde_json::json!({"said": said}), "said").filter(|(key, _)| key.starts_with(OURS)) {
-        map_at(&mut new["metadata"], "annotations").insert(key.to_owned(), value.into());
-    }
 }
 
 fn defaults(node: &mut Value) {

@@ -53,7 +53,7 @@ pub static APPROVAL: Share = Share {
     name: "approval",
     take: |new, old, now| {
         let conditions = dated(list(&new["status"], "conditions"), list(&old["status"], "conditions"), now);
-        meta::keep(new, old);
+        meta::part(new, old);
         map_at(new, "status").insert("conditions".into(), conditions.into());
     },
     validate_update: |new, old, rules| {

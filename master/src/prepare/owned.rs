@@ -112,7 +112,9 @@ fn ignored(kind: &Kind, part: Part) -> Fields {
         }
         Part::Status => {
             let fields = TYPES.get(&kind.type_name).map(|row| row.fields.iter().map(|field| &*field.name)).into_iter().flatten();
-            Fields::named(&fields.filter(|name| *name != "status").collect::<Vec<_>>())
+            let asked: Vec<&str> = fields.filter(|name| !matches!(*name, "status" | "metadata")).collect();
+            let kept: Vec<String> = kind.status_keeps.iter().map(|field| format!("metadata.{field}")).collect();
+            Fields::named(&asked).union(&Fields::named(&kept.iter().map(String::as_str).collect::<Vec<_>>()))
         }
     }
 }
