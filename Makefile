@@ -58,8 +58,11 @@ bench-store:
 	packaging/prerequisites.sh crash bench-store
 	cargo bench -q -p coracle-tests --features bench-store --bench store $(AS_ROOT)
 
-# The API against the store alone and etcd alone, as ratios; ROWS=memory measures what has the word in its name.
+# The API against kube-apiserver with etcd, etcd alone and the store alone, as ratios; ROWS=memory measures what has the word in its name.
+# kube-apiserver is built once, into this place; without it the others are measured.
+export KUBE_APISERVER ?= $(HOME)/.cache/coracle/kube-apiserver-1.20.2
 bench-api:
 	packaging/prerequisites.sh bench-store
+	packaging/kube-apiserver.sh $(KUBE_APISERVER) || echo "kube-apiserver cannot be built here"
 	cargo build --release -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api

@@ -5,6 +5,7 @@
 #   test       kubernetes-client, python3-kubernetes, curl, openssl (stock kubectl, and what its scripts use)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
+#   kube-apiserver dpkg-dev, golang-go, make, rsync (make bench-api, once: packaging/kube-apiserver.sh)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
 set -euo pipefail
 
@@ -53,6 +54,11 @@ for what in "$@"; do
             }
             need pkg-config pkg-config "finding Debian's SQLite"
             pkg-config --exists sqlite3 || install libsqlite3-dev "what the store is measured against" ;;
+        kube-apiserver)
+            need dpkg-source dpkg-dev "unpacking its source"
+            need go golang-go "building it"
+            need make make "building it"
+            need rsync rsync "building it" ;;
         packages)
             need dpkg-scanpackages dpkg-dev "building packages"
             need lintian lintian "checking packages"

@@ -6,6 +6,7 @@ use std::fs;
 const TICK_MS: u64 = 10;
 
 /// Totals since the process started.
+#[derive(Default)]
 pub struct Usage {
     pub cpu_ms: u64,
     /// Times that a thread was put on a processor because something happened.

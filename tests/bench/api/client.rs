@@ -64,7 +64,7 @@ impl Client {
         text.extend_from_slice(b"\r\n");
         text.extend_from_slice(body);
         self.stream.get_mut().write_all(&text)?;
-        let (mut line, mut code, mut length) = (String::new(), 0, 0);
+        let (mut line, mut code, mut length) = (String::new(), 0, Some(0));
         loop {
             line.clear();
             if self.stream.read_line(&mut line)? == 0 {
@@ -73,13 +73,34 @@ impl Client {
             if let Some(status) = line.strip_prefix("HTTP/1.1 ") {
                 code = status.get(..3).and_then(|code| code.parse().ok()).unwrap_or(0);
             } else if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap_or(0);
+                length = value.trim().parse().ok();
+            } else if line.eq_ignore_ascii_case("transfer-encoding: chunked\r\n") {
+                length = None;
             } else if line == "\r\n" {
                 break;
             }
         }
-        let mut answer = vec![0; length];
-        self.stream.read_exact(&mut answer)?;
+        let mut answer = Vec::new();
+        match length {
+            Some(length) => self.read(length, &mut answer)?,
+            None => while self.chunk(&mut answer)? {},
+        }
         Ok((code, answer))
+    }
+
+    fn read(&mut self, length: usize, into: &mut Vec<u8>) -> std::io::Result<()> {
+        let had = into.len();
+        into.resize(had + length, 0);
+        self.stream.read_exact(&mut into[had..])
+    }
+
+    /// Whether another follows. What is not a chunk breaks the connection.
+    fn chunk(&mut self, into: &mut Vec<u8>) -> std::io::Result<bool> {
+        let mut line = String::new();
+        self.stream.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim_end(), 16).map_err(|_| std::io::ErrorKind::InvalidData)?;
+        self.read(length, into)?;
+        self.stream.read_line(&mut line)?;
+        Ok(length > 0)
     }
 }

@@ -1,5 +1,6 @@
-//! `make bench-api`: what the API costs, in one run: how soon it is there, what it keeps in memory, what a request takes, as ratios to what
-//! lies below it: the store alone, in this process, and an etcd alone, over its socket.
+//! `make bench-api`: what the API costs, in one run: how soon it is there, what it keeps in memory, what a request takes, as ratios to a
+//! kube-apiserver with its etcd, where one can be built, and to what lies below it: the store alone, in this process, and an etcd alone, over
+//! its socket.
 //!
 //! Nothing is asserted of time; a row that could not be measured says so and fails the bench.
 
@@ -10,7 +11,6 @@ mod etcd;
 #[allow(dead_code)]
 #[path = "../store/layers.rs"]
 mod layers;
-mod master;
 #[allow(dead_code)]
 #[path = "../store/objects.rs"]
 mod objects;
@@ -19,8 +19,10 @@ mod objects;
 mod process;
 mod requests;
 mod rest;
+mod server;
 mod watchers;
 
+use server::Which;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -37,6 +39,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if Which::all().len() == 1 {
+        println!("no kube-apiserver is here (packaging/kube-apiserver.sh): measured without it\n");
+    }
     // `make bench-api ROWS=memory` measures what has the word in its name.
     let wanted = std::env::var("ROWS").unwrap_or_default();
     let mut failed = 0;

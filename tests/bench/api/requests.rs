@@ -1,12 +1,13 @@
-//! What a request takes with 1, 16 and 64 clients, and what the same takes of the store alone and of an etcd alone.
+//! What a request takes with 1, 16 and 64 clients, and what the same takes of a kube-apiserver with its etcd, of the store alone
+//! and of an etcd alone.
 
 use super::Ground;
 use super::client::Client;
 use super::etcd::Etcd;
 use super::layers::{Layer, Real};
-use super::master::{Master, pod};
 use super::objects::{self, Item, with_rules};
 use super::process::Usage;
+use super::server::{Server, Which, pod};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_master::store::{FlatStore, Store};
 use serde_json::{Value, json};
@@ -41,7 +42,7 @@ const ALL: [(What, &str); 6] = [
 
 /// Who is asked.
 enum Of {
-    Master(Master),
+    Server(Server),
     Store(Real),
     Etcd(Etcd),
 }
@@ -54,29 +55,33 @@ struct Figures {
 }
 
 pub fn table(ground: &Ground) -> Result<String, String> {
-    let master = Master::start(&ground.path("requests"))?;
-    master.fill("/api/v1/namespaces", 0..1, |_| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-00"}}))?;
-    master.fill("/api/v1/namespaces/ns-00/pods", 0..LISTED, pod)?;
-    master.fill("/api/v1/namespaces/ns-00/configmaps", 0..LISTED, |n| config(n, 0))?;
-    let store = with_rules(|rules| FlatStore::open(&ground.path("store"), None, rules)).map_err(|e| e.to_string())?.store;
-    let others = [Of::Master(master), Of::Store(Real(store)), Of::Etcd(Etcd::start(&ground.path("etcd"))?)];
-    for other in &others[1..] {
-        (0..LISTED).try_for_each(|n| other.layer().map_or(Ok(()), |layer| layer.put(&|| listed(n, 0))))?;
+    let mut others: Vec<(&str, Of)> = Vec::new();
+    for &which in Which::all() {
+        let server = Server::start(which, &ground.path(which.name()))?;
+        server.fill("/api/v1/namespaces", 0..1, |_| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns-00"}}))?;
+        server.fill("/api/v1/namespaces/ns-00/pods", 0..LISTED, pod)?;
+        server.fill("/api/v1/namespaces/ns-00/configmaps", 0..LISTED, |n| config(n, 0))?;
+        others.push((which.name(), Of::Server(server)));
     }
-    let names = ["the API", "the store alone", "etcd alone"];
-    let mut text = format!("  {:<30}{:<18}", "", "");
+    let store = with_rules(|rules| FlatStore::open(&ground.path("store"), None, rules)).map_err(|e| e.to_string())?.store;
+    others.push(("the store alone", Of::Store(Real(store))));
+    others.push(("etcd alone", Of::Etcd(Etcd::start(&ground.path("etcd"))?)));
+    for layer in others.iter().filter_map(|(_, other)| other.layer()) {
+        (0..LISTED).try_for_each(|n| layer.put(&|| listed(n, 0)))?;
+    }
+    let mut text = format!("  {:<30}{:<25}", "", "");
     for clients in CLIENTS {
         text += &format!("{:>36}", format!("{clients} clients: /s, p50/p99 ms, us CPU"));
     }
     text.push('\n');
     for (what, name) in ALL {
         let mut rows: Vec<Vec<Figures>> = Vec::new();
-        for of in &others {
+        for (_, of) in &others {
             let cells = CLIENTS.map(|clients| measure(of, what, clients)).into_iter().collect::<Result<Vec<_>, _>>();
             rows.push(cells.map_err(|why| format!("{name}: {why}"))?);
         }
         for (at, cells) in rows.iter().enumerate() {
-            text += &format!("  {:<30}{:<18}", if at == 0 { name } else { "" }, names[at]);
+            text += &format!("  {:<30}{:<25}", if at == 0 { name } else { "" }, others[at].0);
             for cell in cells {
                 text += &format!("{:>12.0} {:>7.2}/{:<8.2}{:>7.0}", cell.rate, cell.median_ms, cell.p99_ms, cell.cpu_us);
             }
@@ -87,9 +92,9 @@ pub fn table(ground: &Ground) -> Result<String, String> {
             text.push('\n');
         }
     }
-    for other in others {
+    for (_, other) in others {
         match other {
-            Of::Master(master) => master.stop()?,
+            Of::Server(server) => server.stop()?,
             Of::Store(store) => Box::new(store).close()?,
             Of::Etcd(etcd) => Box::new(etcd).close()?,
         }
@@ -100,7 +105,7 @@ pub fn table(ground: &Ground) -> Result<String, String> {
 impl Of {
     fn layer(&self) -> Option<&dyn Layer> {
         match self {
-            Of::Master(_) => None,
+            Of::Server(_) => None,
             Of::Store(store) => Some(store),
             Of::Etcd(etcd) => Some(etcd),
         }
@@ -108,12 +113,12 @@ impl Of {
 
     /// CPU of who does it; where that is this process, of who asks as well.
     fn cpu_ms(&self) -> Result<u64, String> {
-        let pid = match self {
-            Of::Master(master) => master.pid(),
-            Of::Store(_) => std::process::id(),
-            Of::Etcd(etcd) => etcd.server().unwrap_or_default(),
+        let usage = match self {
+            Of::Server(server) => server.usage(),
+            Of::Store(_) => Usage::of(std::process::id()),
+            Of::Etcd(etcd) => Usage::of(etcd.server().unwrap_or_default()),
         };
-        Ok(Usage::of(pid)?.cpu_ms)
+        Ok(usage?.cpu_ms)
     }
 }
 
@@ -122,7 +127,7 @@ fn measure(of: &Of, what: What, clients: usize) -> Result<Figures, String> {
     let (before, begun) = (of.cpu_ms()?, Instant::now());
     let work = |client: usize| {
         let mut connection = match of {
-            Of::Master(master) => Some(master.client(client + 1)?),
+            Of::Server(server) => Some(server.client(client + 1)?),
             Of::Store(_) | Of::Etcd(_) => None,
         };
         let (mut times_ms, mut at) = (Vec::new(), client * 37);
@@ -134,7 +139,7 @@ fn measure(of: &Of, what: What, clients: usize) -> Result<Figures, String> {
                 (_, Some(connection)) => ask(connection, what, n, at)?,
                 (Of::Etcd(etcd), _) => ask_etcd(etcd, what, n, at)?,
                 (Of::Store(store), _) => ask_store(store, what, n, at)?,
-                (Of::Master(_), None) => {}
+                (Of::Server(_), None) => {}
             }
             times_ms.push(asked.elapsed().as_secs_f64() * 1e3);
         }

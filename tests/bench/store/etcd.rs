@@ -26,18 +26,8 @@ pub struct Etcd {
 
 impl Etcd {
     pub fn start(root: &Path) -> Result<Etcd, String> {
-        let (address, peer) = (free_address()?, free_address()?);
-        let (client, peer) = (format!("http://{address}"), format!("http://{peer}"));
-        let mut server = Command::new("etcd")
-            .args(["--name", "bench", "--data-dir"])
-            .arg(root)
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer])
-            .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("bench={peer}"), "--log-level", "error"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|e| format!("start etcd: {e}; apt-get install etcd-server"))?;
+        let address = free_address()?;
+        let mut server = spawn(root, address)?;
         let begun = Instant::now();
         loop {
             if let Ok((requests, driver)) = connect(address) {
@@ -95,7 +85,22 @@ impl Layer for Etcd {
     }
 }
 
-fn free_address() -> Result<SocketAddr, String> {
+/// The process; it is not yet ready.
+pub fn spawn(root: &Path, address: SocketAddr) -> Result<Child, String> {
+    let (client, peer) = (format!("http://{address}"), format!("http://{}", free_address()?));
+    Command::new("etcd")
+        .args(["--name", "bench", "--data-dir"])
+        .arg(root)
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client, "--listen-peer-urls", &peer])
+        .args(["--initial-advertise-peer-urls", &peer, "--initial-cluster", &format!("bench={peer}"), "--log-level", "error"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("start etcd: {e}; apt-get install etcd-server"))
+}
+
+pub fn free_address() -> Result<SocketAddr, String> {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map_err(|e| e.to_string())
 }
 
