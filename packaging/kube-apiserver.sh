@@ -24,7 +24,7 @@ dpkg-source -x --no-check kubernetes_*.dsc src/k8s.io/kubernetes >/dev/null
 
 cd src/k8s.io/kubernetes
 # Plain HTTP, as before the insecure port was taken away: what is compared is the API, not TLS. Its own client is told as well.
-plain() { grep -qF "$2" "$1" && sed -i "s|$2|$3|" "$1"; }
+plain() { grep -qF "$2" "$1" || { echo "$1: no $2" >&2; exit 1; }; sed -i "s|$2|$3|" "$1"; }
 plain staging/src/k8s.io/apiserver/pkg/server/secure_serving.go 'if server.TLSConfig != nil {' 'if false {'
 plain staging/src/k8s.io/apiserver/pkg/server/config_selfclient.go '"https://" + net' '"http://" + net'
 export GOPATH="$work" GOCACHE="$work/gocache" GOTMPDIR="$work" GOPROXY=off CGO_ENABLED=0

@@ -86,14 +86,14 @@ pub fn memory(ground: &Ground) -> Result<String, String> {
             if over <= 300.0 { "met" } else { "NOT MET" }
         )
     };
-    let mut text = quiet + &line("after the writes", written) + &line("after a start", started);
+    let mut text = format!("  at rest {idle} kB; {quiet}") + &line("after the writes", written) + &line("after a start", started);
     for &which in &Which::all()[1..] {
         let other = kept(ground, which)?;
-        text += &format!("  {}:\n{}", which.name(), other.quiet);
+        text += &format!("  {}: {}", which.name(), other.quiet);
         for (when, ours, kb) in
             [("at rest", idle, other.idle), ("after the writes", written, other.written), ("after a start", started, other.started)]
         {
-            text += &format!("  {when} {kb} kB; the API / this: {:.4}\n", ours as f64 / kb as f64);
+            text += &format!("  {when}: {kb} kB; the API / this: {:.4}\n", ours as f64 / kb as f64);
         }
     }
     Ok(text)
@@ -108,7 +108,7 @@ fn kept(ground: &Ground, which: Which) -> Result<Kept, String> {
     std::thread::sleep(QUIET);
     let after = server.usage()?;
     let quiet = format!(
-        "  at rest {idle} kB; in {} s {} ms of CPU, {} wake-ups, {} bytes written\n",
+        "in {} s at rest {} ms of CPU, {} wake-ups, {} bytes written\n",
         QUIET.as_secs(),
         after.cpu_ms.saturating_sub(before.cpu_ms),
         after.wakes.saturating_sub(before.wakes),
