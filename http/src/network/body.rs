@@ -1,4 +1,5 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
+use super::bell::Rope;
 use super::connection::Client;
 use crate::outbound::Forwarded;
 use crate::{Long, Stream};
@@ -17,6 +18,8 @@ const SLICE_BYTES: usize = 32 * 1024;
 pub(super) struct Outgoing {
     pub(super) content: Content,
     pub(super) client: Arc<Client>,
+    /// By which a stream's events wake it.
+    pub(super) rope: Rope,
     /// The share of a budget that this answer holds until it is taken.
     pub(super) _held: Option<OwnedSemaphorePermit>,
 }
@@ -33,7 +36,7 @@ impl hyper::body::Body for Outgoing {
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Outgoing { content, client, .. } = self.get_mut();
+        let Outgoing { content, client, rope, .. } = self.get_mut();
         if let Content::Whole(bytes) = content {
             let slice = bytes.split_to(bytes.len().min(SLICE_BYTES));
             return Poll::Ready((!slice.is_empty()).then(|| Ok(Frame::data(slice))));
@@ -47,7 +50,10 @@ impl hyper::body::Body for Outgoing {
         client.pace.due_ms.store(0, Relaxed);
         let piece = match content {
             Content::Stream(_) if client.ending.load(Relaxed) => None,
-            Content::Stream(stream) => ready!(stream.events.poll_recv(cx)).map(Ok),
+            Content::Stream(stream) => {
+                let waker = rope.to(&client.plane.bell, cx.waker());
+                ready!(stream.events.poll_recv(&mut Context::from_waker(waker))).map(Ok)
+            }
             // A stop must not wait for a log that is followed, and cannot know that it is whole.
             Content::Forwarded(_) if client.ending.load(Relaxed) => Some(Err(io::ErrorKind::ConnectionAborted.into())),
             Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),

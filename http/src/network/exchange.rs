@@ -1,6 +1,7 @@
 //! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
 use super::Plane;
 use super::access;
+use super::bell::Rope;
 use super::body::{Content, Outgoing};
 use super::connection::Client;
 use crate::outbound;
@@ -144,7 +145,7 @@ fn assemble(
     content: Content,
     held: Option<OwnedSemaphorePermit>,
 ) -> Response<Outgoing> {
-    let mut response = Response::new(Outgoing { content, client: client.clone(), _held: held });
+    let mut response = Response::new(Outgoing { content, client: client.clone(), rope: Rope::default(), _held: held });
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response

@@ -3,9 +3,11 @@
 //!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` at a time, admitted by a semaphore because
-//! that pool's own queue has no bound. Idle, there is no handler thread, and nothing wakes up.
+//! that pool's own queue has no bound. Idle, there is no handler thread, and nothing wakes up. `bell`: one wake-up for all streams that a
+//! handler tells of something.
 
 mod access;
+mod bell;
 mod body;
 mod connection;
 mod exchange;
@@ -15,6 +17,7 @@ pub use access::{Access, is_loopback};
 
 use crate::refusal::Journal;
 use crate::{Handler, Limits};
+use bell::Bell;
 use share::Shares;
 use socket2::{Domain, Socket, TcpKeepalive, Type};
 use std::io;
@@ -121,6 +124,7 @@ struct Plane {
     journal: Journal,
     started: Instant,
     drain: watch::Receiver<bool>,
+    bell: Bell,
 }
 
 /// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
@@ -198,6 +202,7 @@ impl Plane {
             journal: Journal::default(),
             started: Instant::now(),
             drain,
+            bell: Bell::hang(),
             limits,
         }
     }
