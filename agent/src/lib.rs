@@ -14,7 +14,6 @@ pub mod container;
 pub mod desired;
 pub mod endpoints;
 pub mod events;
-pub mod fields;
 pub mod hash;
 pub mod host;
 pub mod lanes;

@@ -167,7 +167,7 @@ fn schemas_are_those_of_kubernetes() {
 /// `kubectl explain` has a word for every kind, and for every field of a pod, that something acts on.
 #[test]
 fn what_is_acted_on_is_described() {
-    use coracle_agent::fields::{TABLE, Verdict};
+    use coracle_api::fields::{TABLE, Verdict};
     use coracle_api::kinds::{Kinds, Verb};
     use coracle_schema::types::Element;
     let types = coracle_api::types::builtin();

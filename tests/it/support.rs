@@ -2,7 +2,7 @@
 //!
 //!     CORACLE_SUPPORT=write     writes it anew
 
-use coracle_agent::fields::{TABLE, Verdict};
+use coracle_api::fields::{TABLE, Verdict};
 use coracle_api::kinds::{Kind, Kinds, Verb};
 use std::fmt::Write;
 use std::{env, fs};
@@ -10,7 +10,7 @@ use std::{env, fs};
 const HEAD: &str = "\
 # What is supported
 
-Made from the kind table (`api/src/kinds`) and the agent's field table (`agent/src/fields.rs`); a test holds it to them.
+Made from the kind table (`api/src/kinds`) and the agent's field table (`api/src/fields.rs`); a test holds it to them.
 
 ## Kinds
 
@@ -27,7 +27,7 @@ const FIELDS: &str = "
 ## Fields of a pod
 
 What the agent does about each field of a pod's spec; a row covers all below it that has no row of its own. A pod that asks for
-a refused one is not started, and its status, event and log name the field.
+a refused one is not started: whoever writes it is warned at once, and its status, event and log name the field.
 
 | field | what becomes of it |
 | --- | --- |

@@ -75,7 +75,6 @@ const PURE: &[&str] = &[
     "master/src/store/pages.rs",
     "master/src/store/state.rs",
     "agent/src/naming.rs",
-    "agent/src/fields.rs",
     "agent/src/container.rs",
     "agent/src/status.rs",
     "agent/src/plan/",

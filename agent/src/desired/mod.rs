@@ -15,9 +15,9 @@ use coracle_api::pod::Pod;
 use coracle_api::service::{Endpoints, Service};
 use serde_json::Value;
 
-use crate::fields;
 use crate::hash::{container_hash, sandbox_hash};
 use crate::naming::{PodName, fit_uid};
+use coracle_api::fields;
 
 /// Where a pod comes from. The name stands in a label of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -10,8 +10,8 @@ use super::seen::{self, Run};
 use super::{Begin, Case, Part, Rule, Start, Waiting, What, checks, stops};
 use crate::container;
 use crate::desired::Wanted;
-use crate::fields;
 use crate::runtime::{Check, State};
+use coracle_api::fields;
 
 /// The newest start of a container, whether the engine still has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]

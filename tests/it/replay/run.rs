@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const KEPT_HEADERS: [&str; 5] = ["Allow", "Retry-After", "Www-Authenticate", "Location", "Accept-Patch"];
-/// That nothing acts on a kind yet: ours alone, intended, and on so many answers that it would hide what else differs.
-const OWN_WARNING: &str = "299 - \"nothing acts on ";
+/// That nothing acts on a kind yet, and that no agent would start a pod: ours alone, intended, and on so many answers that they would
+/// hide what else differs.
+const OWN_WARNINGS: [&str; 2] = ["299 - \"nothing acts on ", "299 - \"no agent will start "];
 /// A captured revision is told from other numbers by its length, so the first ones are used up.
 const REVISIONS_USED: u32 = 100;
 
@@ -287,7 +288,7 @@ impl Run {
         let mut answer = json!({
             "status": reply.code,
             "contentType": reply.header("content-type").unwrap_or_default(),
-            "warnings": reply.all("warning").filter(|warning| !warning.starts_with(OWN_WARNING)).map(|warning| self.words.text(warning)).collect::<Vec<_>>(),
+            "warnings": reply.all("warning").filter(|warning| !OWN_WARNINGS.iter().any(|own| warning.starts_with(own))).map(|warning| self.words.text(warning)).collect::<Vec<_>>(),
         });
         let kept: Map<String, Value> =
             KEPT_HEADERS.iter().filter_map(|name| Some(((*name).to_owned(), Value::from(reply.header(name)?)))).collect();

@@ -1,5 +1,7 @@
 //! What becomes of each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
 //!
+//! The agent goes by it, and the master says it to whoever writes a pod that no agent would start.
+//!
 //! A row covers its field and, where no row is longer, all below it. A test walks the types of the API and fails if a field
 //! of a pod's spec has no row.
 
@@ -26,6 +28,9 @@ const NO_ACCOUNTS: Verdict = Harmless("no token is mounted before requests are a
 
 const EPHEMERAL: &str = "ephemeralContainers";
 
+/// Fields that a warning names; the others are counted.
+const WARNED_MAX: usize = 8;
+
 /// `[]` stands for each entry of a list.
 pub const TABLE: &[(&str, Verdict)] = &[
     ("activeDeadlineSeconds", Refused),
@@ -38,10 +43,10 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("automountServiceAccountToken", NO_ACCOUNTS),
     ("containers[].args", Acted),
     ("containers[].command", Acted),
+    ("containers[].envFrom", Refused),
     ("containers[].env[].name", Acted),
     ("containers[].env[].value", Acted),
     ("containers[].env[].valueFrom", Refused),
-    ("containers[].envFrom", Refused),
     ("containers[].image", Acted),
     ("containers[].imagePullPolicy", Acted),
     ("containers[].lifecycle.postStart.exec", Acted),
@@ -175,27 +180,52 @@ pub const TABLE: &[(&str, Verdict)] = &[
 
 /// What keeps this pod from being started, in words that name each field; None if nothing does.
 pub fn refused(document: &Value) -> Option<String> {
-    let mut found = Vec::new();
-    if let Some(spec) = document["spec"].as_object() {
-        for (name, value) in spec.iter().filter(|(name, _)| *name != EPHEMERAL) {
-            walk(value, name.clone(), name.clone(), &mut found);
-        }
-        disk_limits(&document["spec"], &mut found);
-    }
-    told(&found)
+    told(&of_pod(&document["spec"], "spec"))
 }
 
 /// What keeps an ephemeral container from being started. The pod that it was put into runs on.
 pub fn refused_ephemeral(document: &Value, container: &str) -> Option<String> {
     let all = document["spec"][EPHEMERAL].as_array()?;
     let (index, one) = all.iter().enumerate().find(|(_, one)| one["name"] == container)?;
-    let mut found = Vec::new();
-    for (name, value) in one.as_object()? {
-        let own = format!("{EPHEMERAL}[].{name}");
-        let row = if TABLE.iter().any(|(path, _)| *path == own) { own } else { format!("containers[].{name}") };
-        walk(value, row, format!("{EPHEMERAL}[{index}].{name}"), &mut found);
+    told(&of_ephemeral(one, &format!("spec.{EPHEMERAL}[{index}]")))
+}
+
+/// What whoever writes a pod, or a template of pods, is told: nobody will start it as it is. `path`: that of the spec.
+pub fn warnings(spec: &Value, path: &str) -> Vec<String> {
+    let what = if path == "spec" { "this pod" } else { "a pod of this template" };
+    let mut said: Vec<String> = warned(what, of_pod(spec, path)).into_iter().collect();
+    for (index, one) in spec[EPHEMERAL].as_array().into_iter().flatten().enumerate() {
+        said.extend(warned("this ephemeral container", of_ephemeral(one, &format!("{path}.{EPHEMERAL}[{index}]"))));
     }
-    told(&found)
+    said
+}
+
+fn warned(what: &str, mut found: Vec<String>) -> Option<String> {
+    let more = found.len().saturating_sub(WARNED_MAX);
+    found.truncate(WARNED_MAX);
+    if more > 0 {
+        found.push(format!("and {more} more"));
+    }
+    told(&found).map(|text| format!("no agent will start {what}: {text}"))
+}
+
+fn of_pod(spec: &Value, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, value) in spec.as_object().into_iter().flatten().filter(|(name, _)| *name != EPHEMERAL) {
+        walk(value, name.clone(), format!("{path}.{name}"), &mut found);
+    }
+    disk_limits(spec, path, &mut found);
+    found
+}
+
+fn of_ephemeral(container: &Value, path: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, value) in container.as_object().into_iter().flatten() {
+        let own = format!("{EPHEMERAL}[].{name}");
+        let row = if exact(&own).is_some() { own } else { format!("containers[].{name}") };
+        walk(value, row, format!("{path}.{name}"), &mut found);
+    }
+    found
 }
 
 fn told(found: &[String]) -> Option<String> {
@@ -212,25 +242,24 @@ fn walk(value: &Value, row: String, shown: String, found: &mut Vec<String>) {
     if is_empty(value) {
         return;
     }
-    let exact = TABLE.iter().find(|(path, _)| *path == row).map(|(_, verdict)| *verdict);
     let below = has_rows_below(&row);
-    match exact {
+    match exact(&row) {
         Some(Only(values)) => {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             if !values.contains(&text.as_str()) {
-                found.push(format!("spec.{shown} ({text})"));
+                found.push(format!("{shown} ({text})"));
             }
             return;
         }
         Some(Keys(keys)) => {
             let others = value.as_object().into_iter().flatten().filter(|(key, _)| !keys.contains(&key.as_str()));
-            found.extend(others.map(|(key, _)| format!("spec.{shown}[{key}]")));
+            found.extend(others.map(|(key, _)| format!("{shown}[{key}]")));
             return;
         }
         Some(Harmless(_)) => return,
         // `false` asks for nothing that is not so anyway.
         Some(Refused) if *value == Value::Bool(false) => return,
-        Some(Refused) if !below => return found.push(format!("spec.{shown}")),
+        Some(Refused) if !below => return found.push(shown),
         Some(Acted) if !below => return,
         Some(Acted | Refused) | None => {}
     }
@@ -246,7 +275,7 @@ fn walk(value: &Value, row: String, shown: String, found: &mut Vec<String>) {
             }
         }
         // Neither a row of its own nor anything below one: the nearest row above decides.
-        _ if !is_acted(&row) => found.push(format!("spec.{shown}")),
+        _ if !is_acted(&row) => found.push(shown),
         _ => {}
     }
 }
@@ -262,8 +291,16 @@ pub fn nearest(row: &str) -> Option<Verdict> {
     TABLE.iter().filter(|(path, _)| covers(path)).max_by_key(|(path, _)| path.len()).map(|(_, verdict)| *verdict)
 }
 
+/// The row of this very field. The rows are sorted: every creation of a pod looks here.
+fn exact(row: &str) -> Option<Verdict> {
+    TABLE.binary_search_by(|(path, _)| (*path).cmp(row)).ok().map(|at| TABLE[at].1)
+}
+
 fn has_rows_below(row: &str) -> bool {
-    TABLE.iter().any(|(path, _)| path.strip_prefix(row).is_some_and(|rest| rest.starts_with(['.', '['])))
+    ['.', '['].into_iter().any(|next| {
+        let first = TABLE.partition_point(|(path, _)| path.bytes().lt(row.bytes().chain([next as u8])));
+        TABLE.get(first).is_some_and(|(path, _)| path.strip_prefix(row).is_some_and(|rest| rest.starts_with(next)))
+    })
 }
 
 /// Asks for nothing.
@@ -278,11 +315,11 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// A limit of a directory on the disk is not enforced; of a tmpfs it is.
-fn disk_limits(spec: &Value, found: &mut Vec<String>) {
+fn disk_limits(spec: &Value, path: &str, found: &mut Vec<String>) {
     for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
         let source = &volume["emptyDir"];
         if !is_empty(&source["sizeLimit"]) && source["medium"] != "Memory" {
-            found.push(format!("spec.volumes[{index}].emptyDir.sizeLimit without medium Memory"));
+            found.push(format!("{path}.volumes[{index}].emptyDir.sizeLimit without medium Memory"));
         }
     }
 }
@@ -356,11 +393,34 @@ mod tests {
         check(json!({"name": "e", "somethingNew": 1}), &["somethingNew"]);
     }
 
+    #[test]
+    fn whoever_writes_it_is_told() {
+        let check = |spec: Value, path: &str, expected: &[&str]| assert_eq!(warnings(&spec, path), expected);
+        check(json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}), "spec", &[]);
+        check(
+            json!({"initContainers": [{"name": "x"}], "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
+            "spec",
+            &[
+                "no agent will start this pod: spec.initContainers is not supported by this version of the agent",
+                "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by this version of the agent",
+            ],
+        );
+        check(
+            json!({"hostPID": true, "volumes": [{"name": "v", "secret": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1"}}]}),
+            "spec.template.spec",
+            &["no agent will start a pod of this template: spec.template.spec.hostPID, \
+               spec.template.spec.volumes[1].emptyDir.sizeLimit without medium Memory are not supported by this version of the agent"],
+        );
+        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})).collect();
+        let said = warnings(&json!({"containers": [{"env": env}]}), "spec").remove(0);
+        assert!(said.contains("env[7].valueFrom, and 12 more are not") && !said.contains("env[8]"), "{said}");
+    }
+
     /// Every field that the types of the API know has a row, and every row is about a field that they know.
     #[test]
     fn the_table_is_whole() {
         use coracle_schema::types::{Container, Element};
-        let types = coracle_api::types::builtin();
+        let types = crate::types::builtin();
         let mut paths: Vec<String> = Vec::new();
         let mut rowless: Vec<String> = Vec::new();
         let mut todo = vec![("PodSpec".to_owned(), String::new())];
@@ -399,6 +459,7 @@ mod tests {
     fn rows_are_sorted_and_said_once() {
         let paths: Vec<&str> = TABLE.iter().map(|(path, _)| *path).collect();
         let mut sorted = paths.clone();
+        sorted.sort_unstable();
         sorted.dedup();
         assert_eq!(paths, sorted);
     }
