@@ -4,8 +4,8 @@
 //! Both show in the head: the origin is the page's, the host is the foreign name.
 use crate::refusal::Refusal;
 use crate::{HeaderMap, header};
-use http::Uri;
 use http::uri::Authority;
+use http::{Uri, Version};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,16 +22,16 @@ pub fn is_loopback(address: SocketAddr) -> bool {
     }
 }
 
-pub(crate) fn check(access: Access, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let Access::LoopbackOnly = access;
-    let mut hosts = headers.get_all(header::HOST).iter();
-    let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err(Refusal::Malformed("exactly one Host is needed"));
-    };
-    let host = host.to_str().unwrap_or_default();
     let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
-    if !names_loopback(host) {
-        return foreign("host", host);
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
+        (Some(host), None) if names_loopback(host) => {}
+        (Some(host), None) => return foreign("host", host),
+        // HTTP/1.0 knows no Host, and browsers do not speak it.
+        (None, _) if version == Version::HTTP_10 => {}
+        _ => return Err(Refusal::Malformed("exactly one Host is needed")),
     }
     // The absolute form names the host twice; a proxy would go by this one.
     if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
@@ -72,11 +72,15 @@ mod tests {
     use http::{HeaderName, HeaderValue};
 
     fn check_head(target: &str, fields: &[(&str, &str)]) -> u16 {
+        check_version(Version::HTTP_11, target, fields)
+    }
+
+    fn check_version(version: Version, target: &str, fields: &[(&str, &str)]) -> u16 {
         let mut headers = HeaderMap::new();
         for (name, value) in fields {
             headers.append(name.parse::<HeaderName>().unwrap(), HeaderValue::from_str(value).unwrap());
         }
-        match check(Access::LoopbackOnly, &target.parse().unwrap(), &headers) {
+        match check(Access::LoopbackOnly, version, &target.parse().unwrap(), &headers) {
             Ok(()) => 200,
             Err(refusal) => refusal.answer("/").status.as_u16(),
         }
@@ -107,6 +111,11 @@ mod tests {
             assert_eq!(check_head("/", &[("host", host)]), code, "{host}");
         }
         assert_eq!(check_head("/", &[]), 400);
+        assert_eq!(check_head("/", &[]), 400);
+        assert_eq!(check_version(Version::HTTP_10, "/", &[]), 200);
+        assert_eq!(check_version(Version::HTTP_10, "/", &[("host", "example.com")]), 403);
+        assert_eq!(check_version(Version::HTTP_10, "http://example.com/", &[]), 403);
+        assert_eq!(check_version(Version::HTTP_10, "/", &[("origin", "http://example.com")]), 403);
         assert_eq!(check_head("/", &[("host", "localhost"), ("host", "localhost")]), 400);
         assert_eq!(check_head("http://localhost:80/x", &[("host", "localhost")]), 200);
         assert_eq!(check_head("http://example.com/x", &[("host", "localhost")]), 403);

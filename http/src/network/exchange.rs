@@ -41,7 +41,7 @@ async fn admitted(client: &Arc<Client>, request: http::Request<Incoming>) -> Res
     let Some(target) = target.cloned() else {
         return Err(Refusal::Malformed("request target is not a path"));
     };
-    access::check(plane.access, &head.uri, &head.headers)?;
+    access::check(plane.access, head.version, &head.uri, &head.headers)?;
     let request = plane.requests.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many requests in progress"))?;
     let share = plane.asking.enter(client.address.ip());
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;

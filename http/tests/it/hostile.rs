@@ -107,6 +107,7 @@ fn syntax() {
         ("NUL in the path", get("/du\0mp"), &[BAD]),
         ("leading line end", [b"\r\n".as_slice(), &get("/small")].concat(), &[both]),
         ("no host", b"GET /small HTTP/1.1\r\n\r\n".to_vec(), &[&[400, 200]]),
+        ("HTTP/1.0, which knows no host", b"GET /small HTTP/1.0\r\n\r\n".to_vec(), &[OK]),
         ("two hosts", b"GET /small HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n".to_vec(), &[&[400, 200]]),
         ("foreign host", b"GET /small HTTP/1.1\r\nHost: example.com\r\n\r\n".to_vec(), &[&[403, 200]]),
         ("foreign origin", b"GET /small HTTP/1.1\r\nHost: localhost\r\nOrigin: http://example.com\r\n\r\n".to_vec(), &[&[403, 200]]),
