@@ -96,7 +96,8 @@ fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
 fn place(endpoint: &Value, path: &Path, rules: Rules) -> Vec<Problem> {
     let mut found = Vec::new();
     if let Some(node) = endpoint["nodeName"].as_str() {
-        found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
+        let form = if rules.old_names { names::old_id } else { names::subdomain };
+        found.extend(names::problems(&path.field("nodeName"), node, form(node)));
     }
     let topology = endpoint["deprecatedTopology"].as_object().map_or(0, |labels| labels.len());
     if topology > TOPOLOGY_MAX {
@@ -196,5 +197,10 @@ mod tests {
             ],
         );
         check(json!({"addresses": ["10.0.0.1"], "hints": zones(&["a"; 9])}), &["endpoints[0].hints.forZones: Too many: 9"]);
+        // A node of 2014, as the controllers of this master write it.
+        let old = json!({"metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "Node_1"}]});
+        assert_eq!(slice(&old, Rules { old_names: true, ..Rules::default() }), []);
+        assert_eq!(slice(&old, Rules::default()).len(), 1);
     }
 }

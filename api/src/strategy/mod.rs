@@ -84,7 +84,7 @@ pub use classes::{
 };
 pub use config::{CONFIG_MAP, SECRET};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
-pub use endpoints::ENDPOINTS;
+pub use endpoints::{ENDPOINTS, elsewhere};
 pub use event::EVENT;
 pub use kinds::*;
 pub use lease::{ENDPOINT_SLICE, LEASE};

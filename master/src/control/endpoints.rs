@@ -5,15 +5,18 @@
 use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
 use super::slices;
-use super::view::{EndpointsView, MANAGED_BY, PodView, ServiceView, protocol, selects};
+use super::view::{EndpointsView, Labels, MANAGED_BY, PodView, ServiceView, protocol, selects};
 use coracle_api::meta::{Key, ObjectReference, Resource};
 use coracle_api::quantity::IntOrString;
 use coracle_api::service::{EndpointAddress, EndpointPort, EndpointSubset, ServicePort};
+use coracle_api::strategy::elsewhere;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Addresses of one endpoints object; Kubernetes cuts at the same number.
+/// Addresses of one endpoints object; Kubernetes cuts at the same number. The slices hold all.
 const ADDRESSES_MAX: usize = 1000;
+/// Says that there are more.
+const TRUNCATED: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "truncated");
 
 /// A port of an endpoint: name, number, protocol.
 pub type Port = (String, i32, String);
@@ -50,7 +53,7 @@ pub fn decide(cluster: &Cluster, service_key: &Key) -> Decision {
     }
     let places = places(cluster, service_key, service, standing);
     let slices = (!service.deleting).then(|| slices::of_places(service_key, service, &places));
-    let write = write(key, service, standing, subsets(service, places));
+    let write = write(key, service, standing, Shown::of(service, places));
     Decision::of(write.into_iter().chain(slices::decide(cluster, service_key, slices)).collect())
 }
 
@@ -78,15 +81,28 @@ fn places<'a>(cluster: &'a Cluster, key: &'a Key, service: &ServiceView, standin
     places
 }
 
-fn subsets(service: &ServiceView, mut places: Vec<Place<'_>>) -> Vec<EndpointSubset> {
-    // One that is being deleted has no place here, as in Kubernetes.
-    places.retain(|place| service.publish_not_ready || !place.pod.deleting);
-    let ready = |place: &Place<'_>| service.publish_not_ready || place.serving;
-    // What does not fit is rather what is not ready.
-    if places.len() > ADDRESSES_MAX {
-        places.sort_by_key(|place| !ready(place));
-        places.truncate(ADDRESSES_MAX);
+/// What an endpoints object says of the places of its service.
+struct Shown {
+    subsets: Vec<EndpointSubset>,
+    truncated: bool,
+}
+
+impl Shown {
+    fn of(service: &ServiceView, mut places: Vec<Place<'_>>) -> Shown {
+        // One that is being deleted has no place here, as in Kubernetes.
+        places.retain(|place| service.publish_not_ready || !place.pod.deleting);
+        let ready = |place: &Place<'_>| service.publish_not_ready || place.serving;
+        let truncated = places.len() > ADDRESSES_MAX;
+        // What does not fit is rather what is not ready.
+        if truncated {
+            places.sort_by_key(|place| !ready(place));
+            places.truncate(ADDRESSES_MAX);
+        }
+        Shown { subsets: subsets(places, ready), truncated }
     }
+}
+
+fn subsets(places: Vec<Place<'_>>, ready: impl Fn(&Place<'_>) -> bool) -> Vec<EndpointSubset> {
     let mut by_ports: BTreeMap<Vec<Port>, Addresses> = BTreeMap::new();
     for place in places {
         let (ready, ip, address) = (ready(&place), place.ip.clone(), address(&place));
@@ -133,7 +149,9 @@ fn place(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -> 
             }
         }
     }
-    (!pod.ip.is_empty()).then(|| (pod.ip.clone(), takes(pod.ready == Some(true))))
+    // Nobody could be sent there, and what says so would be refused whole.
+    let reached = !pod.ip.is_empty() && elsewhere(&pod.ip).is_none();
+    reached.then(|| (pod.ip.clone(), takes(pod.ready == Some(true))))
 }
 
 /// The service's port as this pod has it; a name that none of its containers has is no port.
@@ -148,7 +166,7 @@ fn resolve(port: &ServicePort, pod: &PodView) -> Option<Port> {
 }
 
 /// The endpoints as they should be, unless they are.
-fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, subsets: Vec<EndpointSubset>) -> Option<Intent> {
+fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, shown: Shown) -> Option<Intent> {
     let mut labels = service.labels.clone();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     if service.headless {
@@ -156,25 +174,35 @@ fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, subs
     }
     let Some(standing) = standing else {
         let mut object = json!({"metadata": {"name": key.name, "labels": labels}});
-        fill(&mut object, &subsets);
+        fill(&mut object, &shown);
         return Some(Intent::Create { resource: key.resource, namespace: key.namespace, object });
     };
-    if standing.labels == labels && standing.subsets == subsets {
+    if standing.labels == labels && standing.subsets == shown.subsets && standing.truncated == shown.truncated {
         return None;
     }
     let mut object: Value = serde_json::from_slice(&standing.document.json).unwrap_or_default();
     object["metadata"]["labels"] = json!(labels);
-    fill(&mut object, &subsets);
+    fill(&mut object, &shown);
     Some(Intent::Update { key, seen: standing.revision, object })
 }
 
 /// Kubernetes leaves an empty list out.
-fn fill(object: &mut Value, subsets: &[EndpointSubset]) {
-    if subsets.is_empty() {
+fn fill(object: &mut Value, shown: &Shown) {
+    if shown.subsets.is_empty() {
         object.as_object_mut().map(|fields| fields.remove("subsets"));
     } else {
-        object["subsets"] = subsets.iter().map(subset).collect();
+        object["subsets"] = shown.subsets.iter().map(subset).collect();
     }
+    if shown.truncated {
+        object["metadata"]["annotations"][TRUNCATED.0] = TRUNCATED.1.into();
+    } else if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(TRUNCATED.0);
+    }
+}
+
+/// Whether endpoints say that there are more.
+pub fn is_truncated(annotations: &Labels) -> bool {
+    annotations.contains_key(TRUNCATED.0)
 }
 
 fn subset(subset: &EndpointSubset) -> Value {

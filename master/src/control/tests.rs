@@ -263,6 +263,8 @@ fn endpoints() {
     // No address, or over: no place.
     let done = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed", "podIP": "10.0.0.9"}});
     check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
+    // Nor where nobody can be sent: the others have theirs all the same.
+    check(&[service(none.clone()), running("a", "n1", "127.0.0.1", true), running("b", "n1", "10.0.0.3", true)], &["10.0.0.3|:8080"]);
     let mut leaving = running("a", "n1", "10.0.0.2", true);
     merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}));
     check(&[service(none.clone()), leaving.clone()], &[]);
@@ -284,6 +286,38 @@ fn endpoints() {
     check(&[service(json!({"spec": {"ports": [{"port": 80}]}})), running("a", "n1", "10.0.0.2", true)], &["10.0.0.2|:80"]);
     let silent = node("n1", json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}));
     check(&[silent, service(none), running("a", "n1", "10.0.0.2", true)], &["|10.0.0.2:8080"]);
+}
+
+/// Endpoints end at a thousand and say so; what is not ready gives way first. The slices hold all.
+#[test]
+fn more_places_than_endpoints_hold() {
+    const ANNOTATION: &str = "endpoints.kubernetes.io/over-capacity";
+    let mut objects = vec![service(json!({}))];
+    let pod = |nth: usize, ready| running(&format!("p{nth:04}"), "n1", &format!("10.0.{}.{}", nth / 200, nth % 200), ready);
+    objects.extend((0..1001).map(|nth| pod(nth, nth > 0)));
+    let written = |objects: &[(&'static str, Value)]| {
+        let decision = decide(&cluster(objects), &Owner::Service(key("services", "web")), at(MINUTE));
+        let endpoints = |object: &Value| object["addressType"].is_null();
+        decision.intents.into_iter().find_map(|intent| match intent {
+            Intent::Create { object, .. } | Intent::Update { object, .. } if endpoints(&object) => Some(object),
+            _ => None,
+        })
+    };
+    let mut cut = written(&objects).expect("endpoints");
+    let subset = &cut["subsets"][0];
+    assert_eq!((subset["addresses"].as_array().map(Vec::len), &subset["notReadyAddresses"]), (Some(1000), &Value::Null));
+    assert_eq!(cut["metadata"]["annotations"][ANNOTATION], "truncated");
+    let pieces = slices(&mut objects.clone());
+    assert_eq!((pieces.iter().filter(|piece| *piece == "+100:8080").count(), pieces.len()), (10, 11));
+    cut["metadata"]["name"] = "web".into();
+    objects.push(("endpoints", cut));
+    assert_eq!(written(&objects), None, "as it should be");
+    objects.retain(|(_, object)| object["metadata"]["name"] != "p0001");
+    let whole = written(&objects).expect("endpoints");
+    assert_eq!(
+        (whole["subsets"][0]["notReadyAddresses"].as_array().map(Vec::len), &whole["metadata"]["annotations"]),
+        (Some(1), &json!({}))
+    );
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the controllers read of each object: narrow, so that a cluster of thousands stays small. PURE.
 
+use super::endpoints::is_truncated;
 use crate::store::Stored;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Revision, Time};
@@ -156,6 +157,8 @@ pub struct EndpointsView {
     pub uid: String,
     pub labels: Labels,
     pub subsets: Vec<EndpointSubset>,
+    /// It says that there are more.
+    pub truncated: bool,
     pub document: Stored,
 }
 
@@ -296,7 +299,15 @@ pub fn service(stored: &Stored) -> Option<ServiceView> {
 
 pub fn endpoints(stored: &Stored) -> Option<EndpointsView> {
     let Endpoints { metadata, subsets } = read(stored)?;
-    Some(EndpointsView { revision: stored.revision, uid: metadata.uid, labels: metadata.labels, subsets, document: stored.clone() })
+    let truncated = is_truncated(&metadata.annotations);
+    Some(EndpointsView {
+        revision: stored.revision,
+        uid: metadata.uid,
+        labels: metadata.labels,
+        subsets,
+        truncated,
+        document: stored.clone(),
+    })
 }
 
 pub fn slice(stored: &Stored) -> Option<SliceView> {
