@@ -41,7 +41,8 @@ pub(super) static ADDRESS: Shape = Shape(&[&[field("type", &["type"], Form::Text
 
 const NONE: Blank = Blank::Text("");
 
-static INFO: Shape = Shape(&[&[
+/// What a node says of itself, but for the one field that is spelled otherwise in v1beta1.
+pub(super) const ABOUT: &[Field] = &[
     field("machineID", &["machineID"], Form::Text).blank(NONE),
     field("systemUUID", &["systemUUID"], Form::Text).blank(NONE),
     field("bootID", &["bootID"], Form::Text).blank(NONE),
@@ -49,9 +50,9 @@ static INFO: Shape = Shape(&[&[
     field("osImage", &["osImage"], Form::Text).blank(NONE),
     field("containerRuntimeVersion", &["containerRuntimeVersion"], Form::Text).blank(NONE),
     field("kubeletVersion", &["kubeletVersion"], Form::Text).blank(NONE),
-    // The capital is v1beta1's.
-    field("KubeProxyVersion", &["kubeProxyVersion"], Form::Text).blank(NONE),
-]]);
+];
+
+static INFO: Shape = Shape(&[ABOUT, &[field("KubeProxyVersion", &["kubeProxyVersion"], Form::Text).blank(NONE)]]);
 
 static HOST_IP: Own = Own { read: read_host_ip, show: show_host_ip, governs: &[], words: &[], merge: Some(|_, _| {}) };
 

@@ -4,7 +4,7 @@
 use super::common::REFERENCE;
 use super::container::{EXEC, FIELD_SELECTOR, MOUNT, PORT, SECURITY, TCP_SOCKET};
 use super::endpoints;
-use super::minion::ADDRESS;
+use super::minion::{ABOUT, ADDRESS};
 use super::place::get;
 use super::pod::{RUNNING, SECRET_NAME, TERMINATION, WAITING};
 use super::service::{BALANCER, TYPE};
@@ -263,16 +263,7 @@ static NODE_CONDITION: Shape = Shape(&[
     &[field("lastHeartbeatTime", &["lastHeartbeatTime"], Form::Text).also(&["lastProbeTime"])],
 ]);
 
-static NODE_INFO: Shape = Shape(&[&[
-    field("machineID", &["machineID"], Form::Text).blank(NONE),
-    field("systemUUID", &["systemUUID"], Form::Text).blank(NONE),
-    field("bootID", &["bootID"], Form::Text).blank(NONE),
-    field("kernelVersion", &["kernelVersion"], Form::Text).blank(NONE),
-    field("osImage", &["osImage"], Form::Text).blank(NONE),
-    field("containerRuntimeVersion", &["containerRuntimeVersion"], Form::Text).blank(NONE),
-    field("kubeletVersion", &["kubeletVersion"], Form::Text).blank(NONE),
-    field("kubeProxyVersion", &["kubeProxyVersion"], Form::Text).blank(NONE),
-]]);
+static NODE_INFO: Shape = Shape(&[ABOUT, &[field("kubeProxyVersion", &["kubeProxyVersion"], Form::Text).blank(NONE)]]);
 
 pub(super) static EVENT: Shape = Shape(&[
     META,

@@ -2,31 +2,14 @@
 
 use super::doc::{entries, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, names, no_claims, nothing};
+use super::{Rules, Strategy, container, general, names, nothing};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 /// A binding is never stored: it changes its pod. See `bind`.
-pub static BINDING: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: nothing,
-    delete: meta::delete,
-    released: meta::is_released,
-};
-
-fn create(binding: &mut Value, making: &mut Making<'_>) {
-    meta::create(binding, making, false);
-}
-
-fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false);
-}
+pub static BINDING: Strategy =
+    Strategy { validate, validate_update: |new, _, rules| validate(new, rules), durable: nothing, ..general::strategy::<false, false>() };
 
 fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, Scope::Namespaced, names::subdomain, rules);
@@ -43,10 +26,6 @@ fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found
-}
-
-fn validate_update(new: &Value, _old: &Value, rules: Rules) -> Vec<Problem> {
-    validate(new, rules)
 }
 
 /// The pod on the node that the binding names, with the binding's labels and annotations; or why that cannot be, in the

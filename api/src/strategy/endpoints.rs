@@ -2,7 +2,7 @@
 
 use super::doc::{default_to, list, list_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, full, names, no_claims, supported, whole};
+use super::{Making, Rules, Strategy, container, full, general, names, supported};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 use std::net::IpAddr;
@@ -10,13 +10,9 @@ use std::net::IpAddr;
 pub static ENDPOINTS: Strategy = Strategy {
     create,
     update,
-    status_update: meta::status_update,
     validate,
-    validate_update,
-    claims: no_claims,
-    durable: whole,
-    delete: meta::delete,
-    released: meta::is_released,
+    validate_update: |new, old, rules| general::changed(new, old, rules, validate),
+    ..general::strategy::<false, false>()
 };
 
 fn create(endpoints: &mut Value, making: &mut Making<'_>) {
@@ -61,12 +57,6 @@ fn validate(endpoints: &Value, rules: Rules) -> Vec<Problem> {
             found.extend(this_port(port, ports.len() > 1, &path.field("ports").index(at)));
         }
     }
-    found
-}
-
-fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
     found
 }
 

@@ -2,7 +2,7 @@
 
 use super::doc::{has, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, names, no_claims, nothing};
+use super::{Rules, Strategy, general, names, nothing};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -12,24 +12,11 @@ const WORD_CHARS_MAX: usize = 128;
 const MESSAGE_CHARS_MAX: usize = 1024;
 
 pub static EVENT: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
     validate,
-    validate_update,
-    claims: no_claims,
+    validate_update: |new, old, rules| general::changed(new, old, rules, validate),
     durable: nothing,
-    delete: meta::delete,
-    released: meta::is_released,
+    ..general::strategy::<false, false>()
 };
-
-fn create(event: &mut Value, making: &mut Making<'_>) {
-    meta::create(event, making, false);
-}
-
-fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
-    meta::update(new, old, false);
-}
 
 /// An event is called after its object, which may have a name of 2014.
 fn validate(event: &Value, rules: Rules) -> Vec<Problem> {
@@ -64,11 +51,5 @@ pub fn new_style(event: &Value) -> Vec<Problem> {
     if text(event, "message").chars().count() > MESSAGE_CHARS_MAX {
         found.push(Problem::invalid(&root.field("message"), "", format!("can have at most {MESSAGE_CHARS_MAX} characters")));
     }
-    found
-}
-
-fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
     found
 }

@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Share, Strategy, names, no_claims, whole};
+use super::{Deleting, Deletion, Making, Rules, Share, Strategy, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ pub const FINALIZER: &str = "kubernetes";
 pub const PROTECTED: [&str; 2] = ["default", "kube-system"];
 
 pub static NAMESPACE: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable: whole, delete, released };
+    Strategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };
 
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);
@@ -97,8 +97,7 @@ fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    let mut found = general::changed(new, old, rules, validate);
     found.extend(phase(new, old));
     found
 }

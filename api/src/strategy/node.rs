@@ -2,22 +2,13 @@
 
 use super::doc::{copy, entries, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, amounts, full, names, no_claims, pod_spec, without_status};
+use super::{Making, Rules, Strategy, amounts, full, general, names, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub static NODE: Strategy = Strategy {
-    create,
-    update,
-    status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: without_status,
-    delete: meta::delete,
-    released: meta::is_released,
-};
+pub static NODE: Strategy =
+    Strategy { create, update, status_update, validate, validate_update, durable: without_status, ..general::strategy::<true, false>() };
 
 /// A node is made by the agent on it, which says its status with it.
 fn create(node: &mut Value, making: &mut Making<'_>) {
@@ -92,8 +83,7 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    let mut found = general::changed(new, old, rules, validate);
     for (field, said) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (now, was) = (&new["spec"][field], &old["spec"][field]);
         if !is_empty(was) && now != was {

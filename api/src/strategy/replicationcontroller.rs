@@ -2,21 +2,12 @@
 
 use super::doc::{copy, default_to, entries, has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, names, no_claims, pod_defaults, pod_spec, without_status};
+use super::{Making, Rules, Strategy, general, names, pod_defaults, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
-pub static REPLICATION_CONTROLLER: Strategy = Strategy {
-    create,
-    update,
-    status_update: meta::status_update,
-    validate,
-    validate_update,
-    claims: no_claims,
-    durable: without_status,
-    delete: meta::delete,
-    released: meta::is_released,
-};
+pub static REPLICATION_CONTROLLER: Strategy =
+    Strategy { create, update, validate, validate_update, durable: without_status, ..general::strategy::<false, true>() };
 
 const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
@@ -92,8 +83,7 @@ fn validate(controller: &Value, rules: Rules) -> Vec<Problem> {
 }
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate_update(new, old);
-    found.extend(meta::new_problems(validate(new, rules), &validate(old, rules)));
+    let mut found = general::changed(new, old, rules, validate);
     let path = Path::new("status");
     for field in ["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas"] {
         if let Some(number) = number(&new["status"], field).filter(|number| *number < 0) {

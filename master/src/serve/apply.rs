@@ -2,7 +2,7 @@
 //! (`coracle_schema::apply`); it then goes the way of a create or a PUT, with its owners.
 
 use super::options::{self, Wish};
-use super::write::{Lost, Place, Written};
+use super::write::{Lost, New, Place, Written};
 use super::{Serve, advise, body, document, namespace, patch, warn, write, yaml};
 use crate::call::Call;
 use crate::fault::Fault;
@@ -81,7 +81,7 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
     let (new, warnings) = typed(call, applied.object, twice)?;
     let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, &new)?;
-    match write::make(serve, call, &new, || Ownership::Applied(applied.managed.clone()), wish.rehearsal) {
+    match write::make(serve, call, New::of(&new, wish), || Ownership::Applied(applied.managed.clone())) {
         Ok(written) => Ok(Some((StatusCode::CREATED, written, warnings))),
         Err(write::Unmade::Refused(key, written, refused)) => match *refused {
             Refused::Exists { .. } => Ok(None),

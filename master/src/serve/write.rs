@@ -31,7 +31,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     }
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, sent.object())?;
-    let written = make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
+    let written = make(serve, call, New::of(sent.object(), &wish), || wish.ownership());
     let written = written.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &written.stored);
@@ -52,16 +52,15 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         Err(_) if renewed => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call, sent.object())?;
-            let written = make_as(over_damaged, serve, call, sent.object(), || wish.ownership(), wish.rehearsal);
+            let new = New { over_damaged: true, ..New::of(sent.object(), &wish) };
+            let written = make(serve, call, new, || wish.ownership());
             (StatusCode::CREATED, written.map_err(|unmade| unmade.fault(call))?)
         }
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call, sent.object())?;
-            (
-                StatusCode::CREATED,
-                make(serve, call, sent.object(), || wish.ownership(), wish.rehearsal).map_err(|unmade| unmade.fault(call))?,
-            )
+            let written = make(serve, call, New::of(sent.object(), &wish), || wish.ownership());
+            (StatusCode::CREATED, written.map_err(|unmade| unmade.fault(call))?)
         }
         Err(fault) => return Err(sent.refused(call, fault)),
     };
@@ -82,7 +81,7 @@ fn is_whole(call: &Call, object: &Value) -> bool {
 }
 
 /// The new object takes the place of one whose file is damaged.
-fn over_damaged(write: Write) -> Write {
+fn in_place(write: Write) -> Write {
     match write {
         Write::Create { key, object, durable, claims } => Write::Update { key, object, seen: UNSEEN, durable, claims },
         write => write,
@@ -134,32 +133,33 @@ impl Unmade {
     }
 }
 
-/// Stores a new object.
-pub fn make<'o>(
-    serve: &Serve,
-    call: &Call,
-    object: &Value,
-    ownership: impl Fn() -> Ownership<'o>,
-    rehearsal: bool,
-) -> Result<Written, Unmade> {
-    make_as(|write| write, serve, call, object, ownership, rehearsal)
+/// What is to be made.
+pub struct New<'a> {
+    pub object: &'a Value,
+    /// Everything is to be done but the writing.
+    pub rehearsal: bool,
+    /// It takes the place of one whose file is damaged.
+    pub over_damaged: bool,
 }
 
-/// A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
-fn make_as<'o>(
-    turn: fn(Write) -> Write,
-    serve: &Serve,
-    call: &Call,
-    object: &Value,
-    ownership: impl Fn() -> Ownership<'o>,
-    rehearsal: bool,
-) -> Result<Written, Unmade> {
+impl<'a> New<'a> {
+    pub fn of(object: &'a Value, wish: &Wish) -> New<'a> {
+        New { object, rehearsal: wish.rehearsal, over_damaged: false }
+    }
+}
+
+/// Stores a new object. A name, address or port that the server chose and somebody else took meanwhile is chosen anew.
+pub fn make<'o>(serve: &Serve, call: &Call, new: New<'_>, ownership: impl Fn() -> Ownership<'o>) -> Result<Written, Unmade> {
+    let New { object, rehearsal, over_damaged } = new;
     let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
     let mut last = None;
     for _ in 0..RACES_MAX {
         let view = &*serve.store;
         let admit = |stage, object: &mut Value| admit::create(&view, call.kind, &call.namespace, stage, object);
-        let write = turn(fit(serve, call, object, ownership(), &admit).map_err(Unmade::Fault)?);
+        let mut write = fit(serve, call, object, ownership(), &admit).map_err(Unmade::Fault)?;
+        if over_damaged {
+            write = in_place(write);
+        }
         let (key, written) = (key_of(&write), object_of(&write));
         let outcome = match serve.charge(call.kind, write, None, rehearsal) {
             Err(Barred::Forbidden(why)) => return Err(Unmade::Fault(Status::forbidden(&key.resource, &key.name, &why).into())),
