@@ -2,13 +2,17 @@
 
 use crate::problem::Path;
 use crate::trail::{Step, Trail};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 /// Fields that are listed; all but the last are out.
 const DUPLICATES_MAX: usize = 200;
+/// Values of one document. Of small objects, 3 MiB of text would take a hundred times as much memory, and what is checked is copied.
+const VALUES_MAX: usize = 200_000;
+/// An object that is not empty takes as much as so many texts.
+const OBJECT_VALUES: usize = 10;
 
 /// A document, and the fields that it has more than once. Nothing may stand behind it; 128 levels are the deepest.
 pub fn read(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
@@ -20,9 +24,9 @@ pub fn read(json: &[u8]) -> Result<(Value, Vec<Path>), serde_json::Error> {
 
 /// The same of any format that knows its own types: YAML. Keys that are no texts are written as one.
 pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Path>), D::Error> {
-    let mut duplicates = Vec::new();
-    let value = Reader { trail: &Trail::root(), duplicates: &mut duplicates }.deserialize(reader)?;
-    Ok((value, duplicates))
+    let mut found = Found::default();
+    let value = Reader { trail: &Trail::root(), found: &mut found }.deserialize(reader)?;
+    Ok((value, found.duplicates))
 }
 
 /// Brings paths into the order in which their fields stand in a text; those that do not stand there come last.
@@ -109,9 +113,26 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
+#[derive(Default)]
+struct Found {
+    duplicates: Vec<Path>,
+    values: usize,
+}
+
+impl Found {
+    fn count<E: Error>(&mut self, values: usize) -> Result<(), E> {
+        self.values += values;
+        if self.values > VALUES_MAX {
+            Err(E::custom(format_args!("more than {VALUES_MAX} values, of which an object counts as ten")))
+        } else {
+            Ok(())
+        }
+    }
+}
+
 struct Reader<'a> {
     trail: &'a Trail<'a>,
-    duplicates: &'a mut Vec<Path>,
+    found: &'a mut Found,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -133,9 +154,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut map = Map::new();
         while let Some(key) = entries.next_key_seed(Key)? {
             let here = self.trail.then(Step::Field(&key));
-            let value = entries.next_value_seed(Reader { trail: &here, duplicates: self.duplicates })?;
-            if map.contains_key(&key) && self.duplicates.len() < DUPLICATES_MAX {
-                self.duplicates.push(here.path());
+            self.found.count(if map.is_empty() { OBJECT_VALUES } else { 1 })?;
+            let value = entries.next_value_seed(Reader { trail: &here, found: self.found })?;
+            if map.contains_key(&key) && self.found.duplicates.len() < DUPLICATES_MAX {
+                self.found.duplicates.push(here.path());
             }
             map.insert(key, value);
         }
@@ -146,10 +168,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
         let mut list = Vec::new();
         loop {
             let here = self.trail.then(Step::Index(list.len()));
-            match entries.next_element_seed(Reader { trail: &here, duplicates: self.duplicates })? {
+            match entries.next_element_seed(Reader { trail: &here, found: self.found })? {
                 Some(value) => list.push(value),
                 None => return Ok(Value::Array(list)),
             }
+            self.found.count(1)?;
         }
     }
 
@@ -240,6 +263,17 @@ mod tests {
             let (value, found) = read(json.as_bytes()).unwrap();
             assert_eq!(value, serde_json::from_str::<Value>(json).unwrap());
             assert_eq!(found.iter().map(Path::as_str).collect::<Vec<_>>(), duplicates, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_document_of_many_values_is_refused_before_they_take_much_memory() {
+        for (json, taken) in [
+            (format!("[{}0]", "0,".repeat(VALUES_MAX - 1)), true),
+            (format!("[{}0]", "0,".repeat(VALUES_MAX)), false),
+            (format!("[{}0]", r#"{"a":0},"#.repeat(VALUES_MAX / OBJECT_VALUES)), false),
+        ] {
+            assert_eq!(read(json.as_bytes()).is_ok(), taken, "{} bytes", json.len());
         }
     }
 
