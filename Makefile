@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api arrange
 
 run:
 	packaging/demo.sh run
@@ -24,13 +24,13 @@ check:
 e2e:
 	packaging/prerequisites.sh engine demo test
 	packaging/engine.sh start
-	cargo build --release -p coracle-master -p coracle-agent
+	packaging/build.sh -p coracle-master -p coracle-agent
 	cargo test -p coracle-tests --features e2e --test e2e $(AS_ROOT)
 
 # Every kubectl that is here, against a master of its own for each script; needs no engine.
 test-clients:
 	packaging/prerequisites.sh test
-	cargo build --release -p coracle-master
+	packaging/build.sh -p coracle-master
 	cargo test -p coracle-tests --features clients --test clients
 
 # Power cuts below real ext4 and xfs: some minutes, on devices of its own.
@@ -50,7 +50,7 @@ test-packages: deb
 bench:
 	packaging/prerequisites.sh engine demo
 	packaging/engine.sh start
-	cargo build --release -p coracle-master -p coracle-agent
+	packaging/build.sh -p coracle-master -p coracle-agent
 	cargo bench -q -p coracle-tests --features e2e --bench bench $(AS_ROOT)
 
 # The store against a file an object, SQLite and etcd, as ratios; ROWS=card measures what has the word in its name.
@@ -64,5 +64,10 @@ export KUBE_APISERVER ?= $(HOME)/.cache/coracle/kube-apiserver-1.20.2
 bench-api:
 	packaging/prerequisites.sh bench-store
 	packaging/kube-apiserver.sh $(KUBE_APISERVER) || echo "kube-apiserver cannot be built here"
-	cargo build --release -p coracle-master
+	packaging/build.sh -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api
+
+# Lays what the programs run at rest next to each other, once more: master/start.ld and agent/start.ld.
+arrange:
+	packaging/engine.sh start
+	packaging/arrange.sh $(AS_ROOT)

@@ -94,8 +94,8 @@ run() {
         say "an earlier demonstration is here: stopping it first"
         stop_programs
     fi
-    say "building (cargo build --release)"
-    (cd "$tree" && cargo build -q --release -p coracle-master -p coracle-agent)
+    say "building (packaging/build.sh)"
+    (cd "$tree" && packaging/build.sh -q -p coracle-master -p coracle-agent)
     make_image
     mkdir -p "$state/manifests"
     as_root mkdir -p -m 0755 "$sockets"
