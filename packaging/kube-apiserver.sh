@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # kube-apiserver.sh TO: builds what `make bench-api` is compared with, once, from the last source package of Debian's that holds it whole.
-# Some 20 minutes and 4 GB below /var/tmp meanwhile. apt checks the source by Debian's signature, and keeps its lists of sources here.
+# Some minutes of both cores and 4 GB below /var/tmp meanwhile. apt checks the source by Debian's signature, and keeps its lists of sources here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=$(realpath -m "$1")
