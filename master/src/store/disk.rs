@@ -3,7 +3,7 @@
 use super::OpenError;
 use super::spelling::{raw, told};
 use nix::fcntl::OFlag;
-use rustix::fs::XattrFlags;
+use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -33,6 +33,10 @@ pub trait Disk: Send + Sync {
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>>;
     /// Atomic, also over an existing file; durable after `sync_dir` of both folders.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// The same for a file whose content need not be durable before its name is.
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        self.rename(from, to)
+    }
     fn unlink(&self, path: &str) -> io::Result<()>;
     /// One level, of mode 0700.
     fn make_dir(&self, path: &str) -> io::Result<()>;
@@ -44,6 +48,10 @@ pub trait Disk: Send + Sync {
         self.read(path, bytes_max)
     }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
+    /// Bytes that nobody has taken of the file system; None: it does not say.
+    fn room(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A file that is written in place.
@@ -188,6 +196,20 @@ impl Disk for RealDisk {
         fs::rename(self.at(from), self.at(to))
     }
 
+    /// Both change places, and the old one goes: a rename over it would make ext4 write the new one out at once, each by itself.
+    fn replace(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.at(from), self.at(to));
+        let exchange = || renameat_with(CWD, &from, CWD, &to, RenameFlags::EXCHANGE);
+        if exchange().is_ok() {
+            if fs::remove_file(&from).is_ok() {
+                return Ok(());
+            }
+            // What stood there was no file.
+            exchange()?;
+        }
+        fs::rename(from, to)
+    }
+
     fn unlink(&self, path: &str) -> io::Result<()> {
         fs::remove_file(self.at(path))
     }
@@ -244,6 +266,11 @@ impl Disk for RealDisk {
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
+    }
+
+    fn room(&self) -> Option<u64> {
+        let found = rustix::fs::fstatvfs(&self.top).ok()?;
+        Some(found.f_bavail * found.f_frsize)
     }
 }
 

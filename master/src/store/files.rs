@@ -1,5 +1,5 @@
-//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, renamed over `objects/...`. Nothing of it is durable before
-//! the checkpoint's one sync.
+//! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`. Nothing of it is durable
+//! before the checkpoint's one sync.
 
 use super::disk::{Disk, Stamp};
 use super::journal::record::Was;
@@ -29,7 +29,12 @@ impl DiskError {
 
 impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.error)
+        write!(f, "{}: {}", self.what, self.error)?;
+        match self.error.kind() {
+            _ if self.no_space() => f.write_str("; make room on its file system, or move the data directory to a larger one"),
+            io::ErrorKind::ReadOnlyFilesystem => f.write_str("; mount it for writing again"),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -99,12 +104,12 @@ impl Files {
         let text = document::indented(compact);
         let written = disk.put(&tmp, &text, Some(document::crc32(compact)));
         let written = written.and_then(|()| if self.each { disk.open(&tmp)?.sync() } else { Ok(()) }).map_err(failed("write", &tmp));
-        let done = written.and_then(|()| match disk.rename(&tmp, &path) {
+        let done = written.and_then(|()| match disk.replace(&tmp, &path) {
             // Somebody removed the folder under us.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.folders.clear();
                 self.make_folder(disk, folder)?;
-                disk.rename(&tmp, &path).map_err(failed("rename", &path))
+                disk.replace(&tmp, &path).map_err(failed("rename", &path))
             }
             done => done.map_err(failed("rename", &path)),
         });
