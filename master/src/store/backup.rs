@@ -15,10 +15,9 @@ use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, Head};
 use super::journal::WAL;
 use super::judge::FILE_BYTES_MAX;
-use super::load::durable_part;
 use super::protocol::Protocol;
 use super::setup::RESERVE;
-use super::{FlatStore, Store, find, locked, names};
+use super::{FlatStore, Store, document, find, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
@@ -124,7 +123,7 @@ impl Iterator for Backup {
                 self.ended = true;
                 return Some(piece.into());
             };
-            let object = durable_part(&json, durable).unwrap_or(json);
+            let object = document::durable_part(&json, durable, None).unwrap_or(json);
             let object: &RawValue = serde_json::from_slice(&object).expect("the store wrote this JSON itself");
             line(&mut piece, &Line { path: names::path(&key).into(), object });
         }

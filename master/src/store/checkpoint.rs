@@ -14,21 +14,55 @@ use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::judge::FILE_BYTES_MAX;
 use super::protocol::Protocol;
+use super::sketch::Sketch;
+use super::state;
 use super::{document, names};
 use bytes::Bytes;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Durable, Key, Revision};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What the journal says and the files do not: the durable part of an object, compact; None: that there is no such object.
-pub type Wanted = Option<Bytes>;
+/// What the journal says of an object, and its file does not. It shares the bytes that memory holds anyway, and is taken out of them
+/// when the file is brought.
+pub struct Wanted {
+    json: Bytes,
+    durable: Durable,
+    crc: u32,
+    /// Of the durable part, where the object's may be a later one.
+    revision: Option<Revision>,
+}
+
+impl Wanted {
+    /// An object that has just become durable. None: nothing of it is.
+    pub fn of(entry: &state::Entry) -> Option<Wanted> {
+        let state::Entry { stored, durable, file_crc, .. } = entry;
+        Some(Wanted { json: stored.json.clone(), durable: *durable, crc: (*file_crc)?, revision: Some(stored.revision) })
+    }
+
+    /// A durable part by itself, compact.
+    pub fn part(json: Bytes) -> Wanted {
+        let crc = document::crc32(&json);
+        Wanted { json, durable: Durable::Whole, crc, revision: None }
+    }
+
+    /// The very bytes that the journal holds.
+    fn compact(&self) -> Bytes {
+        if document::crc32(&self.json) == self.crc {
+            return self.json.clone();
+        }
+        let compact = document::durable_part(&self.json, self.durable, self.revision).unwrap_or_default();
+        debug_assert_eq!(document::crc32(&compact), self.crc, "{}", String::from_utf8_lossy(&compact));
+        compact
+    }
+}
 
 /// A file that is behind.
 struct Due {
-    wanted: Wanted,
+    /// None: there is no such object.
+    wanted: Option<Wanted>,
     /// What it holds, unless somebody else has written to it.
     was: Was,
 }
@@ -45,11 +79,21 @@ pub struct Dirty {
 
 impl Dirty {
     /// `was`: what its file holds, where it was not behind before.
-    pub fn add(&mut self, key: Arc<Key>, wanted: Wanted, was: Was, uptime: Duration) {
+    pub fn add(&mut self, key: Arc<Key>, wanted: Option<Wanted>, was: Was, uptime: Duration) {
         self.since.get_or_insert(uptime);
         match self.keys.entry(key) {
             Entry::Occupied(mut due) => due.get_mut().wanted = wanted,
             Entry::Vacant(place) => _ = place.insert(Due { wanted, was }),
+        }
+    }
+
+    /// What of an object lives in memory alone has changed. Its file is still to say the same.
+    pub fn share(&mut self, entry: &state::Entry) {
+        if let Some(Due { wanted: Some(wanted), .. }) = self.keys.get_mut(&entry.stored.key)
+            && let Some(revision) = wanted.revision.or_else(|| Sketch::of(&wanted.json)?.revision())
+        {
+            wanted.revision = Some(revision);
+            (wanted.json, wanted.durable) = (entry.stored.json.clone(), entry.durable);
         }
     }
 
@@ -117,8 +161,9 @@ impl Checkpoint {
             });
         }
         if let Some((key, due)) = self.wanted.get_mut(self.done) {
-            self.files.replace(&*self.disk, key, due.wanted.as_deref(), due.was)?;
-            due.was = Was::of(due.wanted.as_deref().map(document::crc32));
+            let compact = due.wanted.as_ref().map(Wanted::compact);
+            self.files.replace(&*self.disk, key, compact.as_deref(), due.was)?;
+            due.was = Was::of(due.wanted.as_ref().map(|wanted| wanted.crc));
         } else if let Some((key, crc)) = self.unstamped.get(self.done - self.wanted.len()) {
             self.head.stamped &= self.mark(key, *crc);
         } else {

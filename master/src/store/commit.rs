@@ -8,7 +8,7 @@
 //! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The revisions of a batch that
 //! failed are spent: nobody can say whether the disk knows of them after all.
 
-use super::checkpoint::Dirty;
+use super::checkpoint::{Dirty, Wanted};
 use super::disk::Disk;
 use super::draft::Draft;
 use super::files::DiskError;
@@ -116,9 +116,12 @@ impl FlatStore {
                     None => {
                         let was = Was::of(change.former_crc);
                         match &change.step {
-                            Step::Put(durable) => writer.dirty.add(change.key.clone(), Some(durable.clone()), was, uptime),
-                            Step::Remove => writer.dirty.add(change.key.clone(), None, was, uptime),
-                            Step::Keep | Step::Settle => {}
+                            Step::Put(_) | Step::Remove => {
+                                let wanted = change.entry.as_ref().and_then(Wanted::of);
+                                writer.dirty.add(change.key.clone(), wanted, was, uptime);
+                            }
+                            Step::Keep => change.entry.iter().for_each(|entry| writer.dirty.share(entry)),
+                            Step::Settle => {}
                         }
                         answers.push((reply, Ok(change.answer.clone())));
                         events.push(state.apply(change, uptime));

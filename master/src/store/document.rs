@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
-use serde_json::{Map, Value};
+use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Writes the revision into the document.
 pub fn stamp(document: &mut Value, revision: Revision) {
@@ -21,8 +23,12 @@ pub fn revision(document: &Value) -> Option<Revision> {
 
 /// As it stays in memory and goes over the wire.
 pub fn compact(document: &Value) -> Bytes {
-    // Copied, so that it keeps no more memory than it has bytes.
-    Bytes::copy_from_slice(&serde_json::to_vec(&KindFirst(document)).expect("a Value has string keys only"))
+    let text = match document.as_object() {
+        Some(fields) => written(fields.iter().map(|(name, value)| (name.as_str(), value))),
+        None => serde_json::to_vec(document).expect("a Value has string keys only"),
+    };
+    // Without what it might have grown by.
+    Bytes::from(text.into_boxed_slice())
 }
 
 /// Compact JSON as it lies on disk, and as a person asks for it: two blanks a level, for eyes, jq and git.
@@ -108,6 +114,29 @@ fn string_end(text: &[u8], at: usize) -> usize {
     text.len()
 }
 
+/// What of a compact document goes to disk; None: nothing. `revision`: the one that it gets, where it is not the document's own. What
+/// stays is copied as text, for a number that is read and written need not be the same.
+pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
+    let own = "the store wrote this JSON itself";
+    let mut fields: BTreeMap<Cow<str>, &RawValue> = serde_json::from_slice(compact).expect(own);
+    let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
+    let mut head = json!({"metadata": serde_json::from_str::<Value>(metadata).expect(own)});
+    if !keep_durable(&mut head, durable) {
+        return None;
+    }
+    if durable == Durable::WithoutStatus {
+        fields.remove("status");
+    }
+    if let Some(revision) = revision {
+        stamp(&mut head, revision);
+    }
+    let metadata = to_raw_value(&head["metadata"]).expect(own);
+    if let Some(text) = fields.get_mut("metadata") {
+        *text = &metadata;
+    }
+    Some(Bytes::from(written(fields.iter().map(|(name, text)| (name.as_ref(), text))).into_boxed_slice()))
+}
+
 /// Takes away what is not made durable. False: nothing of it is.
 pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
     match durable {
@@ -158,24 +187,18 @@ fn metadata_mut(document: &mut Value) -> Option<&mut Map<String, Value>> {
     document.as_object_mut()?.entry("metadata").or_insert_with(|| Value::Object(Map::new())).as_object_mut()
 }
 
-/// apiVersion and kind lead, for people and for whoever reads the front of the bytes; the rest is sorted.
-struct KindFirst<'a>(&'a Value);
-
-impl Serialize for KindFirst<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const FIRST: [&str; 2] = ["apiVersion", "kind"];
-        let Some(fields) = self.0.as_object() else { return self.0.serialize(serializer) };
-        let mut map = serializer.serialize_map(Some(fields.len()))?;
-        for name in FIRST {
-            if let Some(value) = fields.get(name) {
-                map.serialize_entry(name, value)?;
-            }
-        }
-        for (name, value) in fields.iter().filter(|(name, _)| !FIRST.contains(&name.as_str())) {
-            map.serialize_entry(name, value)?;
-        }
-        map.end()
-    }
+/// The fields of an object, sorted, as they are written down: apiVersion and kind lead, for people and for whoever reads the front of
+/// the bytes.
+fn written<'a, V: Serialize>(fields: impl Iterator<Item = (&'a str, V)>) -> Vec<u8> {
+    let mut fields: Vec<(&str, V)> = fields.collect();
+    fields.sort_by_key(|(name, _)| match *name {
+        "apiVersion" => 0,
+        "kind" => 1,
+        _ => 2,
+    });
+    let mut text = Vec::new();
+    serde_json::Serializer::new(&mut text).collect_map(fields).expect("a Vec takes all");
+    text
 }
 
 /// CRC-32 (IEEE). It finds accidents; nobody has to be kept from forging what lies in a directory of mode 0700.
@@ -222,6 +245,28 @@ mod tests {
             indented(torn.as_bytes());
             stripped(torn.as_bytes(), &mut Vec::new());
         }
+    }
+
+    #[test]
+    fn the_durable_part_is_text_of_the_document() {
+        let check = |document: &str, durable, revision, part: Option<&str>| {
+            let made = durable_part(document.as_bytes(), durable, revision);
+            assert_eq!(made.as_deref().map(String::from_utf8_lossy).as_deref(), part, "{document}");
+        };
+        let owners = |status: &str| format!(r#"[{{"manager":"a","operation":"Update"}}{status}]"#);
+        let (both, one) = (owners(r#",{"manager":"b","subresource":"status"}"#), owners(""));
+        let document = |version: u64, owners: &str, status: &str| {
+            let meta = format!(r#"{{"annotations":{{"a/\"b":"\u0001ü"}},"managedFields":{owners},"resourceVersion":"{version}"}}"#);
+            format!(r#"{{"apiVersion":"v1","kind":"K","big":[1e400,0.1000000000000000055],"metadata":{meta},"spec":{{}}{status}}}"#)
+        };
+        let status = r#","status":{"phase":"Running"}"#;
+        let whole = document(23, &both, status);
+        check(&whole, Durable::Nothing, None, None);
+        check(&whole, Durable::Whole, None, Some(&whole));
+        check(&whole, Durable::Whole, Some(Revision(7)), Some(&document(7, &both, status)));
+        check(&whole, Durable::WithoutStatus, Some(Revision(7)), Some(&document(7, &one, "")));
+        check(&whole, Durable::WithoutStatus, None, Some(&document(23, &one, "")));
+        check("{}", Durable::WithoutStatus, Some(Revision(7)), Some("{}"));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! Where acknowledged records are provably missing, nothing in the directory is touched: what can be read is served, and a person decides.
 
-use super::checkpoint::Dirty;
+use super::checkpoint::{Dirty, Wanted};
 use super::commit::Writer;
 use super::covered::covered;
 use super::disk::Disk;
@@ -24,8 +24,7 @@ use super::state::State;
 use super::tree::{Edited, Tree};
 use super::{Damage, LeftOut, OpenError, Rules, document, volatile};
 use bytes::Bytes;
-use coracle_api::meta::{Durable, Key, Revision};
-use serde_json::Value;
+use coracle_api::meta::{Key, Revision};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,10 +143,10 @@ fn begin(
         std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
     let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
     for (key, object) in &brought {
-        dirty.add(key.clone(), Some(object.clone()), Was::Sum(document::crc32(object)), Duration::ZERO);
+        dirty.add(key.clone(), Some(Wanted::part(object.clone())), Was::Sum(document::crc32(object)), Duration::ZERO);
     }
     for (key, said) in &tree.covered {
-        dirty.add(key.clone(), said.object.clone(), said.found, Duration::ZERO);
+        dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
     }
     let files = tree.files_sum().unwrap_or_default();
     let objects = tree.objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
@@ -269,10 +268,10 @@ fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recover
 /// An object's file is to be written anew, before the start has come to its end. Gives what it will say.
 fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes> {
     let entry = tree.objects.get_mut(key)?;
-    let object = durable_part(&entry.stored.json, entry.durable)?;
+    let object = document::durable_part(&entry.stored.json, entry.durable, None)?;
     let crc = document::crc32(&object);
     entry.file_crc = Some(crc);
-    dirty.add(key.clone(), Some(object.clone()), Was::Sum(crc), Duration::ZERO);
+    dirty.add(key.clone(), Some(Wanted::part(object.clone())), Was::Sum(crc), Duration::ZERO);
     Some(object)
 }
 
@@ -303,10 +302,4 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
     // It may have been a reservation that had become damaged.
     let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear
-}
-
-/// What of an object goes to disk; None: nothing.
-pub fn durable_part(json: &Bytes, durable: Durable) -> Option<Bytes> {
-    let mut document: Value = serde_json::from_slice(json).expect("the store wrote this JSON itself");
-    document::keep_durable(&mut document, durable).then(|| document::compact(&document))
 }

@@ -4,6 +4,7 @@
 //!
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
+use super::checkpoint::Wanted;
 use super::document::crc32;
 use super::files::{DiskError, OBJECTS};
 use super::find::SEGMENT_BYTES_READ_MAX;
@@ -13,7 +14,6 @@ use super::journal::recover::{Scanned, recover};
 use super::journal::scan::scan;
 use super::journal::{self, WAL};
 use super::judge::FILE_BYTES_MAX;
-use super::load::durable_part;
 use super::{FlatStore, document, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;
@@ -113,11 +113,11 @@ impl FlatStore {
             let mut writer = locked(&self.inner.writer);
             let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
             let was = Was::of(state.get(key).and_then(|entry| entry.file_crc));
-            let object = state.get(key).and_then(|entry| durable_part(&entry.stored.json, entry.durable));
+            let object = state.get(key).and_then(|entry| document::durable_part(&entry.stored.json, entry.durable, None));
             // Deleted, or written since: then its file is on its way.
             let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
             state.rewritten(key, crc32(&object));
-            writer.dirty.add(key.clone(), Some(object), was, uptime);
+            writer.dirty.add(key.clone(), Some(Wanted::part(object)), was, uptime);
         }
         // At once: as long as the file is wrong, a start would believe it.
         let done = self.checkpoint();

@@ -5,7 +5,6 @@ use super::pages::Listing;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
-use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -386,6 +385,5 @@ fn is_on_disk(document: &Document, former: &Entry) -> bool {
     if former.durable == Durable::Whole || document::crc32(&stored.json) == crc {
         return !all && text.is(stored.revision, &stored.json);
     }
-    let mut old: Value = serde_json::from_slice(&stored.json).expect("the store wrote this JSON itself");
-    document::keep_durable(&mut old, former.durable) && text.is(stored.revision, &document::compact(&old))
+    document::durable_part(&stored.json, former.durable, None).is_some_and(|old| text.is(stored.revision, &old))
 }
