@@ -18,7 +18,7 @@ use super::journal::record::{Record, Was};
 use super::protocol::Protocol;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
-use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Setup};
+use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Limits, Setup};
 use super::state::{Change, Step, Verdict};
 use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
@@ -34,6 +34,8 @@ pub struct Writer {
     pub head: Head,
     pub dirty: Dirty,
     pub incidents: Incidents,
+    /// How large the journal may be.
+    pub limits: Limits,
     pub checkpointing: bool,
     /// The keeper knows when the oldest of `dirty` is due.
     pub timed: bool,
@@ -129,7 +131,7 @@ impl FlatStore {
                 }
             }
         }
-        self.inner.keeper.call_if_due(&mut writer, &self.inner.setup, uptime);
+        self.inner.keeper.call_if_due(&mut writer, uptime);
         drop(writer);
         drop(lead);
         for event in events {
@@ -151,7 +153,7 @@ impl FlatStore {
         let state = self.state();
         let mut batch = Batch { revision: state.spent(), ..Batch::default() };
         let mut later = Vec::new();
-        let backlog = writer.journal.live_bytes() > self.inner.setup.backlog_bytes_max;
+        let backlog = writer.journal.live_bytes() > writer.limits.backlog_bytes;
         for ticket in tickets {
             if batch.bytes >= BATCH_BYTES_MAX || batch.meets(&ticket.draft) {
                 later.push(ticket);
@@ -197,6 +199,11 @@ impl FlatStore {
 }
 
 impl Writer {
+    /// What the journal has taken of the disk, and nobody.
+    pub fn room(&self) -> Option<u64> {
+        Some(self.disk.room()?.saturating_add(self.journal.bytes()))
+    }
+
     fn refuses(&self) -> Option<String> {
         if self.closed {
             return Some("the store is closed".to_owned());

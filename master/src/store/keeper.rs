@@ -1,4 +1,4 @@
-//! The store's one thread in the background: it keeps a spare segment ready, brings the files up to the journal, forgets superseded
+//! The store's one thread in the background: it keeps the next segment ready, brings the files up to the journal, forgets superseded
 //! segments, and finds out when a disk that failed is well again. At rest it sleeps, but for a look at the files once a week (scrub).
 //!
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
@@ -8,7 +8,6 @@ use super::commit::Writer;
 use super::files::{DiskError, failed};
 use super::head::{FORMAT, Head};
 use super::journal;
-use super::setup::Setup;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,6 +20,8 @@ pub const CHECKPOINT_AFTER: Duration = Duration::from_secs(600);
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 /// Somebody writes, so perhaps he has seen to it: then it is tried at once, but not more often than this.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Between so many files of a checkpoint it is seen to that the next segment stands ready: some milliseconds' work.
+const FILES_AT_A_TIME: usize = 64;
 /// Superseded segments are kept so long: a backup that began before must find them.
 const RETAINED_FOR: Duration = Duration::from_secs(3600);
 
@@ -65,14 +66,14 @@ impl Keeper {
     }
 
     /// After a batch: calls where it left something to do, or found the disk full or failing.
-    pub fn call_if_due(&self, writer: &mut Writer, setup: &Setup, uptime: Duration) {
+    pub fn call_if_due(&self, writer: &mut Writer, uptime: Duration) {
         let first = writer.dirty.since().is_some_and(|_| !writer.timed);
         if writer.ails() {
             if writer.asked.is_none_or(|asked| uptime >= asked + ASKED_AGAIN_AFTER) {
                 (writer.asked, writer.checkpoint_after) = (Some(uptime), None);
                 self.call();
             }
-        } else if first || writer.journal.wants_spare() || checkpoint_is_large(writer, setup) {
+        } else if first || writer.journal.wants_next() || checkpoint_is_large(writer) {
             self.call();
         }
     }
@@ -137,18 +138,19 @@ impl FlatStore {
         let scrub = self.scrub();
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
-        writer.forget(uptime, &self.inner.setup);
+        writer.limits = self.inner.setup.limits(writer.room());
+        writer.forget(uptime);
         writer.timed = writer.dirty.since().is_some();
         writer.asked = writer.asked.filter(|_| writer.ails());
         if writer.closed || writer.frozen.is_some() {
             return None;
         }
-        let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_spare()).then_some(PROBE_EVERY);
+        let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_next()).then_some(PROBE_EVERY);
         let files =
             writer.checkpoint_after.or(writer.dirty.since().map(|since| since + CHECKPOINT_AFTER)).filter(|_| !writer.checkpointing);
         let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
-        let again = checkpoint_is_large(&writer, &self.inner.setup).then_some(uptime);
+        let again = checkpoint_is_large(&writer).then_some(uptime);
         let times = [files, retired, again, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
@@ -162,20 +164,20 @@ impl FlatStore {
         }
     }
 
-    /// Makes a spare segment where there is none.
+    /// Brings the next segment to its place where there is none.
     pub(crate) fn refill(&self) {
-        let disk = {
-            let writer = locked(&self.inner.writer);
-            if !writer.journal.wants_spare() || writer.journal.is_broken() || writer.closed || writer.frozen.is_some() {
+        let placing = {
+            let mut writer = locked(&self.inner.writer);
+            if !writer.journal.wants_next() || writer.journal.is_broken() || writer.closed || writer.frozen.is_some() {
                 return;
             }
-            writer.disk.clone()
+            writer.journal.place_next()
         };
-        let made = journal::prefill(&*disk, self.inner.setup.segment_bytes);
+        let placed = placing.place();
         let mut writer = locked(&self.inner.writer);
-        match made {
-            Ok(spare) => {
-                writer.journal.take_spare(spare);
+        match placed {
+            Ok(placed) => {
+                writer.journal.take_next(placed);
                 if std::mem::replace(&mut writer.full, false) {
                     locked(&self.inner.trouble).full = None;
                     log::info!("the disk has room again");
@@ -196,7 +198,7 @@ impl FlatStore {
         let writer = locked(&self.inner.writer);
         let uptime = self.uptime();
         let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
-        let due = old || writer.full || writer.unsettled.is_some() || checkpoint_is_large(&writer, &self.inner.setup);
+        let due = old || writer.full || writer.unsettled.is_some() || checkpoint_is_large(&writer);
         due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
     }
 
@@ -273,9 +275,21 @@ impl FlatStore {
         Ok(())
     }
 
+    /// Takes its steps, and keeps the next segment ready meanwhile.
+    fn bring(&self, checkpoint: &mut Checkpoint) -> Result<(), DiskError> {
+        loop {
+            for _ in 0..FILES_AT_A_TIME {
+                if !checkpoint.step()? {
+                    return Ok(());
+                }
+            }
+            self.refill();
+        }
+    }
+
     /// What is left of its steps, and what makes it count. After an error everything is as before.
     pub(crate) fn finish_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), DiskError> {
-        let done = checkpoint.publish();
+        let done = self.bring(&mut checkpoint).and_then(|()| checkpoint.publish());
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
         writer.checkpointing = false;
@@ -292,7 +306,7 @@ impl FlatStore {
                 if let Some(position) = writer.head.wal {
                     writer.journal.retire(position, uptime);
                 }
-                writer.forget(uptime, &self.inner.setup);
+                writer.forget(uptime);
             }
             Err(error) => {
                 (writer.checkpoint_after, writer.unsettled) = (Some(uptime + PROBE_EVERY), Some(error.to_string()));
@@ -315,13 +329,13 @@ impl Writer {
 
     /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from one
     /// checkpoint to the next, and some, for no two take the same time. The others are removed, and on a full disk all.
-    fn forget(&mut self, uptime: Duration, setup: &Setup) {
-        let Writer { journal, disk, full, .. } = self;
+    fn forget(&mut self, uptime: Duration) {
+        let Writer { journal, disk, full, limits, .. } = self;
         let mut kept: u64 = journal.retired.iter().map(|retired| retired.bytes).sum();
         let mut free_bytes = 0;
         journal.free = 0;
         for retired in &journal.retired {
-            if !*full && kept <= setup.retained_bytes_max && uptime < retired.since + RETAINED_FOR {
+            if !*full && kept <= limits.retained_bytes && uptime < retired.since + RETAINED_FOR {
                 break;
             }
             (kept, free_bytes) = (kept - retired.bytes, free_bytes + retired.bytes);
@@ -329,7 +343,7 @@ impl Writer {
         }
         while journal.free > 0
             && let Some(oldest) = journal.retired.front()
-            && (*full || !journal.is_own(oldest) || free_bytes > setup.checkpoint_bytes / 4 * 5)
+            && (*full || !journal.is_own(oldest) || free_bytes > limits.checkpoint_bytes / 4 * 5)
         {
             let path = journal::path(oldest.segment);
             match disk.unlink(&path) {
@@ -347,7 +361,8 @@ impl Writer {
     }
 }
 
-fn checkpoint_is_large(writer: &Writer, setup: &Setup) -> bool {
-    let behind = writer.journal.fresh_bytes >= setup.checkpoint_bytes || writer.journal.live_bytes() >= 2 * setup.checkpoint_bytes;
+fn checkpoint_is_large(writer: &Writer) -> bool {
+    let bytes = writer.limits.checkpoint_bytes;
+    let behind = writer.journal.fresh_bytes >= bytes || writer.journal.live_bytes() >= 2 * bytes;
     behind && !writer.checkpointing && writer.checkpoint_after.is_none()
 }

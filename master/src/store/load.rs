@@ -177,7 +177,12 @@ fn begin(
     let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
     if frozen.is_none() && !setup.look_only {
-        let done = open_journal(&mut journal, last, &edits, &recovered, setup).and_then(|()| {
+        let mut done = open_journal(&mut journal, last, &edits, &recovered, setup);
+        if done.as_ref().is_err_and(DiskError::no_space) {
+            make_room(&*disk, &mut old, &recovered.void);
+            done = open_journal(&mut journal, last, &edits, &recovered, setup);
+        }
+        let done = done.and_then(|()| {
             consume(&*disk, &edits, &brought)?;
             for segment in &recovered.void {
                 // If it stays it is void the next time, too.
@@ -222,12 +227,13 @@ fn begin(
     }
     let retired = old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO });
     journal.retired.extend(retired);
-    let writer = Writer {
+    let mut writer = Writer {
         disk: disk.clone(),
         journal,
         head,
         dirty,
         incidents: tree.incidents,
+        limits: setup.limits(None),
         checkpointing: false,
         timed: false,
         stamping,
@@ -239,6 +245,7 @@ fn begin(
         frozen,
         closed: false,
     };
+    writer.limits = setup.limits(writer.room());
     let state = State::new(tree.objects, tree.damaged, last).without(tree.unread);
     Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, degraded })
 }
@@ -263,6 +270,13 @@ fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recover
         }
     }
     journal.append(&batch)
+}
+
+/// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments.
+fn make_room(disk: &dyn Disk, old: &mut Vec<(u64, u64)>, void: &[u64]) {
+    let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
+    old.retain(|(segment, _)| !gone(*segment));
+    void.iter().for_each(|segment| _ = gone(*segment));
 }
 
 /// An object's file is to be written anew, before the start has come to its end. Gives what it will say.

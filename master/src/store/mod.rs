@@ -240,6 +240,7 @@ impl FlatStore {
             }
             // What a batch that failed has left must not be found by the next start.
             writer.journal.heal()?;
+            writer.journal.close();
         }
         let state = self.state();
         if let Some(disk) = &self.inner.volatile {

@@ -23,6 +23,20 @@ pub const RESERVE: u64 = 100_000;
 pub const BATCH_WRITES_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
 
+/// On a small disk the files of the objects come first: of what they leave, the journal takes so many parts before the files are brought
+/// up to it, before writes are refused for now, and for backups. What stays is for the files that a checkpoint writes.
+const CHECKPOINT_SHARE: u64 = 8;
+const BACKLOG_SHARE: u64 = 4;
+const RETAINED_SHARE: u64 = 8;
+
+/// How large the journal may be on the disk as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub checkpoint_bytes: u64,
+    pub backlog_bytes: u64,
+    pub retained_bytes: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     pub protocol: Protocol,
@@ -48,7 +62,39 @@ impl Setup {
         look_only: false,
     };
 
+    /// `room`: what the journal has taken of the disk, and nobody; None: that is not known.
+    pub fn limits(&self, room: Option<u64>) -> Limits {
+        let room = room.unwrap_or(u64::MAX);
+        // With less than two segments there is no journal.
+        let least = 2 * self.segment_bytes as u64;
+        let share = |bytes: u64, share: u64| bytes.min((room / share).max(least));
+        Limits {
+            checkpoint_bytes: share(self.checkpoint_bytes, CHECKPOINT_SHARE),
+            backlog_bytes: share(self.backlog_bytes_max, BACKLOG_SHARE),
+            retained_bytes: self.retained_bytes_max.min(room / RETAINED_SHARE),
+        }
+    }
+
     /// For disks in memory, that tests make and copy by the ten thousand.
     #[cfg(test)]
     pub const SMALL: Setup = Setup { segment_bytes: 32 << 10, ..Setup::PRODUCT };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_journal_heeds_a_small_disk() {
+        let check = |room_mb: Option<u64>, mb: (u64, u64, u64)| {
+            let limits = Setup::PRODUCT.limits(room_mb.map(|mb| mb << 20));
+            let is = (limits.checkpoint_bytes, limits.backlog_bytes, limits.retained_bytes);
+            assert_eq!((is.0 >> 20, is.1 >> 20, is.2 >> 20), mb, "{room_mb:?}");
+        };
+        check(None, (64, 256, 32));
+        check(Some(100_000), (64, 256, 32));
+        check(Some(1000), (64, 250, 32));
+        check(Some(32), (4, 8, 4));
+        check(Some(0), (2, 2, 0));
+    }
 }

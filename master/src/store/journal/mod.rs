@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! the oldest segment that nobody needs any more, or else spare/...: a file of newlines, made durable beforehand
-//!            -> rename to the next place in wal/ -> fsync of wal/ -> fence -> batch, batch, batch ...
+//!            -> rename to the next place in wal/ -> fsync of wal/, before it is needed -> fence -> batch, batch, batch ...
 //! a batch:   one write of whole blocks, one fdatasync
 //! ```
 //!
@@ -34,6 +34,9 @@ pub const SPARE: &str = "spare";
 /// New segments that one batch is tried on after its own failed.
 const NEW_SEGMENTS: u32 = 2;
 
+/// Memory for the text of a batch that is kept for the next one: what 64 writers of usual objects need.
+const TEXT_BYTES_KEPT: usize = 256 << 10;
+
 /// Where a segment lies.
 pub fn path(segment: u64) -> String {
     format!("{WAL}/{segment:010}.jsonl")
@@ -54,7 +57,8 @@ pub struct Journal {
     /// None: the next batch needs a new segment.
     writing: Option<Writing>,
     next: u64,
-    spare: Option<Spare>,
+    /// The next segment, in its place already: no batch waits for that.
+    ahead: Option<Writing>,
     /// Found unproven at the start: it goes again right behind the next fence.
     carry: Vec<Record>,
     reserved: u64,
@@ -71,9 +75,12 @@ pub struct Journal {
     own: u64,
     /// Bytes written since the last checkpoint began.
     pub fresh_bytes: u64,
+    /// Of the last batch.
+    text: Vec<u8>,
 }
 
-struct Writing {
+/// A segment that is in its place, and open.
+pub struct Writing {
     segment: u64,
     file: Box<dyn DiskFile>,
     offset: usize,
@@ -88,10 +95,16 @@ pub struct Retired {
     pub since: Duration,
 }
 
-/// A file to make a segment of.
-pub struct Spare {
-    path: String,
+/// A file that becomes a segment.
+pub struct Placing {
+    disk: Arc<dyn Disk>,
+    segment: u64,
+    /// A segment that nobody needs any more, and its bytes; None: a new one is made.
+    old: Option<(u64, usize)>,
+    /// What a new one shall hold, and has to at least.
     bytes: usize,
+    bytes_min: usize,
+    sync_folder: bool,
 }
 
 impl Journal {
@@ -112,7 +125,7 @@ impl Journal {
             segment: live.back().map_or(next, |(segment, _)| *segment),
             writing: None,
             next,
-            spare: None,
+            ahead: None,
             carry: recovered.carry.clone(),
             reserved,
             of,
@@ -121,6 +134,7 @@ impl Journal {
             free: 0,
             own: next,
             fresh_bytes: 0,
+            text: Vec::new(),
         }
     }
 
@@ -144,6 +158,12 @@ impl Journal {
         self.live.iter().map(|(_, bytes)| bytes).sum()
     }
 
+    /// All that it takes of the disk.
+    pub fn bytes(&self) -> u64 {
+        let retired: u64 = self.retired.iter().map(|retired| retired.bytes).sum();
+        self.live_bytes() + retired + self.ahead.as_ref().map_or(0, |ahead| ahead.bytes as u64)
+    }
+
     /// The segments that the files have not caught up with, and where what was written of each ends; None: with the file.
     pub fn live(&self) -> Vec<(u64, Option<usize>)> {
         let end = |segment: u64| self.writing.as_ref().filter(|writing| writing.segment == segment).map(|writing| writing.offset);
@@ -155,33 +175,66 @@ impl Journal {
         self.writing.is_none()
     }
 
-    pub fn wants_spare(&self) -> bool {
-        self.spare.is_none() && self.free == 0
+    pub fn wants_next(&self) -> bool {
+        self.ahead.is_none()
     }
 
     #[cfg(test)]
-    pub fn drop_spare(&mut self) {
-        self.spare = None;
+    pub fn drop_next(&mut self) {
+        self.ahead = None;
     }
 
-    pub fn take_spare(&mut self, spare: Spare) {
-        self.spare.get_or_insert(spare);
+    /// What the next segment is made of, so that it is done while commits go on.
+    pub fn place_next(&mut self) -> Placing {
+        self.placing(0)
+    }
+
+    /// It is in its place; a batch may have gone on to a later one meanwhile.
+    pub fn take_next(&mut self, placed: Writing) {
+        let newest = self.writing.as_ref().map_or(self.segment, |writing| writing.segment);
+        if self.ahead.is_none() && placed.segment > newest {
+            self.ahead = Some(placed);
+        } else {
+            self.leave(placed);
+        }
+    }
+
+    /// Nothing is written any more: what stands ready is not left for a start to wonder at.
+    pub fn close(&mut self) {
+        if let Some(ahead) = self.ahead.take() {
+            self.leave(ahead);
+        }
+    }
+
+    /// Nothing lies in it. If it stays, the next start removes it.
+    fn leave(&self, unused: Writing) {
+        drop(unused.file);
+        self.disk.unlink(&path(unused.segment)).ok();
     }
 
     /// Makes a batch durable. After an error nobody knows whether it is, but it can only come back as long as no other batch was.
     pub fn append(&mut self, records: &[Record]) -> Result<(), DiskError> {
+        let mut text = std::mem::take(&mut self.text);
+        let done = self.append_as(records, &mut text);
+        text.clear();
+        text.shrink_to(TEXT_BYTES_KEPT);
+        self.text = text;
+        done
+    }
+
+    fn append_as(&mut self, records: &[Record], text: &mut Vec<u8>) -> Result<(), DiskError> {
         let mut failures = 0;
         loop {
             let Some(writing) = &self.writing else {
                 self.begin_segment(records)?;
                 continue;
             };
-            let text = self.batch(writing, records);
+            self.encode(writing, records, text);
             if writing.offset > 0 && writing.offset + text.len() > writing.bytes {
                 self.begin_segment(records)?;
                 continue;
             }
-            match write(writing, &text, &self.setup) {
+            match write(writing, text, &self.setup) {
                 Ok(()) => {
                     self.written(text.len(), records);
                     return Ok(());
@@ -227,11 +280,12 @@ impl Journal {
         true
     }
 
-    fn batch(&self, writing: &Writing, records: &[Record]) -> Vec<u8> {
+    fn encode(&self, writing: &Writing, records: &[Record], text: &mut Vec<u8>) {
         let (first, mut n) = (self.n + 1, self.n + 1);
-        let mut text = Vec::with_capacity(records.iter().map(record::length_about).sum());
+        text.clear();
+        text.reserve(records.iter().map(record::length_about).sum());
         let mut add = |record: &Record| {
-            encode(writing.segment, n, first, record, &mut text);
+            encode(writing.segment, n, first, record, text);
             n += 1;
         };
         if writing.offset == 0 {
@@ -243,7 +297,6 @@ impl Journal {
         if self.setup.protocol.align {
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
         }
-        text
     }
 
     fn written(&mut self, bytes: usize, records: &[Record]) {
@@ -274,47 +327,27 @@ impl Journal {
             batch.for_each(|record| encode(u64::MAX, u64::MAX, u64::MAX, record, &mut text));
             text.len().next_multiple_of(BLOCK_BYTES)
         };
-        let spare = self.spare_of(needed)?;
-        let segment = self.next;
-        let place = path(segment);
-        self.next += 1;
-        if let Err(error) = self.disk.rename(&spare.path, &place) {
-            // Nobody knows where it is now, and it holds nothing that anybody needs.
-            self.disk.unlink(&spare.path).ok();
-            return Err(failed("rename", &spare.path)(error));
-        }
-        let opened = if self.setup.protocol.sync_journal_folder { self.disk.sync_dir(WAL) } else { Ok(()) };
-        match opened.and_then(|()| self.disk.open(&place)) {
-            Ok(file) => {
-                self.writing = Some(Writing { segment, file, offset: 0, bytes: spare.bytes });
-                Ok(())
-            }
-            Err(error) => {
-                // It holds nothing; if it stays, the next start removes it.
-                self.disk.unlink(&place).ok();
-                Err(failed("open", &place)(error))
+        match self.ahead.take() {
+            Some(ahead) if ahead.bytes >= needed => self.writing = Some(ahead),
+            too_short => {
+                too_short.into_iter().for_each(|ahead| self.leave(ahead));
+                self.writing = Some(self.placing(needed).place()?);
             }
         }
+        Ok(())
     }
 
-    /// A file for a segment of so many bytes at least.
-    fn spare_of(&mut self, needed: usize) -> Result<Spare, DiskError> {
+    fn placing(&mut self, needed: usize) -> Placing {
         let fits = |oldest: &&Retired| self.free > 0 && self.is_own(oldest) && oldest.bytes >= needed as u64;
-        if let Some(Retired { segment, bytes, .. }) = self.retired.front().filter(fits) {
-            let spare = Spare { path: path(*segment), bytes: *bytes as usize };
+        let old = self.retired.front().filter(fits).map(|oldest| (oldest.segment, oldest.bytes as usize));
+        if old.is_some() {
             self.retired.pop_front();
             self.free -= 1;
-            return Ok(spare);
         }
-        if let Some(spare) = self.spare.take_if(|spare| spare.bytes >= needed) {
-            return Ok(spare);
-        }
-        let name = format!("{SPARE}/{:010}.jsonl", self.next);
-        let wanted = needed.max(self.setup.segment_bytes);
-        prefill_at(&*self.disk, &name, wanted).or_else(|error| {
-            // A full disk may have room for this batch.
-            if error.no_space() { prefill_at(&*self.disk, &name, needed) } else { Err(error) }
-        })
+        let (segment, bytes) = (self.next, needed.max(self.setup.segment_bytes));
+        self.next += 1;
+        let bytes_min = if needed > 0 { needed } else { bytes };
+        Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min, sync_folder: self.setup.protocol.sync_journal_folder }
     }
 
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it
@@ -330,24 +363,53 @@ impl Journal {
     }
 }
 
-/// Makes a segment of newlines for later.
-pub fn prefill(disk: &dyn Disk, bytes: usize) -> Result<Spare, DiskError> {
-    prefill_at(disk, &format!("{SPARE}/next.jsonl"), bytes)
+impl Placing {
+    pub fn place(self) -> Result<Writing, DiskError> {
+        let disk = &*self.disk;
+        let (from, bytes) = match self.old {
+            Some((segment, bytes)) => (path(segment), bytes),
+            None => self.filled()?,
+        };
+        let place = path(self.segment);
+        if let Err(error) = disk.rename(&from, &place) {
+            // Nobody knows where it is now, and it holds nothing that anybody needs.
+            disk.unlink(&from).ok();
+            return Err(failed("rename", &from)(error));
+        }
+        let opened = if self.sync_folder { disk.sync_dir(WAL) } else { Ok(()) };
+        match opened.and_then(|()| disk.open(&place)) {
+            Ok(file) => Ok(Writing { segment: self.segment, file, offset: 0, bytes }),
+            Err(error) => {
+                // It holds nothing; if it stays, the next start removes it.
+                disk.unlink(&place).ok();
+                Err(failed("open", &place)(error))
+            }
+        }
+    }
+
+    /// A new file of newlines, durable.
+    fn filled(&self) -> Result<(String, usize), DiskError> {
+        let name = format!("{SPARE}/{:010}.jsonl", self.segment);
+        match prefill(&*self.disk, &name, self.bytes) {
+            // A full disk may have room for this batch.
+            Err(error) if error.no_space() && self.bytes_min < self.bytes => {
+                prefill(&*self.disk, &name, self.bytes_min).map(|()| (name, self.bytes_min))
+            }
+            done => done.map(|()| (name, self.bytes)),
+        }
+    }
 }
 
-fn prefill_at(disk: &dyn Disk, name: &str, bytes: usize) -> Result<Spare, DiskError> {
+fn prefill(disk: &dyn Disk, name: &str, bytes: usize) -> Result<(), DiskError> {
     // What lies there may be a live segment's second name, of a rename that a power cut tore.
     match disk.unlink(name) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", name)(error)),
         _ => {}
     }
-    match disk.create_filled(name, b'\n', bytes) {
-        Ok(()) => Ok(Spare { path: name.to_owned(), bytes }),
-        Err(error) => {
-            disk.unlink(name).ok();
-            Err(failed("write", name)(error))
-        }
-    }
+    disk.create_filled(name, b'\n', bytes).map_err(|error| {
+        disk.unlink(name).ok();
+        failed("write", name)(error)
+    })
 }
 
 fn write(writing: &Writing, text: &[u8], setup: &Setup) -> io::Result<()> {

@@ -161,10 +161,9 @@ fn who_writes_to_a_full_disk_has_it_tried_at_once_and_not_more_often() {
     store.tend();
     store.checkpoint().expect("the disk is well");
     let full = |store: &FlatStore| store.health().degraded.is_some_and(|why| why.contains("full"));
-    // The spare segment is used up, and there is no room for another.
-    locked(&store.inner.writer).journal.drop_spare();
+    // The next segment is used up, and there is no room for another.
+    locked(&store.inner.writer).journal.drop_next();
     let web = store.write(update(pod("Web", "b", None), web.revision)).expect("seen");
-    disk.take("spare/next.jsonl");
     disk.fill(0);
     store.tend();
     assert!(full(&store), "{:?}", store.health());
