@@ -7,16 +7,6 @@
 //! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
 //! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
-
-use coracle_http::Method;
-use coracle_http::client::{CallError, Client, Reply};
-use serde_json::{Value, json};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
-
 use crate::desired::Source;
 use crate::desired::master::{Heard, MIRROR};
 use crate::events::now;
@@ -26,6 +16,14 @@ use crate::node::{About, node_document};
 use crate::plan::Verdicts;
 use crate::runtime::Seen;
 use crate::sync::Shown;
+use coracle_http::Method;
+use coracle_http::client::{CallError, Client, Reply};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
 
 /// Between two heartbeats; the master calls a node lost after several.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -393,10 +391,9 @@ fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
     for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), ("kubernetes.io/config.source", "file")] {
         annotations.insert(key.to_owned(), value.into());
     }
-    let meta = json!({
+    pod["metadata"] = json!({
         "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"], "annotations": annotations,
     });
-    pod["metadata"] = meta;
     pod["spec"]["nodeName"] = node_name.into();
     pod
 }

@@ -389,10 +389,7 @@ pub fn doubled_owners(object: &Value) -> Option<String> {
 fn tidy(object: &mut Value) {
     let mut seen = HashSet::new();
     if let Some(owners) = object["metadata"].get_mut("ownerReferences").and_then(Value::as_array_mut) {
-        owners.retain(|owner| {
-            let uid = text(owner, "uid");
-            uid.is_empty() || seen.insert(uid.to_owned())
-        });
+        owners.retain(|owner| text(owner, "uid").is_empty() || seen.insert(text(owner, "uid").to_owned()));
     }
     for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
         if is_empty(&object["metadata"][field]) {
