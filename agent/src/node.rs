@@ -60,3 +60,8 @@ pub fn node_document(about: &About, trouble: Option<&str>, since: &str) -> Value
         },
     })
 }
+
+/// The patch that says of a node what its agent knows: its status, and where the agent listens.
+pub fn node_status(document: &Value) -> Value {
+    json!({ "metadata": { "annotations": document["metadata"]["annotations"] }, "status": document["status"] })
+}

@@ -12,7 +12,7 @@ use crate::desired::master::{Heard, MIRROR};
 use crate::events::now;
 use crate::hash::hash_text;
 use crate::naming::Tag;
-use crate::node::{About, node_document};
+use crate::node::{About, node_document, node_status};
 use crate::plan::Verdicts;
 use crate::runtime::Seen;
 use crate::sync::Shown;
@@ -241,11 +241,6 @@ fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
 /// The patch that makes this the pod's status, and nothing else. A pod with another uid refuses it.
 pub fn pod_status(uid: &str, status: &Value) -> Value {
     json!([{ "op": "add", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }])
-}
-
-/// The patch that says of a node what its agent knows: its status, and where the agent listens.
-pub fn node_status(document: &Value) -> Value {
-    json!({ "metadata": { "annotations": document["metadata"]["annotations"] }, "status": document["status"] })
 }
 
 /// The message of a Status, or the code.

@@ -63,13 +63,9 @@ fn creation_token(meta: &Value) -> Option<&str> {
 
 /// An update of the status: the rest as it was, but for what anybody may say in metadata.
 pub fn status_update(new: &mut Value, old: &Value) {
-    let status = new["status"].take();
+    let sent = Value::from_iter([("status", new["status"].take())]);
     part(new, old);
-    if status.is_null() {
-        remove(new, "status");
-    } else {
-        new["status"] = status;
-    }
+    copy(new, &sent, "status");
 }
 
 /// All as it was but the metadata, which follows the rules of any update.

@@ -1,6 +1,6 @@
 //! Nodes: hosts that run pods.
 
-use super::doc::{copy, entries, has, is_empty, list, map_at, text};
+use super::doc::{copy, entries, has, is_empty, list, map_at, remove, text};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, amounts, full, general, names, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
@@ -29,6 +29,10 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
 
 fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
+    // Nothing reads it since kubelets take their settings from files alone.
+    if !has(&old["status"], "config") && has(&new["status"], "config") {
+        remove(&mut new["status"], "config");
+    }
     allocatable(new);
 }
 
@@ -126,10 +130,10 @@ mod tests {
         let found: Vec<String> = validate_update(&moved, &node, Rules::default()).iter().map(Problem::to_string).collect();
         assert_eq!(found, ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]);
 
-        let mut said = json!({"metadata": {"name": "n", "annotations": {"coracle.dev/agent-address": "127.0.0.1:10250", "x": "y"}},
-            "spec": {"unschedulable": false}, "status": {"capacity": {"cpu": "2"}}});
+        let mut said = json!({"metadata": {"name": "n", "annotations": {"x": "y"}, "labels": {"a": "b"}},
+            "spec": {"unschedulable": false}, "status": {"capacity": {"cpu": "2"}, "config": {"error": "e"}}});
         status_update(&mut said, &new);
-        assert_eq!(said["metadata"]["annotations"], json!({"coracle.dev/agent-address": "127.0.0.1:10250"}));
+        assert_eq!(said["metadata"]["annotations"], json!({"x": "y"}));
         assert_eq!((&said["spec"], &said["metadata"]["labels"]), (&new["spec"], &json!({"a": "b"})));
         assert_eq!(said["status"], json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}));
     }

@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn statuses() {
         let old = made(json!({"metadata": {"name": "p", "labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "x:1"}]}}));
-        let mut new = json!({"metadata": {"name": "p", "uid": "u"}, "status": {"phase": "Running"}});
+        let mut new = json!({"metadata": old["metadata"], "spec": {}, "status": {"phase": "Running"}});
         status_update(&mut new, &old);
         let mut expected = old.clone();
         expected["status"] = json!({"phase": "Running", "qosClass": "BestEffort"});
