@@ -52,6 +52,9 @@ fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {
     let_go(&mut new["spec"], &old["spec"]);
     give(&mut new["spec"], making);
     copy(new, old, "status");
+    if text(&new["spec"], "type") != "LoadBalancer" {
+        map_at(new, "status").insert("loadBalancer".into(), json!({}));
+    }
     meta::update(new, old, false);
 }
 

@@ -293,7 +293,12 @@ fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
         }
         found.extend(problems(&path.field("loadBalancerClass"), class, names::qualified(class)));
     }
-    found.extend(balanced_at(&service["status"]["loadBalancer"], &Path::new("status.loadBalancer.ingress")));
+    let (status, path) = (&service["status"]["loadBalancer"], Path::new("status.loadBalancer.ingress"));
+    if !balanced && !list(status, "ingress").is_empty() {
+        found.push(Problem::forbidden(&path, "may only be used when `spec.type` is 'LoadBalancer'"));
+    } else {
+        found.extend(balanced_at(status, &path));
+    }
     found
 }
 
