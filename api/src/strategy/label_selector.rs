@@ -13,24 +13,27 @@ pub fn validate(selector: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         if full(&found) {
             break;
         }
-        found.extend(expression(rule, &path.field("matchExpressions").index(at)));
+        found.extend(expression(rule, &path.field("matchExpressions").index(at), false));
     }
     found
 }
 
-fn expression(rule: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
+/// Whether a rule has values as its operator needs them. `later`: operators that are not known here are let through.
+pub fn operator(rule: &Value, path: &Path, later: bool) -> Option<Problem> {
     let none = list(rule, "values").is_empty();
     match text(rule, "operator") {
-        "In" | "NotIn" if none => {
-            found.push(Problem::required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'"));
-        }
+        "In" | "NotIn" if none => Some(Problem::required(&path.field("values"), "must be specified when `operator` is 'In' or 'NotIn'")),
         "Exists" | "DoesNotExist" if !none => {
-            found.push(Problem::forbidden(&path.field("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+            Some(Problem::forbidden(&path.field("values"), "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
         }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-        other => found.push(Problem::invalid(&path.field("operator"), other, "not a valid selector operator")),
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => None,
+        other => (!later).then(|| Problem::invalid(&path.field("operator"), other, "not a valid selector operator")),
     }
+}
+
+/// Every problem of one rule.
+pub fn expression(rule: &Value, path: &Path, later: bool) -> Vec<Problem> {
+    let mut found: Vec<Problem> = operator(rule, path, later).into_iter().collect();
     found.extend(names::problems(&path.field("key"), text(rule, "key"), names::qualified(text(rule, "key"))));
     for (at, value) in list(rule, "values").iter().enumerate() {
         if full(&found) {

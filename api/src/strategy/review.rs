@@ -2,9 +2,9 @@
 //!
 //! There are no rules of access yet: whoever reaches the server may do all of it, so that is what the answers say.
 
-use super::{Rules, Strategy, general};
+use super::{Rules, Strategy, full, general, label_selector};
 use crate::meta::Time;
-use crate::strategy::doc::{has, is_empty, map_at, text};
+use crate::strategy::doc::{has, is_empty, list, text};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
@@ -24,8 +24,8 @@ impl Asker {
     }
 }
 
-/// Writes the status of a question.
-pub type Answer = fn(&mut Value, &Asker, Time);
+/// Writes the status of a question, or says what it lacks.
+pub type Answer = fn(&mut Value, &Asker, Time) -> Result<(), &'static str>;
 
 /// Of questions: they have no name.
 pub static REVIEW: Strategy = Strategy { validate, ..general::strategy::<true, false>() };
@@ -54,8 +54,51 @@ fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {
     if kind == "LocalSubjectAccessReview" {
         found.extend(local(review, &path));
     }
-    if kind == "TokenReview" && is_empty(&spec["token"]) {
-        found.push(Problem::required(&path.field("token"), ""));
+    if kind.ends_with("AccessReview") {
+        found.extend(nameless(&review["metadata"], kind == "LocalSubjectAccessReview"));
+        for part in ["fieldSelector", "labelSelector"] {
+            let selector = &spec["resourceAttributes"][part];
+            found.extend(narrowed(selector, part == "labelSelector", &path.field("resourceAttributes").field(part)));
+        }
+    }
+    found
+}
+
+/// A question about access has nothing that an object has, but perhaps a place.
+fn nameless(meta: &Value, placed: bool) -> Option<Problem> {
+    let allowed = |field: &str| field == "managedFields" || placed && field == "namespace";
+    let said = meta.as_object().into_iter().flatten().any(|(field, value)| !allowed(field) && !is_empty(value));
+    let words = if placed { "must be empty except for namespace" } else { "must be empty" };
+    said.then(|| Problem::invalid(&Path::new("metadata"), meta.clone(), words))
+}
+
+/// Which of the objects are meant: as one text, or as a list of rules. Rules with an operator of a later version are let through.
+fn narrowed(selector: &Value, labels: bool, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if !selector.is_object() {
+        return found;
+    }
+    let (raw, rules) = (text(selector, "rawSelector"), list(selector, "requirements"));
+    let at = path.field("requirements");
+    if !raw.is_empty() && !rules.is_empty() {
+        found.push(Problem::invalid(&path.field("rawSelector"), raw, "may not specified at the same time as requirements"));
+    }
+    if raw.is_empty() && rules.is_empty() {
+        found.push(Problem::required(&at, format!("when {path} is specified, requirements or rawSelector is required")));
+    }
+    for (n, rule) in rules.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let at = at.index(n);
+        if labels {
+            found.extend(label_selector::expression(rule, &at, true));
+        } else {
+            if text(rule, "key").is_empty() {
+                found.push(Problem::required(&at.field("key"), "must be specified"));
+            }
+            found.extend(label_selector::operator(rule, &at, true));
+        }
     }
     found
 }
@@ -76,35 +119,45 @@ fn local(review: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-pub fn who_am_i(review: &mut Value, asker: &Asker, now: Time) {
+pub fn who_am_i(review: &mut Value, asker: &Asker, now: Time) -> Result<(), &'static str> {
     review["metadata"]["creationTimestamp"] = now.to_string().into();
     let mut user = json!({"username": asker.name, "groups": asker.groups});
     if !asker.uid.is_empty() {
         user["uid"] = asker.uid.clone().into();
     }
     review["status"] = json!({"userInfo": user});
+    Ok(())
 }
 
 /// No tokens are given out yet, so none is anybody's.
-pub fn whose_token(review: &mut Value, _asker: &Asker, _: Time) {
+pub fn whose_token(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
+    if is_empty(&review["spec"]["token"]) {
+        return Err("token is required for TokenReview in authentication");
+    }
     review["status"] = json!({"user": {}, "error": "no tokens are known"});
+    Ok(())
 }
 
-pub fn may_i(review: &mut Value, _asker: &Asker, _: Time) {
+pub fn may_i(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
     review["status"] = json!({"allowed": true});
+    Ok(())
 }
 
-pub fn may_they(review: &mut Value, _asker: &Asker, _: Time) {
+pub fn may_they(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
     review["status"] = json!({"allowed": true});
+    Ok(())
 }
 
-pub fn what_may_i(review: &mut Value, _asker: &Asker, _: Time) {
-    map_at(review, "status");
+pub fn what_may_i(review: &mut Value, _asker: &Asker, _: Time) -> Result<(), &'static str> {
+    if is_empty(&review["spec"]["namespace"]) {
+        return Err("no namespace on request");
+    }
     review["status"] = json!({
         "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
         "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
         "incomplete": false,
     });
+    Ok(())
 }
 
 #[cfg(test)]
@@ -131,18 +184,44 @@ mod tests {
         let of = |namespace: &str| json!({"user": "u", "resourceAttributes": {"verb": "get", "namespace": namespace}});
         check("LocalSubjectAccessReview", of("other"), &[elsewhere]);
         check("LocalSubjectAccessReview", of(""), &[]);
+        let narrowed = |fields: Value, labels: Value| json!({"resourceAttributes": {"fieldSelector": fields, "labelSelector": labels}});
+        let neither = "spec.resourceAttributes.fieldSelector.requirements: Required value: when spec.resourceAttributes.fieldSelector is \
+                       specified, requirements or rawSelector is required";
+        let twice =
+            "spec.resourceAttributes.labelSelector.rawSelector: Invalid value: \"a\": may not specified at the same time as requirements";
+        let rule = json!({"key": "a", "operator": "Later"});
+        check("SelfSubjectAccessReview", narrowed(json!({}), json!({"rawSelector": "a", "requirements": [rule]})), &[neither, twice]);
+        let keyless = "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified";
+        let valueless = "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is \
+                         'In' or 'NotIn'";
+        check("SelfSubjectAccessReview", narrowed(json!({"requirements": [{"operator": "In"}]}), Value::Null), &[keyless, valueless]);
+    }
+
+    #[test]
+    fn nothing_of_an_object() {
+        fn check(kind: &str, meta: Value, expected: &[&str]) {
+            let spec = json!({"user": "u", "resourceAttributes": {"verb": "get", "namespace": "n"}});
+            let found = validate(&json!({"kind": kind, "metadata": meta, "spec": spec}), Rules::default());
+            assert_eq!(found.iter().map(Problem::to_string).collect::<Vec<_>>(), expected, "{kind}");
+        }
+        check("SubjectAccessReview", json!({"managedFields": [{}], "labels": {}}), &[]);
+        check("SubjectAccessReview", json!({"name": "x"}), &["metadata: Invalid value: {\"name\":\"x\"}: must be empty"]);
+        check("LocalSubjectAccessReview", json!({"namespace": "n"}), &[]);
+        let labelled = "metadata: Invalid value: {\"labels\":{\"a\":\"b\"},\"namespace\":\"n\"}: must be empty except for namespace";
+        check("LocalSubjectAccessReview", json!({"namespace": "n", "labels": {"a": "b"}}), &[labelled]);
     }
 
     #[test]
     fn the_answers() {
         let asker = Asker { name: "admin".into(), uid: String::new(), groups: vec!["system:masters".into()] };
         let answered = |answer: Answer| {
-            let mut review = json!({"spec": {}});
-            answer(&mut review, &asker, Time::from_seconds(0).unwrap());
+            let mut review = json!({"spec": {"namespace": "n", "token": "t"}});
+            answer(&mut review, &asker, Time::from_seconds(0).unwrap()).unwrap();
             review["status"].take()
         };
         assert_eq!(answered(who_am_i), json!({"userInfo": {"username": "admin", "groups": ["system:masters"]}}));
         assert_eq!(answered(may_i), json!({"allowed": true}));
         assert_eq!(answered(what_may_i)["incomplete"], false);
+        assert_eq!(what_may_i(&mut json!({"spec": {}}), &asker, Time::from_seconds(0).unwrap()), Err("no namespace on request"));
     }
 }

@@ -17,7 +17,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let question = sent.object_mut().take();
     let mut question = prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
         .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    reply(&mut question, &Asker::administrator(), now);
+    reply(&mut question, &Asker::administrator(), now).map_err(Fault::bad_request)?;
     if token::is_review(call.kind) {
         question["status"] = token::review(serve, &question["spec"], now);
     }
