@@ -11,7 +11,7 @@ const COUNTED: Strategy = Strategy { durable: without_status, ..general::strateg
 
 pub static DEPLOYMENT: Strategy = Strategy {
     create: |new, making| create(new, making, deployment_defaults),
-    update: |new, old, making| update(new, old, making, deployment_defaults),
+    update: update_deployment,
     validate: deployment,
     validate_update: |new, old, rules| same_selector(new, old, rules, deployment),
     ..COUNTED
@@ -63,6 +63,14 @@ fn create(new: &mut Value, making: &mut Making<'_>, defaults: fn(&mut Value)) {
 fn update(new: &mut Value, old: &Value, making: &mut Making<'_>, defaults: fn(&mut Value)) {
     defaults(new);
     general::update::<true>(new, old, making);
+}
+
+/// Its annotations are copied to its replica sets: another one is something new to be done.
+fn update_deployment(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
+    deployment_defaults(new);
+    let annotations = |deployment: &Value| deployment["metadata"].get("annotations").filter(|all| !is_empty(all)).cloned();
+    let noted = annotations(new) != annotations(old);
+    meta::update(new, old, noted || general::differs(new, old));
 }
 
 /// What all have: a template.

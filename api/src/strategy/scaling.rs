@@ -1,6 +1,6 @@
 //! What scales workloads and what guards them: autoscalers, disruption budgets.
 
-use super::apps::{NOT_NEGATIVE, number_or_share};
+use super::apps::{NOT_NEGATIVE, not_negative, number_or_share};
 use super::doc::{default_to, has, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
@@ -84,6 +84,7 @@ fn autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
             found.extend(behavior(&spec["behavior"][way], &path.field("behavior").field(way)));
         }
     }
+    found.extend(not_negative(&scaler["status"], &["currentReplicas", "desiredReplicas"], &Path::new("status")));
     found
 }
 
