@@ -131,7 +131,8 @@ impl Metrics {
 fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     let health = store.health();
     head(text, "apiserver_resource_objects", "gauge", "Objects stored.");
-    for kind in kinds.iter().filter(|kind| kind.offers(coracle_api::kinds::Verb::List)) {
+    // What is shown in several forms is stored, and counted, once.
+    for kind in kinds.stored().filter(|kind| kind.offers(coracle_api::kinds::Verb::List)) {
         let count = store.list(&kind.resource, None).items.len();
         let labels = [("group", &*kind.resource.group), ("resource", &*kind.resource.plural)];
         line(text, "apiserver_resource_objects", &labels, count as u64);

@@ -6,7 +6,7 @@ use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
 use crate::admit::{self, ledger::Barred};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
-use crate::prepare::{self, Admit, Ownership, Part, Standing, Updated};
+use crate::prepare::{self, Admit, Ownership, Part, Standing, Unfit, Updated};
 use crate::store::{Refused, Stored, UNSEEN, Write};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
@@ -57,6 +57,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
             (StatusCode::CREATED, written.map_err(|unmade| unmade.fault(call))?)
         }
         Err(fault) if fault.status.code == 404 && call.kind.put_creates && call.version == Version::V1 => {
+            refuse_uid(call, sent.object())?;
             let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
             namespace::ready(serve, call, sent.object())?;
             let written = make(serve, call, New::of(sent.object(), &wish), || wish.ownership());
@@ -329,6 +330,14 @@ fn refuse_form(call: &Call, object: &Value) -> Result<(), Fault> {
         return Ok(());
     }
     Err(Status::invalid(call.kind, object["metadata"]["name"].as_str().unwrap_or_default(), &problems).into())
+}
+
+/// Who names a uid means an object that is there.
+fn refuse_uid(call: &Call, object: &Value) -> Result<(), Fault> {
+    match object["metadata"]["uid"].as_str() {
+        None | Some("") => Ok(()),
+        Some(given) => Err(Fault::unfit(call, &call.name, Unfit::OtherUid { given: given.to_owned(), stands: String::new() })),
+    }
 }
 
 fn refuse_revision(object: &Value) -> Result<(), Fault> {
