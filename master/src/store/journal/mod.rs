@@ -12,8 +12,9 @@
 //! fdatasync failed is left for good: the same batch goes behind the fence of a new segment, and where that fails as well, the batch is
 //! refused and the next one begins with a new segment.
 //!
-//! record, scan, recover PURE: a line, a segment, all of them.
+//! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
 
+mod place;
 pub mod record;
 pub mod recover;
 pub mod scan;
@@ -21,6 +22,7 @@ pub mod scan;
 use super::disk::{Disk, DiskFile};
 use super::files::{DiskError, failed};
 use super::setup::Setup;
+use place::Placing;
 use record::{Record, encode};
 use recover::{Position, Recovered};
 use scan::BLOCK_BYTES;
@@ -93,18 +95,6 @@ pub struct Retired {
     pub bytes: u64,
     /// In uptime.
     pub since: Duration,
-}
-
-/// A file that becomes a segment.
-pub struct Placing {
-    disk: Arc<dyn Disk>,
-    segment: u64,
-    /// A segment that nobody needs any more, and its bytes; None: a new one is made.
-    old: Option<(u64, usize)>,
-    /// What a new one shall hold, and has to at least.
-    bytes: usize,
-    bytes_min: usize,
-    sync_folder: bool,
 }
 
 impl Journal {
@@ -361,55 +351,6 @@ impl Journal {
             self.disk.unlink(&path(writing.segment)).ok();
         }
     }
-}
-
-impl Placing {
-    pub fn place(self) -> Result<Writing, DiskError> {
-        let disk = &*self.disk;
-        let (from, bytes) = match self.old {
-            Some((segment, bytes)) => (path(segment), bytes),
-            None => self.filled()?,
-        };
-        let place = path(self.segment);
-        if let Err(error) = disk.rename(&from, &place) {
-            // Nobody knows where it is now, and it holds nothing that anybody needs.
-            disk.unlink(&from).ok();
-            return Err(failed("rename", &from)(error));
-        }
-        let opened = if self.sync_folder { disk.sync_dir(WAL) } else { Ok(()) };
-        match opened.and_then(|()| disk.open(&place)) {
-            Ok(file) => Ok(Writing { segment: self.segment, file, offset: 0, bytes }),
-            Err(error) => {
-                // It holds nothing; if it stays, the next start removes it.
-                disk.unlink(&place).ok();
-                Err(failed("open", &place)(error))
-            }
-        }
-    }
-
-    /// A new file of newlines, durable.
-    fn filled(&self) -> Result<(String, usize), DiskError> {
-        let name = format!("{SPARE}/{:010}.jsonl", self.segment);
-        match prefill(&*self.disk, &name, self.bytes) {
-            // A full disk may have room for this batch.
-            Err(error) if error.no_space() && self.bytes_min < self.bytes => {
-                prefill(&*self.disk, &name, self.bytes_min).map(|()| (name, self.bytes_min))
-            }
-            done => done.map(|()| (name, self.bytes)),
-        }
-    }
-}
-
-fn prefill(disk: &dyn Disk, name: &str, bytes: usize) -> Result<(), DiskError> {
-    // What lies there may be a live segment's second name, of a rename that a power cut tore.
-    match disk.unlink(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", name)(error)),
-        _ => {}
-    }
-    disk.create_filled(name, b'\n', bytes).map_err(|error| {
-        disk.unlink(name).ok();
-        failed("write", name)(error)
-    })
 }
 
 fn write(writing: &Writing, text: &[u8], setup: &Setup) -> io::Result<()> {

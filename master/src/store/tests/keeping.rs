@@ -148,7 +148,7 @@ fn a_record_that_rots_before_it_is_in_a_file_is_brought_there_from_memory() {
             let record = format!("\"name\":\"{of}\"");
             Some((path, text.windows(record.len()).rposition(|window| window == record.as_bytes())?))
         };
-        let (path, at) = segments.filter_map(place).last().expect("its record");
+        let (path, at) = segments.filter_map(place).next_back().expect("its record");
         disk.flip(&path, at + 9, 1);
         while store.scrub_one() {}
         let remarks = store.health().remarks;
