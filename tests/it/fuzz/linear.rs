@@ -66,7 +66,7 @@ fn pod(count: usize) -> Value {
 #[test]
 fn reading() {
     let types = types::builtin();
-    in_proportion("JSON", 2_000, |n| pod(n).to_string(), |text| drop(read(text.as_bytes())));
+    in_proportion("JSON", 1_000, |n| pod(n).to_string(), |text| drop(read(text.as_bytes())));
     let doubled = |n: usize| format!("{{{}\"z\":1}}", "\"a\":1,".repeat(n));
     in_proportion("JSON, one field many times", 5_000, doubled, |text| drop(read(text.as_bytes())));
     in_proportion("YAML", 1_000, |n| pod(n).to_string(), |text| drop(coracle_master::serve::read_yaml(&text)));
