@@ -166,7 +166,7 @@ impl Chain<'_> {
         self.all.end = end.end;
         self.all.last = end.last.max(self.from.saturating_sub(1));
         if end.batch >= self.from && self.protocol.rejournal {
-            self.all.last = end.batch - 1;
+            self.all.last = end.batch.saturating_sub(1);
             let unproven = self.all.records.iter().filter(|line| line.n >= end.batch && line.record.key().is_some());
             self.all.carry = unproven.map(|line| line.record.clone()).collect();
         }
