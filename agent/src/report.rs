@@ -8,7 +8,7 @@
 //! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
 
 use crate::desired::Source;
-use crate::desired::master::{Heard, MIRROR};
+use crate::desired::master::Heard;
 use crate::events::now;
 use crate::hash::hash_text;
 use crate::naming::Tag;
@@ -16,6 +16,7 @@ use crate::node::{About, node_document, node_status};
 use crate::plan::Verdicts;
 use crate::runtime::Seen;
 use crate::sync::Shown;
+use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
 use coracle_http::client::{CallError, Client, Reply};
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! The words both programs speak. v1 is the hub: objects are stored, planned and watched as v1 documents; other
 //! versions are decoded and encoded at the edge. Values only: no IO, no clock, no logging.
 
+pub mod annotations;
 pub mod fields;
 pub mod kinds;
 pub mod labels;

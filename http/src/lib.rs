@@ -33,6 +33,9 @@ pub const STREAM_ITEMS_MAX: usize = 64;
 /// A forwarded answer may pause for so long between two pieces: a file is read, nobody waits for anything.
 pub const FORWARD_IDLE: Duration = Duration::from_secs(30);
 
+/// Who was refused because others were many may come again after so many seconds: places come free as quickly as answers are read.
+const AGAIN_S: u32 = 1;
+
 /// From a request that is forwarded to the head of its answer: an agent may have to ask an engine that is busy.
 pub const FORWARD_HEAD: Duration = Duration::from_secs(30);
 
@@ -169,7 +172,7 @@ impl Answer {
         }
         let mut answer = Answer::json(code, status.to_string());
         if code == StatusCode::TOO_MANY_REQUESTS {
-            answer.headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            answer.headers.insert(header::RETRY_AFTER, HeaderValue::from(AGAIN_S));
         }
         answer
     }

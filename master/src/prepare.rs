@@ -1,7 +1,10 @@
 //! The one gate before `Store::write`: a client's or a controller's document becomes a write, or the reasons why not. PURE.
 //!
-//!     create:  schema defaults -> strategy.create -> validate -> what says nothing goes -> claims -> Write::Create
-//!     update:  whose revision, whose uid -> schema defaults -> what says nothing goes -> strategy.update -> validate_update -> claims -> Write::Update or Delete
+//!     create:  schema defaults -> admit: complete -> strategy.create -> validate -> admit: judge -> what says nothing goes -> owners
+//!              of fields -> claims -> Write::Create
+//!     update:  whose revision, whose uid -> schema defaults -> what says nothing goes -> strategy.update -> validate_update -> owners
+//!              -> claims -> Write::Update, or Delete where the last finalizer went
+//!     status:  ... strategy.status_update -> schema defaults -> what says nothing goes -> validate_update -> ...
 //!     delete:  preconditions -> strategy.delete -> Write::Delete, or Write::Update that marks the object
 //!
 //! Documents have the right types already (`shape`); what is here may only be wrong in its values.
@@ -10,7 +13,6 @@ mod owned;
 
 pub use owned::{answered, with_writer};
 
-use crate::admit::Stage;
 use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
@@ -26,14 +28,6 @@ use std::time::Duration;
 static TYPES: Types = types::builtin();
 /// A creation token stays taken for so long after its object is gone, in uptime.
 const CREATION_TOKEN_AFTER_DEATH: Duration = Duration::from_secs(3600);
-
-/// Who writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Actor {
-    Client,
-    /// Its writes carry the revision that it saw; losing the race is normal.
-    Controller(&'static str),
-}
 
 /// An object as it stands in the store, parsed.
 #[derive(Clone, Copy)]
@@ -137,18 +131,16 @@ pub struct Preconditions {
 /// A new object. `namespace` is where it goes: the document's own has been compared with it. The key is in the write,
 /// because the name may be made here.
 pub fn create(kind: &Kind, namespace: &str, object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
-    create_owned(kind, namespace, object, rules, making, Ownership::Untold)
+    create_admitted(kind, namespace, object, rules, making, Ownership::Untold, &|_, _| Ok(()))
 }
 
-pub fn create_owned(
-    kind: &Kind,
-    namespace: &str,
-    object: Value,
-    rules: Rules,
-    making: &mut Making<'_>,
-    ownership: Ownership<'_>,
-) -> Result<Write, Unfit> {
-    create_admitted(kind, namespace, object, rules, making, ownership, &|_, _| Ok(()))
+/// At which point of a create.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Before its kind's own rules.
+    Complete,
+    /// After them.
+    Judge,
 }
 
 /// What else there is may complete an object, or forbid it.

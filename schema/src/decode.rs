@@ -24,8 +24,6 @@ pub struct Decoded {
     pub faults: Vec<Fault>,
     /// Fields that the type does not have; they are gone from the document.
     pub unknown: Vec<Path>,
-    /// Fields that stood there twice. Only `read` can see them: whoever reads with it puts them here.
-    pub duplicate: Vec<Path>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -42,18 +40,6 @@ impl Decoded {
     /// without any.
     pub fn message(&self) -> Option<String> {
         self.faults.first().map(|fault| fault.message.clone())
-    }
-
-    /// What a 400 says of unknown and double fields when the client asked for strictness; none without any.
-    pub fn strict_message(&self) -> Option<String> {
-        let warnings = self.warnings();
-        if warnings.is_empty() { None } else { Some(format!("strict decoding error: {}", warnings.join(", "))) }
-    }
-
-    /// What a client is warned of that did not ask for strictness, one text a field.
-    pub fn warnings(&self) -> Vec<String> {
-        let duplicate = self.duplicate.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
-        duplicate.chain(self.unknown.iter().map(|path| format!("unknown field {:?}", path.as_str()))).collect()
     }
 }
 

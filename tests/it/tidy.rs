@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 const LONG: &[(&str, &str)] = &[
     ("agent/src/runtime/fake.rs", "one engine in memory: its state, its faults and the trait's calls belong together"),
     ("master/src/prepare.rs", "the one gate: creates, updates and deletions go through the same steps"),
-    ("api/src/kinds/mod.rs", "what a row of the table can say, and the words in which the rows are written"),
     ("http/src/local.rs", "one plane from its folder to its last stream: all of it shares the same counts and the same supervisor"),
 ];
 const LINES_MAX: usize = 400;
@@ -44,41 +43,25 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
 
-/// Files that decide: no system, no clock, no log, no randomness. A trailing slash is a folder.
-const PURE: &[&str] = &[
-    "schema/src/",
-    "api/src/",
-    "master/src/admit/limits.rs",
-    "master/src/admit/mod.rs",
-    "master/src/admit/pod.rs",
-    "master/src/admit/quota.rs",
-    "master/src/call.rs",
-    "master/src/control/namespaces.rs",
-    "master/src/identity/der.rs",
-    "master/src/identity/token.rs",
-    "master/src/page.rs",
-    "master/src/query.rs",
-    "master/src/through.rs",
-    "master/src/prepare.rs",
-    "master/src/render/",
-    "master/src/serve/pages.rs",
-    "master/src/store/document.rs",
-    "master/src/store/draft.rs",
-    "master/src/store/journal/record.rs",
-    "master/src/store/journal/scan.rs",
-    "master/src/store/journal/recover.rs",
-    "master/src/store/judge.rs",
-    "master/src/store/outline.rs",
-    "master/src/store/protocol.rs",
-    "master/src/store/setup.rs",
-    "master/src/store/sketch.rs",
-    "master/src/store/pages.rs",
-    "master/src/store/state.rs",
-    "agent/src/naming.rs",
-    "agent/src/container.rs",
-    "agent/src/status.rs",
-    "agent/src/plan/",
-    "agent/src/desired/mod.rs",
+/// Folders in which every file decides: no system, no clock, no log, no randomness. Elsewhere a file says so in its first lines: PURE.
+const PURE: &[&str] = &["schema/src/", "api/src/", "master/src/render/", "agent/src/plan/"];
+
+/// Which room of the master may use which. Tests may use all.
+const ROOMS: &[(&str, &[&str])] = &[
+    ("store", &[]),
+    ("making", &["store"]),
+    ("prepare", &["store"]),
+    ("admit", &["making", "prepare", "store"]),
+    ("furnish", &["making", "prepare", "store"]),
+    ("identity", &["making", "prepare", "store"]),
+    ("control", &["admit", "furnish", "making", "prepare", "store"]),
+    ("call", &["page", "query", "render", "through"]),
+    ("page", &[]),
+    ("query", &["call"]),
+    ("through", &["call", "query"]),
+    ("render", &["call", "store"]),
+    ("fault", &["call", "prepare", "store"]),
+    ("serve", &["admit", "call", "fault", "furnish", "identity", "making", "page", "prepare", "render", "store", "through"]),
 ];
 
 const TOUCHES_SYSTEM: &[&str] = &[
@@ -127,6 +110,8 @@ const ARROWS: &[(&str, &[&str])] = &[
 struct Source {
     /// From the top of the tree, with slashes.
     path: String,
+    /// Whether its first lines say that it is pure.
+    pure: bool,
     /// Up to the first `#[cfg(test)]`, comment lines taken out.
     code: Vec<(usize, String)>,
     lines: usize,
@@ -158,9 +143,18 @@ fn walk(folder: &Path, found: &mut Vec<Source>) {
             let code =
                 before.iter().enumerate().filter(|(_, l)| !l.trim_start().starts_with("//")).map(|(n, l)| (n + 1, l.to_string())).collect();
             let path = path.strip_prefix(top()).expect("below the top").to_string_lossy().replace('\\', "/");
-            found.push(Source { path, code, lines: before.len() });
+            let pure = PURE.iter().any(|folder| path.starts_with(folder)) || says_pure(&before);
+            found.push(Source { path, pure, code, lines: before.len() });
         }
     }
+}
+
+/// Whether a sentence of the first lines is "PURE", or ends with it.
+fn says_pure(lines: &[&str]) -> bool {
+    let said: Vec<&str> =
+        lines.iter().map_while(|line| line.strip_prefix("//!")).map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let said = said.join(" ");
+    said.match_indices("PURE.").any(|(at, _)| said[..at].is_empty() || said[..at].ends_with(['.', ' ']))
 }
 
 fn listed<'a>(list: &'a [(&str, &str)], path: &str) -> Option<&'a str> {
@@ -213,14 +207,63 @@ fn the_system_is_touched_where_the_list_says() {
 
 #[test]
 fn pure_files_are_pure() {
-    let pure = |p: &str| PURE.iter().any(|f| if f.ends_with('/') { p.starts_with(f) } else { p == *f });
-    assert_none(
-        places(&sources(), pure, |l| IMPURE.iter().any(|word| has_word(l, word))),
-        "a pure file knows no system, clock, log or lock",
-    );
-    for file in PURE {
-        assert!(sources().iter().any(|s| s.path.starts_with(file)), "PURE lists {file}, which is gone");
+    let sources = sources();
+    let pure = |p: &str| sources.iter().any(|source| source.pure && source.path == p);
+    assert_none(places(&sources, pure, |l| IMPURE.iter().any(|word| has_word(l, word))), "a pure file knows no system, clock, log or lock");
+    for folder in PURE {
+        assert!(sources.iter().any(|s| s.path.starts_with(folder)), "PURE lists {folder}, which is gone");
     }
+    for file in ["master/src/prepare.rs", "master/src/store/state.rs", "agent/src/naming.rs"] {
+        assert!(pure(file), "{file} says no longer that it is PURE");
+    }
+}
+
+/// `master/src/serve/get.rs` and `master/src/serve.rs` are of the room `serve`.
+fn room(path: &str) -> Option<&str> {
+    path.strip_prefix("master/src/")?.split(['/', '.']).next()
+}
+
+#[test]
+fn the_rooms_of_the_master_use_each_other_as_drawn() {
+    for (name, allowed) in ROOMS {
+        let foreign = |line: &str| {
+            let mut used =
+                line.match_indices("crate::").map(|(at, word)| line[at + word.len()..].split(|c: char| !c.is_alphanumeric() && c != '_'));
+            used.any(|mut rest| {
+                rest.next().is_some_and(|used| used != *name && ROOMS.iter().any(|(room, _)| *room == used) && !allowed.contains(&used))
+            })
+        };
+        let of = |path: &str| room(path) == Some(name) && !path.contains("/tests/") && !path.ends_with("round_trip.rs");
+        assert_none(places(&sources(), of, foreign), &format!("{name} may use {allowed:?} alone; see ARCHITECTURE.md"));
+    }
+}
+
+/// Lines of a function, and those that are longer, with the reason.
+const FUNCTION_LINES_MAX: usize = 75;
+const LONG_FUNCTIONS: &[(&str, &str)] = &[("master/src/store/load.rs", "a start, step by step")];
+
+#[test]
+fn functions_are_short() {
+    let mut long = Vec::new();
+    for source in sources().iter().filter(|source| listed(LONG_FUNCTIONS, &source.path).is_none()) {
+        let mut begun: Option<(usize, &str)> = None;
+        for (number, line) in &source.code {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            match begun {
+                None if has_word(line, "fn ") && !line.ends_with(['}', ';', ',']) => begun = Some((*number, indent)),
+                // Of a trait: it has no body.
+                Some((_, of)) if indent == of && line.ends_with(';') => begun = None,
+                Some((first, of)) if line.trim_end() == format!("{of}}}") => {
+                    if number - first + 1 > FUNCTION_LINES_MAX {
+                        long.push(format!("{}:{first}: {} lines", source.path, number - first + 1));
+                    }
+                    begun = None;
+                }
+                _ => {}
+            }
+        }
+    }
+    assert_none(long, "a function does one thing; cut it");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use coracle_api::annotations::MIRROR;
 use coracle_api::service::{Endpoints, Service};
 use coracle_http::Method;
 use coracle_http::client::Client;
@@ -22,8 +23,6 @@ use super::{Source, SourceState, Wanted};
 use crate::naming::{PodName, Tag};
 use crate::sync::Shown;
 
-/// Marks a pod of the API that only shows what a file asks for.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
 /// Uids whose end was heard; they only matter until their containers are gone.
 const GONE_MAX: usize = 10_000;
 

@@ -3,6 +3,7 @@
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::names;
 use super::qos::quantity;
+use crate::annotations::STORAGE_CLASS;
 use crate::fields;
 use coracle_schema::Path;
 use serde_json::Value;
@@ -72,9 +73,8 @@ pub fn ingress(ingress: &Value) -> Vec<String> {
 }
 
 pub fn claim(claim: &Value) -> Vec<String> {
-    let annotation = "volume.beta.kubernetes.io/storage-class";
-    let words = format!("metadata.annotations[{annotation}]: deprecated since v1.8; use \"storageClassName\" attribute instead");
-    let mut said: Vec<String> = has(&claim["metadata"]["annotations"], annotation).then_some(words).into_iter().collect();
+    let words = format!("metadata.annotations[{STORAGE_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead");
+    let mut said: Vec<String> = has(&claim["metadata"]["annotations"], STORAGE_CLASS).then_some(words).into_iter().collect();
     let path = Path::new("spec.resources");
     for field in ["requests", "limits"] {
         fraction(&claim["spec"]["resources"][field], "storage", &path.field(field), &mut said);
@@ -87,7 +87,7 @@ pub fn volume(volume: &Value) -> Vec<String> {
     let (spec, path) = (&volume["spec"], Path::new("spec"));
     let mut said = Vec::new();
     for (key, words) in [
-        ("volume.beta.kubernetes.io/storage-class", "deprecated since v1.8; use \"storageClassName\" attribute instead"),
+        (STORAGE_CLASS, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
         ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
     ] {
         if has(&volume["metadata"]["annotations"], key) {

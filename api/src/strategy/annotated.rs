@@ -4,10 +4,10 @@
 use super::doc::{has, list, map_at, text, texts};
 use super::full;
 use super::names;
+use crate::annotations::MIRROR;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP: &str = "container.seccomp.security.alpha.kubernetes.io/";

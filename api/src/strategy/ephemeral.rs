@@ -4,12 +4,11 @@
 use super::container::{self, Place, Surroundings};
 use super::doc::{copy, has, is_empty, list, map_at, text};
 use super::{Rules, Share, full, inner, meta, pod, pod_defaults, pod_spec};
+use crate::annotations::MIRROR;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// On the image in the API of a pod that a file on its node asks for.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const NOT_THEIRS: &str = "cannot be set for an Ephemeral Container";
 /// What makes a container a part of the service that a pod does, in the order of Kubernetes' own type.
 const FORBIDDEN: [&str; 9] = [

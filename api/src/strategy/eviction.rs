@@ -16,7 +16,7 @@ pub enum Verdict {
     /// It goes, and the budget has one disruption less: its document.
     Counted(Value),
     /// Not now. `processing`: nobody has counted this budget yet, so it is worth asking again soon.
-    Refused { budget: String, why: String, processing: bool },
+    Refused { why: String, processing: bool },
     /// Never like this.
     Forbidden { budget: String, why: String },
     /// Two budgets over one pod are more than one can mind.
@@ -54,7 +54,7 @@ pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> Verdict {
     let name = text(&budget["metadata"], "name").to_owned();
     if count("observedGeneration") < number(&budget["metadata"], "generation").unwrap_or_default() {
         let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Verdict::Refused { budget: name, why, processing: true };
+        return Verdict::Refused { why, processing: true };
     }
     let allowed = count("disruptionsAllowed");
     if allowed < 0 {
@@ -69,7 +69,7 @@ pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> Verdict {
     if allowed == 0 {
         let (wanted, healthy) = (count("desiredHealthy"), count("currentHealthy"));
         let why = format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently");
-        return Verdict::Refused { budget: name, why, processing: false };
+        return Verdict::Refused { why, processing: false };
     }
     Verdict::Counted(counted(budget, allowed, text(&pod["metadata"], "name"), now))
 }
@@ -139,7 +139,7 @@ mod tests {
         check(&runs, &[], Verdict::Goes { at_this_state: false });
         check(&runs, &[budget("b", json!({"matchLabels": {"app": "db"}}), json!({}))], Verdict::Goes { at_this_state: false });
         check(&runs, &[budget("b", web(), json!({})), budget("c", json!({}), json!({}))], Verdict::TooManyBudgets);
-        let refused = |why: &str, processing| Verdict::Refused { budget: "b".into(), why: why.into(), processing };
+        let refused = |why: &str, processing| Verdict::Refused { why: why.into(), processing };
         let processing = refused("The disruption budget b is still being processed by the server.", true);
         check(&runs, &[budget("b", web(), json!({}))], processing);
         let spent = json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1});

@@ -3,7 +3,7 @@
 //!
 //!     create:  schema defaults -> Strategy::create -> Strategy::validate -> claims -> Store::write
 //!     update:  schema defaults -> Strategy::update -> Strategy::validate_update -> claims -> Store::write
-//!     status:  schema defaults -> Strategy::status_update -> Strategy::validate_update -> ...
+//!     status:  Strategy::status_update -> schema defaults -> Strategy::validate_update -> ...
 //!
 //! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
@@ -23,13 +23,14 @@ mod counts;
 mod cron;
 mod csi;
 mod diff;
-pub(crate) mod doc;
+pub mod doc;
 mod endpoints;
 mod env;
 pub mod ephemeral;
 mod event;
 pub mod eviction;
 pub mod forms;
+pub mod furniture;
 mod general;
 mod inner;
 mod job_rules;

@@ -5,6 +5,7 @@ use super::age;
 use super::cell::{self, NONE, UNSET, count, list, number, text, text_or, yes};
 use super::reading::Reading;
 use super::storage::{access_modes, amount};
+use crate::annotations::STORAGE_CLASS;
 use crate::meta::Time;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -185,7 +186,7 @@ fn phase<'v>(object: &'v Reading<'_>) -> &'v str {
 
 /// The storage class; once it was an annotation.
 fn class<'v>(object: &'v Reading<'_>) -> &'v str {
-    text_or(&object["metadata"]["annotations"]["volume.beta.kubernetes.io/storage-class"], text(&object["spec"]["storageClassName"]))
+    text_or(&object["metadata"]["annotations"][STORAGE_CLASS], text(&object["spec"]["storageClassName"]))
 }
 
 fn pod_template(template: &Reading, _now: Time) -> Vec<Value> {

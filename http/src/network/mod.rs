@@ -3,8 +3,8 @@
 //!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` at a time, admitted by a semaphore because
-//! that pool's own queue has no bound. Idle, there is no handler thread, and nothing wakes up. `bell`: one wake-up for all streams that a
-//! handler tells of something.
+//! that pool's own queue has no bound. Idle, there is no handler thread; only each open connection wakes up every 7.5 s, to see whether its
+//! client still takes what is sent. `bell`: one wake-up for all streams that a handler tells of something.
 
 mod access;
 mod bell;

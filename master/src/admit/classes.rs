@@ -1,6 +1,7 @@
 //! Classes that other objects name: what is given to those that name none, what a claim may grow by its class. PURE.
 
 use super::{View, resource};
+use coracle_api::annotations::STORAGE_CLASS;
 use coracle_api::meta::Key;
 use coracle_schema::Quantity;
 use serde_json::Value;
@@ -12,12 +13,11 @@ const INGRESS_CLASSES: (&str, &str) = ("networking.k8s.io", "ingressclasses");
 const STORAGE_DEFAULT: [&str; 2] = ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 const INGRESS_DEFAULT: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 /// Where a class stood before it had a field.
-const CLAIM_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// A claim that says nothing of its class, not even that it wants none.
 pub fn storage(view: &dyn View, claim: &mut Value) -> Result<(), String> {
-    give(view, claim, "storageClassName", CLAIM_ANNOTATION, STORAGE_CLASSES, &STORAGE_DEFAULT)
+    give(view, claim, "storageClassName", STORAGE_CLASS, STORAGE_CLASSES, &STORAGE_DEFAULT)
 }
 
 pub fn ingress(view: &dyn View, ingress: &mut Value) -> Result<(), String> {
@@ -65,7 +65,7 @@ pub fn growth(view: &dyn View, claim: &Value, old: &Value) -> Result<(), String>
 }
 
 fn class_of(claim: &Value) -> &str {
-    let noted = claim["metadata"]["annotations"][CLAIM_ANNOTATION].as_str();
+    let noted = claim["metadata"]["annotations"][STORAGE_CLASS].as_str();
     noted.or(claim["spec"]["storageClassName"].as_str()).unwrap_or_default()
 }
 
@@ -95,7 +95,7 @@ mod tests {
         };
         check(storage, json!({"spec": {}}), json!({"storageClassName": "a"}));
         check(storage, json!({"spec": {"storageClassName": ""}}), json!({"storageClassName": ""}));
-        check(storage, json!({"spec": {}, "metadata": {"annotations": {CLAIM_ANNOTATION: "x"}}}), json!({}));
+        check(storage, json!({"spec": {}, "metadata": {"annotations": {STORAGE_CLASS: "x"}}}), json!({}));
         check(ingress, json!({"spec": {}}), json!({"ingressClassName": "web"}));
         check(ingress, json!({"spec": {}, "metadata": {"annotations": {INGRESS_ANNOTATION: "x"}}}), json!({}));
         let mut none = json!({"spec": {}});

@@ -1,5 +1,5 @@
 //! What a new object is given, and what it is held to, because of others that are there: classes of priority, runtimes, storage and
-//! ingresses, service accounts and their secrets, limit ranges; and what a namespace may use. PURE but for `View`, which looks.
+//! ingresses, service accounts and their secrets, limit ranges; and what a namespace may use. PURE. Only `View` looks.
 //!
 //!     create:  schema defaults -> complete -> strategy -> validate -> judge -> (quota) -> Store::write
 //!
@@ -13,6 +13,7 @@ mod pod;
 pub mod quota;
 mod secrets;
 
+use crate::prepare::Stage;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
@@ -26,15 +27,6 @@ const NOT_READY: &str = "node.kubernetes.io/not-ready";
 pub trait View {
     fn get(&self, key: &Key) -> Result<Option<Value>, String>;
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
-}
-
-/// At which point of a create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Before its kind's own rules.
-    Complete,
-    /// After them.
-    Judge,
 }
 
 /// An object that is made now. `Err`: why it is forbidden.

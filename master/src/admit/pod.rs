@@ -1,19 +1,15 @@
 //! What a pod is given by the objects that it names: its service account, its class of priority, its runtime. PURE.
 
 use super::{PRIORITY_CLASSES, RUNTIME_CLASSES, View, resource};
-use coracle_api::meta::{Key, Resource};
+use coracle_api::annotations::MIRROR;
+use coracle_api::meta::Key;
+use coracle_api::strategy::doc::text;
+use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
 use coracle_schema::Quantity;
 use serde_json::{Map, Value, json};
 
-const DEFAULT_ACCOUNT: &str = "default";
-/// Of pods that stand for a manifest on their node.
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const PREEMPTION: &str = "PreemptLowerPriority";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
-
-fn text<'a>(of: &'a Value, field: &str) -> &'a str {
-    of[field].as_str().unwrap_or_default()
-}
 
 /// Who it is. A pod that its node runs anyway is nobody's to ask.
 pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), String> {
@@ -22,8 +18,8 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
     }
     let spec = &pod["spec"];
     let said = [text(spec, "serviceAccountName"), text(spec, "serviceAccount")].into_iter().find(|name| !name.is_empty());
-    let name = said.unwrap_or(DEFAULT_ACCOUNT).to_owned();
-    let key = Key { resource: Resource::core("serviceaccounts"), namespace: namespace.to_owned(), name: name.clone() };
+    let name = said.unwrap_or(ACCOUNT).to_owned();
+    let key = Key { resource: ACCOUNTS, namespace: namespace.to_owned(), name: name.clone() };
     let lost = |why: String| format!("error looking up service account {namespace}/{name}: {why}");
     let account = view.get(&key).map_err(|why| lost(format!("serviceaccount {name:?} is damaged: {why}")))?;
     let account = account.ok_or_else(|| lost(format!("serviceaccount {name:?} not found")))?;
@@ -166,6 +162,7 @@ fn same(one: &Value, other: &Value) -> bool {
 mod tests {
     use super::super::tests::Objects;
     use super::*;
+    use coracle_api::meta::Resource;
 
     fn objects() -> Objects {
         let named = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});

@@ -1,5 +1,6 @@
 //! Resource quotas: what an object uses, which quotas it falls under, and whether that is too much. PURE.
 
+use coracle_api::annotations::STORAGE_CLASS;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Resource, Time};
 use coracle_api::strategy::qos;
@@ -15,7 +16,6 @@ const TO_BE_SAID: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory
 /// Counted by their plural, besides by `count/`.
 const COUNTED: [&str; 6] = ["configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 const CLASS: &str = ".storageclass.storage.k8s.io/";
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// A list of amounts in a document.
 pub fn amounts(list: &Value) -> Amounts {
@@ -134,7 +134,7 @@ fn of_claim(claim: &Value, used: &mut Amounts) {
     let given = claim["status"]["allocatedResources"]["storage"].as_str().and_then(Sum::of_text).unwrap_or_default();
     let storage = asked.or_more(given);
     add(used, "requests.storage", storage);
-    let annotated = claim["metadata"]["annotations"][CLASS_ANNOTATION].as_str();
+    let annotated = claim["metadata"]["annotations"][STORAGE_CLASS].as_str();
     if let Some(class) = annotated.or(claim["spec"]["storageClassName"].as_str()).filter(|class| !class.is_empty()) {
         add(used, &format!("{class}{CLASS}persistentvolumeclaims"), Sum::of_count(1));
         add(used, &format!("{class}{CLASS}requests.storage"), storage);

@@ -1,17 +1,10 @@
 //! Accounts that say which secrets their pods may use, and no others. PURE.
 
+use coracle_api::strategy::doc::{list, text};
 use serde_json::Value;
 use std::collections::HashSet;
 
 const ENFORCED: &str = "kubernetes.io/enforce-mountable-secrets";
-
-fn text<'a>(of: &'a Value, field: &str) -> &'a str {
-    of[field].as_str().unwrap_or_default()
-}
-
-fn list<'a>(of: &'a Value, field: &str) -> &'a [Value] {
-    of[field].as_array().map(Vec::as_slice).unwrap_or_default()
-}
 
 /// Whether a pod keeps to the secrets of its account.
 pub fn judge(account: &Value, pod: &Value) -> Result<(), String> {

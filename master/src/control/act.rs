@@ -7,6 +7,7 @@ use crate::admit::{
     self,
     ledger::{Barred, Ledger},
 };
+use crate::furnish::Furnisher;
 use crate::making::Maker;
 use crate::prepare::{self, Ownership, Part, Preconditions, Standing, Unfit};
 use crate::store::{Damage, Refused, Store, Stored, Write};
@@ -189,7 +190,8 @@ impl Gate {
         let rules = Rules { old_names: true, ..Rules::default() };
         let generated = object["metadata"]["name"].is_null();
         if &*resource.plural == "pods" {
-            self.furnish(store, namespace);
+            // Before the first pod in it.
+            Furnisher { store, kinds: &self.kinds, maker: &self.maker, authority: self.authority.as_deref() }.furnish(namespace);
         }
         let admit = |stage, object: &mut Value| admit::create(&store, kind, namespace, stage, object);
         for _ in 0..NAMES_MAX {
@@ -209,19 +211,6 @@ impl Gate {
             }
         }
         Err(format!("{NAMES_MAX} generated names were all taken"))
-    }
-
-    /// What every namespace holds, before the first pod in it.
-    fn furnish(&self, store: &dyn Store, namespace: &str) {
-        for (resource, object) in namespaces::furniture(self.authority.as_deref()) {
-            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name };
-            if matches!(store.get(&key), Ok(None))
-                && let Err(why) = self.create(store, &resource, namespace, &object)
-            {
-                log::warn!("{key}: {why}");
-            }
-        }
     }
 
     fn update(

@@ -7,6 +7,7 @@ use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, Servic
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
+use coracle_api::strategy::furniture::is_root;
 use coracle_api::strategy::namespace::is_ending;
 use serde_json::Value;
 use std::borrow::{Borrow, Cow};
@@ -127,7 +128,7 @@ impl Cluster {
             "serviceaccounts" if namespaces::concerns(key) => put(&mut self.furniture, key, new, |stored| Some((stored.revision, true))),
             "configmaps" if namespaces::concerns(key) => {
                 let authority = self.authority.clone();
-                let right = |map: &Value| authority.as_deref().is_none_or(|authority| namespaces::is_root(map, authority));
+                let right = |map: &Value| authority.as_deref().is_none_or(|authority| is_root(map, authority));
                 put(&mut self.furniture, key, new, |stored| Some((stored.revision, right(&document(stored)))))
             }
             _ => true,

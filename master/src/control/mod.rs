@@ -24,7 +24,6 @@ pub use act::Gate;
 pub use cluster::Cluster;
 pub use intent::{Decision, Intent};
 pub use keys::Owner;
-pub use namespaces::{ACCOUNT, ACCOUNTS, furniture};
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;

@@ -8,20 +8,12 @@
 use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
 use coracle_api::meta::{Key, Resource, Revision, Time};
+use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS, CONFIG_MAPS, ROOT, furniture};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub const ACCOUNTS: Resource = Resource::core("serviceaccounts");
-pub const CONFIG_MAPS: Resource = Resource::core("configmaps");
 pub const QUOTAS: Resource = Resource::core("resourcequotas");
 pub const NAMESPACES: Resource = Resource::core("namespaces");
-/// The service account of pods that name none.
-pub const ACCOUNT: &str = "default";
-/// Tells pods whom to trust.
-pub const ROOT: &str = "kube-root-ca.crt";
-const ROOT_KEY: &str = "ca.crt";
-const ROOT_WORDS: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \
-     internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters.";
 /// Objects that one look takes away: then the other controllers have their turn.
 const DELETIONS_MAX: usize = 64;
 
@@ -34,21 +26,6 @@ pub fn concerns(key: &Key) -> bool {
         "configmaps" => key.resource == CONFIG_MAPS && key.name == ROOT,
         _ => false,
     }
-}
-
-/// What every namespace holds.
-pub fn furniture(authority: Option<&str>) -> Vec<(Resource, Value)> {
-    let account = (ACCOUNTS, json!({"metadata": {"name": ACCOUNT}}));
-    [account].into_iter().chain(authority.map(|pem| (CONFIG_MAPS, root(pem)))).collect()
-}
-
-fn root(authority: &str) -> Value {
-    json!({"metadata": {"name": ROOT, "annotations": {"kubernetes.io/description": ROOT_WORDS}}, "data": {ROOT_KEY: authority}})
-}
-
-/// Whether a config map says what it should.
-pub fn is_root(map: &Value, authority: &str) -> bool {
-    map["data"][ROOT_KEY] == authority && map["data"].as_object().is_some_and(|data| data.len() == 1)
 }
 
 /// What a namespace that lives lacks.

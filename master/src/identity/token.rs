@@ -1,4 +1,4 @@
-//! Tokens of service accounts: what they claim, and whether a claim still holds. PURE but for the signature, which has no chance in it.
+//! Tokens of service accounts: what they claim, and whether a claim still holds. PURE. The signature has no chance in it.
 
 use super::{Identity, from_url_safe, url_safe};
 use coracle_api::meta::Time;

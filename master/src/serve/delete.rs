@@ -89,9 +89,8 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
 
 /// The object of this name in the call's namespace.
 pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Gone, Fault> {
-    let key = super::key_of(call.kind, &call.namespace, name);
     for _ in 0..RACES_MAX {
-        let old = standing(serve, call, &key)?;
+        let old = serve.named(call, name)?;
         let object = write::parsed(&old)?;
         may_go(call, &object)?;
         match at(serve, call, &old, &object, wishes) {
@@ -135,14 +134,6 @@ fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes)
                 Err(refused) => Err(Lost::from(Fault::refused(call, &old.key, None, refused))),
             }
         }
-    }
-}
-
-fn standing(serve: &Serve, call: &Call, key: &Key) -> Result<Stored, Fault> {
-    match serve.store.get(key) {
-        Ok(Some(stored)) => Ok(stored),
-        Ok(None) => Err(Status::not_found(&call.shown.resource, &key.name).into()),
-        Err(damaged) => Err(Fault::damaged(key, &damaged.why)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Eviction: a deletion that asks what guards the object first.
 
 use super::delete::{self, Wishes};
-use super::{RACES_MAX, Serve, body, options, shown, write};
+use super::{RACES_MAX, Serve, body, options, patch, shown, write};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -43,15 +43,13 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
                     return finish(serve, call, &wishes);
                 }
             }
-            Verdict::Refused { budget: _, why, processing } => return Err(refused(why, processing)),
+            Verdict::Refused { why, processing } => return Err(refused(why, processing)),
             Verdict::Forbidden { budget, why } => {
                 return Err(Status::forbidden(&guard(serve, call)?.resource, &budget, &why).into());
             }
             Verdict::TooManyBudgets => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                let mut status = Status::bad_request(why);
-                (status.code, status.reason) = (500, None);
-                return Err(status.into());
+                return Err(patch::nameless(why.to_owned()));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write -> render (in the version of the request)
 //!
-//! One file a verb family; none names a kind. Every way out is an `Answer` or a `Fault`, which becomes a Status.
+//! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
 mod about;
 mod apply;
@@ -212,10 +212,15 @@ impl Serve {
 
     /// The object that a call names, as it stands.
     fn standing(&self, call: &Call) -> Result<Stored, Fault> {
-        let key = key(call);
+        self.named(call, &call.name)
+    }
+
+    /// The object of this name where the call is.
+    fn named(&self, call: &Call, name: &str) -> Result<Stored, Fault> {
+        let key = key_of(call.kind, &call.namespace, name);
         match self.store.get(&key) {
             Ok(Some(stored)) => Ok(stored),
-            Ok(None) => Err(Fault::not_found(call)),
+            Ok(None) => Err(Status::not_found(&call.shown.resource, name).into()),
             Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
         }
     }

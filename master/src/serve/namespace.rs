@@ -3,15 +3,15 @@
 
 use super::Serve;
 use crate::call::Call;
-use crate::control::{ACCOUNT, ACCOUNTS, furniture};
 use crate::fault::Fault;
-use crate::prepare;
-use crate::store::{Refused, Stored};
+use crate::furnish::Furnisher;
+use crate::store::Stored;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::{Cause, Status};
+use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
 use coracle_api::strategy::namespace::is_ending;
-use coracle_api::strategy::{Rules, system_classes};
+use coracle_api::strategy::system_classes;
 use serde_json::{Value, json};
 
 const NAMESPACES: Resource = Resource::core("namespaces");
@@ -54,7 +54,7 @@ fn ending(call: &Call, object: &Value) -> Status {
 
 /// Makes a namespace unless it is there.
 pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
-    make(serve, &NAMESPACES, "", json!({"metadata": {"name": name}}))?;
+    make(serve, &NAMESPACES, json!({"metadata": {"name": name}}))?;
     furnish(serve, name);
     Ok(())
 }
@@ -62,7 +62,7 @@ pub fn ensure(serve: &Serve, name: &str) -> Result<(), Fault> {
 /// What every cluster has besides its namespaces.
 pub fn ensure_classes(serve: &Serve) -> Result<(), Fault> {
     let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
-    system_classes().into_iter().try_for_each(|class| make(serve, &classes, "", class))
+    system_classes().into_iter().try_for_each(|class| make(serve, &classes, class))
 }
 
 /// After a create of a namespace: whoever hears of it can make pods in it at once. The controllers make what is missing later.
@@ -78,25 +78,16 @@ fn furnished(serve: &Serve, name: &str) -> bool {
     !matches!(serve.store.get(&key), Ok(None))
 }
 
-/// What every namespace holds. That it cannot be made now is no reason to refuse the namespace.
-pub fn furnish(serve: &Serve, name: &str) {
-    for (resource, object) in furniture(serve.authority()) {
-        if let Err(fault) = make(serve, &resource, name, object) {
-            log::warn!("{}", fault.status.message);
-        }
-    }
+fn furnish(serve: &Serve, name: &str) {
+    furnisher(serve).furnish(name);
 }
 
-fn make(serve: &Serve, resource: &Resource, namespace: &str, object: Value) -> Result<(), Fault> {
-    let kind: &Kind = serve.kinds.by_resource(resource).ok_or_else(|| Status::internal_error(format!("no {resource} are served")))?;
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let rules = Rules { old_names: true, ..Rules::default() };
-    let write = serve.maker.making(|making| prepare::create(kind, namespace, object, rules, making));
-    let write = write.map_err(|unfit| Fault::bad_request(format!("{resource} {name:?} cannot be made: {unfit}")))?;
-    match serve.store.write(write) {
-        Ok(_) | Err(Refused::Exists { .. }) => Ok(()),
-        Err(refused) => Err(Status::internal_error(format!("make {resource} {name:?}: {refused}")).into()),
-    }
+fn furnisher(serve: &Serve) -> Furnisher<'_> {
+    Furnisher { store: &*serve.store, kinds: &serve.kinds, maker: &serve.maker, authority: serve.authority() }
+}
+
+fn make(serve: &Serve, resource: &Resource, object: Value) -> Result<(), Fault> {
+    furnisher(serve).make(resource, "", object).map_err(|why| Status::internal_error(why).into())
 }
 
 pub fn is_one(kind: &Kind) -> bool {

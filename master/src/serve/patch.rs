@@ -27,16 +27,15 @@ pub enum Language {
     Json,
     Merge,
     Strategic,
-    Apply,
 }
 
-/// The last one is what kubectl of 2015 called the merge patch.
-const LANGUAGES: [(&str, Language); 5] = [
-    ("application/json-patch+json", Language::Json),
-    ("application/merge-patch+json", Language::Merge),
-    ("application/strategic-merge-patch+json", Language::Strategic),
-    ("application/apply-patch+yaml", Language::Apply),
-    ("application/merge-json-patch+json", Language::Merge),
+/// None: a configuration that is applied. The last one is what kubectl of 2015 called the merge patch.
+const LANGUAGES: [(&str, Option<Language>); 5] = [
+    ("application/json-patch+json", Some(Language::Json)),
+    ("application/merge-patch+json", Some(Language::Merge)),
+    ("application/strategic-merge-patch+json", Some(Language::Strategic)),
+    ("application/apply-patch+yaml", None),
+    ("application/merge-json-patch+json", Some(Language::Merge)),
 ];
 
 /// A patch, read.
@@ -48,9 +47,9 @@ pub enum Patch {
 
 pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let language = match language(request)? {
-        Language::Apply if call.version != Version::V1 => return Err(unknown_language()),
-        Language::Apply => return apply::apply(serve, call, part, request),
-        other => other,
+        Some(language) => language,
+        None if call.version != Version::V1 => return Err(unknown_language()),
+        None => return apply::apply(serve, call, part, request),
     };
     let wish = options::wish(call, &request.headers, "PatchOptions")?;
     refuse_force(call)?;
@@ -85,7 +84,8 @@ pub fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal:
     }
 }
 
-pub fn language(request: &Request) -> Result<Language, Fault> {
+/// None: apply.
+pub fn language(request: &Request) -> Result<Option<Language>, Fault> {
     let named = request.headers.get(header::CONTENT_TYPE).and_then(|named| named.to_str().ok()).unwrap_or_default();
     let named = named.split(';').next().unwrap_or_default().trim();
     let known = LANGUAGES.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
@@ -110,7 +110,7 @@ pub fn refuse_force(call: &Call) -> Result<(), Fault> {
 pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fault> {
     let malformed = |why: String| match language {
         Language::Strategic => Fault::bad_request(why),
-        Language::Json | Language::Merge | Language::Apply => Fault::bad_request(format!("error decoding patch: {why}")),
+        Language::Json | Language::Merge => Fault::bad_request(format!("error decoding patch: {why}")),
     };
     let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(bytes, &error)))?;
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
@@ -124,7 +124,7 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
             let unknown = unknown.iter().map(|path| format!("json patch unknown field {:?}", path.as_str()));
             Ok((Patch::Json(operations), twice.chain(unknown).collect()))
         }
-        Language::Merge | Language::Strategic | Language::Apply => match value {
+        Language::Merge | Language::Strategic => match value {
             Value::Object(map) if language == Language::Strategic => Ok((Patch::Strategic(map), twice.collect())),
             Value::Object(_) => Ok((Patch::Merge(value), twice.collect())),
             Value::Null if language == Language::Merge => Err(Fault::bad_request("Invalid JSON Patch")),

@@ -2,7 +2,7 @@
 
 use super::apply;
 use super::options::{self, Wish};
-use super::patch::{self, Language};
+use super::patch;
 use super::write::{self, Lost, Place};
 use super::{RACES_MAX, Serve, bind, body, shown, warn};
 use crate::call::Call;
@@ -49,12 +49,12 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     let as_scale = bind::of(call, &row, &call.name);
     let language = patch::language(request)?;
     let wish = match language {
-        Language::Apply => apply::wish(&as_scale, request)?,
-        _ => options::wish(&as_scale, &request.headers, "PatchOptions")?,
+        None => apply::wish(&as_scale, request)?,
+        Some(_) => options::wish(&as_scale, &request.headers, "PatchOptions")?,
     };
     let said = match language {
-        Language::Apply => Said::Applied(apply::read(&request.body)?),
-        _ => {
+        None => Said::Applied(apply::read(&request.body)?),
+        Some(language) => {
             patch::refuse_force(call)?;
             Said::Patch(patch::read(language, &request.body)?)
         }

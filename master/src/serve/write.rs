@@ -2,7 +2,7 @@
 
 use super::body::Document;
 use super::options::Wish;
-use super::{RACES_MAX, Serve, advise, body, document, namespace, options, warn};
+use super::{RACES_MAX, Serve, advise, body, document, namespace, options, patch, warn};
 use crate::admit::{self, ledger::Barred};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
@@ -103,9 +103,7 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
     let Written { stored, .. } = replace(serve, call, part, &sent, &wish)?;
-    if call.kind.heartbeats && part == Part::Status && !wish.rehearsal {
-        (serve.heard)(&stored.key);
-    }
+    patch::heard(serve, call, part, &stored, wish.rehearsal);
     let mut answer = document(call, StatusCode::OK, &stored);
     warn(&mut answer, &sent.warnings);
     Ok(answer)
