@@ -95,13 +95,16 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .with_workloads(config.workloads)
         .trusting(identity.as_deref().map(Identity::authority));
     let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger);
-    for name in FIRST_NAMESPACES {
-        if let Err(why) = serve.ensure_namespace(name) {
+    // What keeps a store from being written to is said already.
+    if store.frozen().is_none() {
+        for name in FIRST_NAMESPACES {
+            if let Err(why) = serve.ensure_namespace(name) {
+                log::error!("{why}");
+            }
+        }
+        if let Err(why) = serve.ensure_classes() {
             log::error!("{why}");
         }
-    }
-    if let Err(why) = serve.ensure_classes() {
-        log::error!("{why}");
     }
     let store::Health { damaged, told, .. } = shared.health();
     gate.tell_files(&*shared, "DamagedFile", &damaged, control::now(Instant::now()));

@@ -155,7 +155,7 @@ impl Tree<'_> {
         };
         if lived {
             let why = format!("{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on further");
-            let remedy = "nothing needs to be done; agents and watchers look again by themselves".to_owned();
+            let remedy = "bring it back where it is, or else go on: agents and watchers look again by themselves".to_owned();
             self.foreign.push(Damage { file: HEAD.to_owned(), key: None, kind: None, why, remedy });
         }
     }

@@ -202,6 +202,18 @@ fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, 
     done
 }
 
+/// Why nobody should begin with what is here: a restore did not come to its end.
+pub fn unfinished(disk: &dyn Disk) -> Option<String> {
+    disk.list(STAGED).ok()?;
+    let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
+    (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
+        format!(
+            "a restore was begun here and did not come to its end: stop the master and run coracle-master store restore FILE again, or \
+             remove {STAGED} to begin with what there is"
+        )
+    })
+}
+
 /// Takes away what a restore that was killed has left: every secret is in it.
 pub fn clear(disk: &RealDisk, dir: &Path) {
     disk.remove_tree(STAGED).unwrap_or_else(|error| log::warn!("{}/{STAGED}: it stays: {error}", dir.display()));

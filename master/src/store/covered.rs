@@ -40,6 +40,8 @@ pub struct Said {
     known: bool,
     /// There was a file, and no record removes it.
     stays: bool,
+    /// The first record is of what a person did, so HEAD.json may know the file otherwise.
+    pub by_a_person: bool,
     /// What the file holds now.
     pub found: Was,
 }
@@ -47,6 +49,8 @@ pub struct Said {
 /// An object whose file a person wrote, over what the journal says.
 pub struct Overridden {
     pub said: Said,
+    /// As a store has put it, of which nothing but its content tells that it is a person's.
+    pub put: bool,
     /// The revision that he saw.
     base: Option<Revision>,
 }
@@ -70,7 +74,8 @@ pub fn covered(recovered: &Recovered) -> Covered {
             Record::Remove { key, revision, was } => (key, revision, was, false, None),
             Record::Open { .. } | Record::Reserve { .. } => continue,
         };
-        let said = covered.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole));
+        let removed = object.is_none() && *was == Was::Absent;
+        let said = covered.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole, by_hand || removed));
         if let Was::Sum(sum) = was {
             said.sums.push(*sum);
             said.by_hand.extend(by_hand.then_some(*sum));
@@ -91,7 +96,7 @@ pub fn covered(recovered: &Recovered) -> Covered {
 }
 
 impl Said {
-    fn first(revision: Revision, was: Was, whole: bool) -> Said {
+    fn first(revision: Revision, was: Was, whole: bool, by_a_person: bool) -> Said {
         Said {
             object: None,
             revision,
@@ -101,8 +106,13 @@ impl Said {
             versions: Vec::new(),
             known: whole && was != Was::Unknown,
             stays: whole && matches!(was, Was::Sum(_)),
+            by_a_person,
             found: Was::Absent,
         }
+    }
+
+    pub fn was(&self) -> Was {
+        self.was
     }
 
     /// The checksum of what its file held before the journal began to say more, if there was one; None: nobody knows.
@@ -152,13 +162,15 @@ impl Tree<'_> {
         document::stripped(&bytes, &mut compact);
         let (sum, stamp) = (document::crc32(&compact), self.disk.stamp(&at).unwrap_or(Stamp::None));
         said.found = Was::Sum(sum);
+        self.any_stamp |= stamp != Stamp::None;
         let Some(row) = self.rules.kinds.iter().find(|kind| kind.resource == key.resource) else { return false };
         let Some(said) = self.covered.get(key).filter(|said| said.is_foreign(sum, stamp)) else { return false };
         match judge(&bytes, key, (&row.api_version, &row.kind)) {
             Ok(document) => {
                 let base = document::revision(&document);
                 if let Some((key, said)) = self.covered.remove_entry(key) {
-                    self.overridden.insert(key, Overridden { said, base });
+                    let put = matches!(stamp, Stamp::Intact(_));
+                    self.overridden.insert(key, Overridden { said, put, base });
                 }
                 true
             }
@@ -208,7 +220,7 @@ impl Tree<'_> {
     }
 
     /// The edit counts, over a write that its author may never have seen: that is kept beside.
-    pub(super) fn keep_overridden(&mut self, key: &Key, Overridden { said, base }: Overridden) {
+    pub(super) fn keep_overridden(&mut self, key: &Key, Overridden { said, base, .. }: Overridden) {
         let Some(object) = said.object.filter(|_| base.is_none_or(|base| base < said.revision)) else { return };
         let folder = quarantine::settled(&quarantine::folder(self.incidents.next, "overridden"));
         let path = names::path(key);

@@ -324,7 +324,12 @@ pub fn lock(root: &Path) -> Result<Lock, OpenError> {
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
             file.read_to_string(&mut pid).map_err(failed)?;
-            Err(OpenError::InUse { dir: root.to_owned(), pid: pid.trim().to_owned() })
+            // Whoever could not write his own has left that of one before him.
+            let lives = |pid: &&str| writing.is_ok() && Path::new("/proc").join(pid).is_dir();
+            Err(OpenError::InUse {
+                dir: root.to_owned(),
+                pid: Some(pid.trim()).filter(|pid| !pid.is_empty()).filter(lives).map(str::to_owned),
+            })
         }
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }

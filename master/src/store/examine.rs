@@ -8,13 +8,12 @@
 //! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
 
 use super::checkpoint::Dirty;
+use super::copied::{Account, LOST_REVISIONS, Left};
 use super::covered::Overridden;
 use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, TMP};
-use super::find::SEGMENT_BYTES_READ_MAX;
-use super::journal;
-use super::journal::record::Record;
-use super::journal::scan::{Found, scan};
+use super::journal::past::{Age, Past};
+use super::journal::record::Was;
 use super::judge::Wrong;
 use super::protocol::Protocol;
 use super::state::{Entry, OBJECT_BYTES_MAX};
@@ -29,11 +28,54 @@ use std::time::Duration;
 /// Files that are looked at to tell whether a directory was copied.
 const SAMPLE: usize = 8;
 
+/// What the files' stamps say.
+#[derive(Default)]
+pub struct Looked {
+    /// People wrote them.
+    pub edited: Vec<Arc<Key>>,
+    /// As a store has put them: this one, or one whose files were copied here.
+    pub put: Vec<Arc<Key>>,
+    /// They have none, nor has any other.
+    pub bare: Vec<Arc<Key>>,
+    /// The medium has changed them, and what they were.
+    pub rotten: BTreeMap<Key, u32>,
+}
+
 impl Tree<'_> {
-    /// Looks what people or the medium did to the files. `changed`: something is known to be different. `segments`: of the journal, in
-    /// order; what they say of files that have caught up with them tells an edit where no stamp does.
-    pub fn examine(&mut self, changed: bool, segments: &[u64], protocol: &Protocol) {
-        let (mut stamped, mut unstamped, mut edited) = (false, Vec::new(), Vec::new());
+    /// Looks what people or the medium did to the files. `past`: what the journal says of files that have caught up with it tells an
+    /// edit where no stamp does, and an older file where its stamp is as it was.
+    pub fn examine(&mut self, left: &Left, past: &Past, protocol: &Protocol) {
+        let mut looked = self.look_at_stamps();
+        if protocol.heal && !left.clean {
+            self.heal(left, past, &mut looked, protocol);
+        }
+        if left.differs
+            && let Some(count) = self.files_count()
+        {
+            // What was set aside since is remembered there.
+            self.miss_objects(left.objects, count + left.aside);
+        }
+        let mut older = Vec::new();
+        if left.differs {
+            self.ask_past(left, past, &mut looked, &mut older);
+        }
+        let account = if left.differs && protocol.account { self.account(left, past, &looked) } else { Account::Open };
+        if account == Account::Wrong {
+            self.next += LOST_REVISIONS;
+        }
+        if left.differs && !left.clean {
+            self.bury_removed(past);
+        }
+        self.tell_put_back(&older);
+        let mut uids = if looked.edited.is_empty() { HashMap::new() } else { self.uids(&looked.edited) };
+        for key in std::mem::take(&mut looked.edited) {
+            self.edit(key, &mut uids);
+        }
+        self.doubt(looked, left, account);
+    }
+
+    fn look_at_stamps(&mut self) -> Looked {
+        let mut looked = Looked::default();
         let from_files: Vec<(Arc<Key>, u32)> = self
             .objects
             .iter()
@@ -42,107 +84,85 @@ impl Tree<'_> {
             .collect();
         for (key, crc) in from_files {
             if self.overridden.contains_key(&key) {
-                edited.push(key);
+                looked.edited.push(key);
                 continue;
             }
             let path = names::path(&key);
             // What cannot be read is unknown, not absent.
             let Ok(stamp) = self.disk.stamp(&format!("{OBJECTS}/{path}")) else { continue };
+            self.any_stamp |= stamp != Stamp::None;
             match stamp {
-                Stamp::None if self.unwritten.contains(&key) => edited.push(key),
-                Stamp::None => unstamped.push(key),
-                Stamp::Intact(said) | Stamp::Touched(said) if said == crc => stamped = true,
-                Stamp::Touched(_) => {
-                    stamped = true;
-                    edited.push(key);
-                }
-                Stamp::Intact(_) => {
-                    stamped = true;
+                Stamp::None if self.unwritten.contains(&key) => looked.edited.push(key),
+                Stamp::None => looked.bare.push(key),
+                Stamp::Intact(said) | Stamp::Touched(said) if said == crc => looked.put.push(key),
+                Stamp::Touched(_) => looked.edited.push(key),
+                Stamp::Intact(said) => {
                     self.objects.remove(&key);
+                    looked.rotten.insert(Key::clone(&key), said);
                     let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
                     self.put_aside(&path, Some(Key::clone(&key)), Wrong { word: "rotten", why });
                 }
             }
         }
         // Editors replace a file, and what stood beside the old one is gone. A directory that was copied has no stamps at all.
-        let replaced = stamped && self.stamped;
-        self.stamped = replaced || unstamped.is_empty();
+        let replaced = self.any_stamp && self.stamped;
+        self.stamped = replaced || looked.bare.is_empty();
         if replaced {
-            edited.append(&mut unstamped);
+            looked.edited.append(&mut looked.bare);
         }
-        if changed && !unstamped.is_empty() {
-            let words = self.last_words(segments, protocol);
-            let crc = |key: &Arc<Key>| self.objects.get(key).and_then(|entry| entry.file_crc);
-            // As the store has left it, so nobody who saw it has to look again.
-            let (left, others): (Vec<_>, Vec<_>) =
-                unstamped.into_iter().partition(|key| words.get(key).is_some_and(|said| *said == crc(key)));
-            self.unstamped.extend(left);
-            let (different, unknown): (Vec<_>, Vec<_>) = others.into_iter().partition(|key| words.contains_key(key));
-            edited.extend(different);
-            unstamped = unknown;
+        looked
+    }
+
+    /// Something is different: what the journal says of each file that nobody is known to have touched. Those of which it says nothing
+    /// that would help stay where they are. `older`: edits that put back what was there before.
+    fn ask_past(&mut self, left: &Left, past: &Past, looked: &mut Looked, older: &mut Vec<Arc<Key>>) {
+        let crc = |key: &Arc<Key>| self.objects.get(key).and_then(|entry| entry.file_crc);
+        let (mut edited, mut as_left) = (Vec::new(), Vec::new());
+        let mut is_doubtful = |key: &Arc<Key>, may_be_edited: bool, as_left: &mut Vec<Arc<Key>>| {
+            match past.age(key, crc(key)) {
+                Age::Last if past.is_whole() => as_left.push(key.clone()),
+                Age::Older if may_be_edited => {
+                    older.push(key.clone());
+                    edited.push(key.clone());
+                }
+                Age::Other if may_be_edited && past.is_whole() => edited.push(key.clone()),
+                Age::Unknown | Age::Last | Age::Older | Age::Other => return true,
+            }
+            false
+        };
+        looked.put.retain(|key| is_doubtful(key, left.clean, &mut Vec::new()));
+        looked.bare.retain(|key| is_doubtful(key, true, &mut as_left));
+        // As the store has left them, so nobody who saw them has to look again.
+        self.unstamped.append(&mut as_left);
+        looked.edited.append(&mut edited);
+    }
+
+    /// What is left are files of which nothing tells whether they are as they were.
+    fn doubt(&mut self, Looked { put, bare, .. }: Looked, left: &Left, account: Account) {
+        if account == Account::Settled {
+            return self.unstamped.extend(bare);
         }
-        let mut uids = if edited.is_empty() { HashMap::new() } else { self.uids(&edited) };
-        for key in edited {
-            self.edit(key, &mut uids);
-        }
+        let by_hand = left.clean && !bare.is_empty();
         let mut renewed = 0;
-        for key in unstamped {
+        for key in bare {
             if self.check_types(&key) {
-                if changed {
+                if left.differs {
                     self.renew(&key);
                     renewed += 1;
                 }
                 self.unstamped.push(key);
             }
         }
-        if renewed > 0 {
+        if account == Account::Wrong {
+            renewed += put.len();
+            put.iter().for_each(|key| self.renew(key));
+        }
+        if account == Account::Wrong && !by_hand {
+            self.tell_unexplained(renewed);
+        } else if renewed > 0 {
             let lost = "no file has the stamp that tells it, as in a copy";
             self.notes.push(format!("files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"));
         }
-    }
-
-    /// What each file was to hold, as far as the newest segments without a gap tell: the checksum, or that there is none.
-    fn last_words(&self, segments: &[u64], protocol: &Protocol) -> BTreeMap<Arc<Key>, Option<u32>> {
-        let gap = segments.windows(2).rposition(|pair| pair[0] + 1 != pair[1]).map_or(0, |at| at + 1);
-        let mut words = BTreeMap::new();
-        for segment in &segments[gap..] {
-            let Ok(text) = self.disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX) else {
-                words.clear();
-                continue;
-            };
-            for found in scan(&text.into(), *segment, protocol) {
-                match found {
-                    Found::Line { line, .. } => match line.record {
-                        Record::Put { key, object, .. } => _ = words.insert(key, Some(document::crc32(&object))),
-                        Record::Remove { key, .. } => _ = words.insert(key, None),
-                        Record::Open { .. } | Record::Reserve { .. } => {}
-                    },
-                    // It may have said something newer of anything.
-                    Found::Bad { begun: true, .. } => words.clear(),
-                    // Left by an earlier segment.
-                    Found::Bad { .. } => {}
-                }
-            }
-        }
-        words
-    }
-
-    /// Somebody changed the files, and may have removed some. Old segments still tell of those, should HEAD.json be lost one day; so the
-    /// journal says that they are gone.
-    pub fn bury_removed(&mut self, old: &[(u64, u64)], protocol: &Protocol) {
-        let mut there = BTreeMap::new();
-        for (segment, _) in old {
-            let Ok(text) = self.disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX) else { continue };
-            for found in scan(&text.into(), *segment, protocol) {
-                if let Found::Line { line, .. } = found
-                    && let Some(key) = line.record.key()
-                {
-                    there.insert(key.clone(), matches!(line.record, Record::Put { .. }));
-                }
-            }
-        }
-        let known = |key: &Arc<Key>| self.objects.contains_key(key) || self.covered.contains_key(key) || self.damaged.contains_key(&**key);
-        self.removed = there.into_iter().filter(|(key, put)| *put && !known(key)).map(|(key, _)| key).collect();
     }
 
     /// Nobody edited anything, but the whole directory may have been copied here without its stamps.
@@ -160,7 +180,8 @@ impl Tree<'_> {
         let revision = self.fresh();
         if let Some(entry) = self.objects.get_mut(key) {
             entry.stored = entry.stored.at(revision);
-            self.edited.push(Edited { key: key.clone(), was: entry.file_crc });
+            let was = entry.file_crc;
+            self.edited.push(Edited { key: key.clone(), was, before: Was::of(was) });
         }
     }
 
@@ -206,7 +227,8 @@ impl Tree<'_> {
         let claims = (self.rules.claims)(&key, &document).into();
         let stored = Stored::of(key.clone(), revision, &mut document);
         self.objects.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
-        self.edited.push(Edited { key, was });
+        let before = self.overridden.get(&key).map_or(Was::of(was), |overridden| overridden.said.was());
+        self.edited.push(Edited { key, was, before });
         revision
     }
 

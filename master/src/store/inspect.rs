@@ -156,6 +156,9 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
         for (key, said) in covered(recovered) {
             files.bring(&*disk, &key, said.object.as_deref())?;
         }
+        for healed in &loaded.healed {
+            files.bring(&*disk, &healed.key, healed.object.as_deref())?;
+        }
         if files.settle(&*disk)? {
             break;
         }

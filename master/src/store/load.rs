@@ -9,20 +9,22 @@
 
 use super::checkpoint::{Dirty, Wanted};
 use super::commit::Writer;
+use super::copied::{Left, past};
 use super::covered::covered;
 use super::disk::Disk;
 use super::examine::stamp_soon;
 use super::files::{DiskError, Files, failed};
 use super::find::{Found, find_head, find_journal, silent};
 use super::head::{FORMAT, HEAD, Head};
+use super::journal::past::Past;
 use super::journal::record::{Record, Was};
 use super::journal::recover::{Position, Recovered};
 use super::journal::{self, Journal, Retired, WAL};
 use super::judge::Wrong;
 use super::setup::{BATCH_BYTES_MAX, RESERVE, Setup};
 use super::state::State;
-use super::tree::{Edited, Tree};
-use super::{Damage, LeftOut, OpenError, Rules, document, volatile};
+use super::tree::{Brought, Edited, Tree};
+use super::{Damage, LeftOut, OpenError, Rules, backup, document, volatile};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
 use std::sync::Arc;
@@ -42,6 +44,8 @@ pub struct Loaded {
     pub left_alone: Vec<LeftOut>,
     /// What people did to files that did not come to what they may think.
     pub told: Vec<Damage>,
+    /// Files that were older than HEAD.json says, and what they are to hold.
+    pub healed: Vec<Brought>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
 }
@@ -58,7 +62,9 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let found = find_journal(&*disk, head.as_ref(), setup);
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
-    tree.frozen = recovered.missing.is_some() || setup.look_only;
+    let unfinished = backup::unfinished(&*disk);
+    tree.frozen = recovered.missing.is_some() || unfinished.is_some() || setup.look_only;
+    tree.unread.extend(unfinished.map(|why| (String::new(), why)));
     tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
     let incidents = tree.incidents.next;
     if damaged_head {
@@ -83,31 +89,25 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if head.is_none() && !damaged_head {
         tree.miss_head(&recovered.records);
     }
-    let changed = clean && head.as_ref().is_some_and(|head| Some(head.files) != tree.files_sum());
+    let left = left(head.as_ref(), &tree, clean, incidents, recovered);
+    let changed = clean && left.differs;
     if changed {
         // Who saw what is gone now has to look again.
         tree.next += 1;
     }
-    let head_sum = head.as_ref().filter(|head| !clean && head.summed && recovered.missing.is_none()).map(|head| head.files);
-    let left = head_sum.is_some() && head_sum == tree.files_sum();
-    if (changed || head_sum.is_some() && !left)
-        && let (Some(head), Some(count)) = (&head, tree.files_count())
-    {
-        // What was set aside since is remembered there.
-        let aside = incidents.saturating_sub(head.incidents);
-        tree.miss_objects(head.objects, count + u64::from(aside));
+    if recovered.behind && setup.protocol.account {
+        tree.tell_behind();
     }
-    if changed || !(clean || left) || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
-        let segments: Vec<u64> = found.old.iter().chain(&found.live).map(|(segment, _)| *segment).collect();
-        tree.examine(changed || head_sum.is_some() && !left, &segments, &setup.protocol);
+    if left.differs || left.sum.is_none() || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
+        let end =
+            head.as_ref().and_then(|head| head.wal).filter(|_| left.differs || recovered.missing.is_some() || !tree.overridden.is_empty());
+        let past = end.map_or_else(Past::default, |end| past(&*disk, end.n, &found, &setup.protocol));
+        tree.examine(&left, &past, &setup.protocol);
     } else if tree.stamped {
         tree.sample();
     }
-    if head_sum.is_some() && !left {
-        tree.bury_removed(&found.old, &setup.protocol);
-    }
     tree.recall_incidents(clean);
-    if changed || head_sum.is_some() && !left {
+    if left.differs {
         tree.bring_homes();
     }
     tree.overlay();
@@ -118,20 +118,35 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.notes.push(format!("{WAL}/ does not hold what {HEAD} names; the store was closed in order, so nothing is missing"));
     }
     tree.notes.extend(recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept")));
-    begin(disk.clone(), head, ids, tree, found, changed, setup)
+    begin(disk.clone(), head, ids, tree, found, &left, setup)
 }
 
-/// The new segment, and everything that has to be durable before anybody is served. `changed`: people edited the files since a clean
-/// close, so what the journal said before counts no more, also where HEAD.json is lost one day.
+/// The files as HEAD.json knows them. `incidents`: the number of the first that this start may set aside.
+fn left(head: Option<&Head>, tree: &Tree, clean: bool, incidents: u32, recovered: &Recovered) -> Left {
+    let Some(head) = head else { return Left::default() };
+    let sum = (clean || head.summed && recovered.missing.is_none()).then_some(head.files);
+    Left {
+        clean,
+        sum,
+        differs: sum.is_some() && sum != tree.files_sum(),
+        objects: head.objects,
+        aside: u64::from(incidents.saturating_sub(head.incidents)),
+        behind: recovered.behind,
+    }
+}
+
+/// The new segment, and everything that has to be durable before anybody is served. Where people edited the files since a clean close,
+/// what the journal said before counts no more, also where HEAD.json is lost one day.
 fn begin(
     disk: Arc<dyn Disk>,
     head: Option<Head>,
     ids: &Ids,
     mut tree: Tree,
     found: Found,
-    changed: bool,
+    left: &Left,
     setup: &Setup,
 ) -> Result<Loaded, OpenError> {
+    let changed = left.clean && left.differs;
     let Found { recovered, mut old, mut live, next, of } = found;
     let mut outdated = Vec::new();
     if changed && !setup.look_only {
@@ -139,24 +154,23 @@ fn begin(
     }
     let reserved = tree.base.unwrap_or_default();
     let mut dirty = Dirty::default();
-    let brought =
-        std::mem::take(&mut tree.brought).into_iter().filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone()?)));
-    let brought: Vec<(Arc<Key>, Bytes)> = brought.collect();
-    for (key, object) in &brought {
-        dirty.add(key.clone(), Some(Wanted::part(object.clone())), Was::Sum(document::crc32(object)), Duration::ZERO);
-    }
-    for (key, said) in &tree.covered {
-        dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
-    }
-    let files = tree.files_sum().unwrap_or_default();
-    let objects = tree.objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
-    let objects = objects - tree.edited.iter().filter(|edited| edited.was.is_none()).count() as u64;
+    let healed = std::mem::take(&mut tree.healed);
+    let brought = std::mem::take(&mut tree.brought).into_iter();
+    let brought = brought.filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone())));
+    let brought: Vec<(Arc<Key>, Option<Bytes>)> =
+        brought.chain(healed.iter().map(|healed| (healed.key.clone(), healed.object.clone()))).collect();
     let mut edits = Vec::new();
-    for Edited { key, was } in std::mem::take(&mut tree.edited) {
+    // What cannot be read now may be there the next time, as HEAD.json knows it.
+    let unread = !tree.unread.is_empty() || !tree.incidents.in_place.is_empty();
+    let then = tree.files_then().filter(|_| left.differs && !unread);
+    for Edited { key, was, .. } in std::mem::take(&mut tree.edited) {
         if let Some(object) = put_soon(&mut tree, &mut dirty, &key) {
             let revision = tree.objects[&key].stored.revision;
             edits.push(Record::Put { revision, key, was: Was::of(was), by_hand: true, object });
         }
+    }
+    for key in std::mem::take(&mut tree.removed) {
+        edits.push(Record::Remove { revision: tree.fresh(), key, was: Was::Absent });
     }
     let last = Revision(tree.next);
     let missing = tree.frozen;
@@ -176,13 +190,15 @@ fn begin(
     let is_new = !head.as_ref().is_some_and(as_it_is);
     let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
+    let mut done = Ok(());
     if frozen.is_none() && !setup.look_only {
-        let mut done = open_journal(&mut journal, last, &edits, &recovered, setup);
-        if done.as_ref().is_err_and(DiskError::no_space) {
+        done = open_journal(&mut journal, last, &edits, &recovered, setup);
+        // What files are to be brought to lies in old segments.
+        if done.as_ref().is_err_and(DiskError::no_space) && healed.is_empty() {
             make_room(&*disk, &mut old, &recovered.void);
             done = open_journal(&mut journal, last, &edits, &recovered, setup);
         }
-        let done = done.and_then(|()| {
+        done = done.and_then(|()| {
             consume(&*disk, &edits, &brought)?;
             for segment in &recovered.void {
                 // If it stays it is void the next time, too.
@@ -196,15 +212,15 @@ fn begin(
                 disk.sync_dir(WAL).map_err(failed("fsync", WAL))?;
             }
             // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
-            if !is_new && !changed && !head.clean && tree.gone == 0 {
+            if !is_new && !left.differs && !head.clean {
                 return Ok(());
             }
             let fresh = Position { segment: next, n: recovered.last + 1 };
             let start = if changed { fresh } else { recovered.start.unwrap_or(fresh) };
             let (reserved, stamped) = (journal.reserved(), tree.stamped);
-            let (files, objects, summed) =
-                if changed { (files, objects, true) } else { (head.files, head.objects - tree.gone, head.summed || head.clean) };
-            let incidents = if changed { tree.incidents.next } else { head.incidents };
+            let (files, objects) = then.unwrap_or((head.files, head.objects));
+            let summed = then.is_some() || head.summed || head.clean;
+            let incidents = if then.is_some() { tree.incidents.next } else { head.incidents };
             let fresh = Head {
                 format: FORMAT,
                 wal: Some(start),
@@ -221,8 +237,22 @@ fn begin(
             head = fresh;
             Ok(())
         });
-        if let Err(error) = done {
+        if let Err(error) = &done {
             degraded.get_or_insert(error.to_string());
+        }
+    }
+    for (key, object) in &brought {
+        if let Some(said) = tree.covered.get(key) {
+            dirty.add(key.clone(), said.object.clone().map(Wanted::part), Was::of(object.as_deref().map(document::crc32)), Duration::ZERO);
+        }
+    }
+    for (key, said) in &tree.covered {
+        dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
+    }
+    if done.is_err() {
+        // They are not yet what memory says.
+        for Brought { key, object, found } in &healed {
+            dirty.add(key.clone(), object.clone().map(Wanted::part), *found, Duration::ZERO);
         }
     }
     let retired = old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO });
@@ -247,7 +277,7 @@ fn begin(
     };
     writer.limits = setup.limits(writer.room());
     let state = State::new(tree.objects, tree.damaged, last).without(tree.unread);
-    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, degraded })
+    Ok(Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, healed, degraded })
 }
 
 fn open_journal(journal: &mut Journal, last: Revision, edits: &[Record], recovered: &Recovered, setup: &Setup) -> Result<(), DiskError> {
@@ -290,13 +320,13 @@ fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes>
 }
 
 /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
-fn consume(disk: &dyn Disk, edits: &[Record], brought: &[(Arc<Key>, Bytes)]) -> Result<(), DiskError> {
+fn consume(disk: &dyn Disk, edits: &[Record], brought: &[(Arc<Key>, Option<Bytes>)]) -> Result<(), DiskError> {
     let mut files = Files::default();
-    let edited = edits.iter().filter_map(|edit| if let Record::Put { key, object, .. } = edit { Some((key, object)) } else { None });
-    let all: Vec<_> = edited.chain(brought.iter().map(|(key, object)| (key, object))).collect();
+    let edited = edits.iter().filter_map(|edit| if let Record::Put { key, object, .. } = edit { Some((key, Some(object))) } else { None });
+    let all: Vec<_> = edited.chain(brought.iter().map(|(key, object)| (key, object.as_ref()))).collect();
     loop {
         for (key, object) in &all {
-            files.bring(disk, key, Some(object))?;
+            files.bring(disk, key, object.map(|object| &**object))?;
         }
         if all.is_empty() || files.settle(disk)? {
             return Ok(());

@@ -13,7 +13,7 @@
 //! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! find, load, gather, tree, covered, examine, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! find, load, gather, tree, covered, examine, copied, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
@@ -22,6 +22,7 @@ mod aside;
 mod backup;
 mod checkpoint;
 mod commit;
+mod copied;
 mod covered;
 mod disk;
 mod document;
@@ -149,7 +150,9 @@ impl FlatStore {
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
         find::refuse_newer(&disk, dir)?;
         let lock = disk::lock(dir)?;
-        backup::clear(&disk, dir);
+        if backup::unfinished(&disk).is_none() {
+            backup::clear(&disk, dir);
+        }
         let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
             Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),
             // Statuses come back by themselves; it is no reason not to start.
@@ -175,7 +178,7 @@ impl FlatStore {
         rules: &Rules,
         setup: Setup,
     ) -> Result<Opened, OpenError> {
-        let Loaded { state, writer, notes, foreign, left_alone, told, degraded } =
+        let Loaded { state, writer, notes, foreign, left_alone, told, degraded, .. } =
             load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");

@@ -43,6 +43,10 @@ pub struct Protocol {
     pub rename_head: bool,
     /// HEAD.json's new name is durable before segments are removed.
     pub head_before_unlink: bool,
+    /// A file that is older than HEAD.json says is brought to the last word of the journal.
+    pub heal: bool,
+    /// What all files sum up to is held against HEAD.json.
+    pub account: bool,
 }
 
 impl Protocol {
@@ -67,5 +71,7 @@ impl Protocol {
         sync_head: true,
         rename_head: true,
         head_before_unlink: true,
+        heal: true,
+        account: true,
     };
 }

@@ -10,6 +10,7 @@ use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
 use super::files::OBJECTS;
 use super::gather::{Text, gather, text};
+use super::journal::record::Was;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::outline::{Outline, Trust, outline};
 use super::quarantine::Incidents;
@@ -31,6 +32,16 @@ pub struct Edited {
     pub key: Arc<Key>,
     /// The checksum of what the file holds.
     pub was: Option<u32>,
+    /// The same, when the journal began to say more than the files.
+    pub before: Was,
+}
+
+/// What the journal says, of a file that is behind it: to be brought before anybody is served.
+pub struct Brought {
+    pub key: Arc<Key>,
+    /// None: that there is no such object.
+    pub object: Option<Bytes>,
+    pub found: Was,
 }
 
 pub struct Tree<'a> {
@@ -43,6 +54,8 @@ pub struct Tree<'a> {
     pub(super) unwritten: HashSet<Arc<Key>>,
     /// Objects of the journal whose files are not where they belong, and are to be brought.
     pub brought: Vec<Arc<Key>>,
+    /// The same, of files that HEAD.json says to have caught up.
+    pub healed: Vec<Brought>,
     /// The last revision that may have been used before; None: HEAD.json is lost.
     pub base: Option<u64>,
     /// Nothing in the directory may be changed.
@@ -71,6 +84,8 @@ pub struct Tree<'a> {
     pub degraded: Option<String>,
     /// Every file has its stamp: as HEAD.json says, then as it was found.
     pub stamped: bool,
+    /// Some file has one.
+    pub any_stamp: bool,
     /// Those that have none.
     pub unstamped: Vec<Arc<Key>>,
     /// Objects as people wrote them: to be made durable before anybody sees them.
@@ -105,6 +120,7 @@ impl<'a> Tree<'a> {
             overridden: BTreeMap::new(),
             unwritten: HashSet::new(),
             brought: Vec::new(),
+            healed: Vec::new(),
             base: None,
             frozen: false,
             statuses_kept: false,
@@ -123,6 +139,7 @@ impl<'a> Tree<'a> {
             left_alone: Vec::new(),
             degraded: None,
             stamped: false,
+            any_stamp: false,
             unstamped: Vec::new(),
             edited: Vec::new(),
             removed: Vec::new(),
@@ -307,17 +324,27 @@ impl<'a> Tree<'a> {
 
     /// The sum over all files as they were when the journal began to say more than they do; None: it does not say.
     pub fn files_sum(&self) -> Option<u64> {
-        let edited: BTreeMap<&Key, Option<u32>> = self.edited.iter().map(|edited| (&*edited.key, edited.was)).collect();
-        let mut sum = 0_u64;
+        self.files_then().map(|(sum, _)| sum)
+    }
+
+    /// The same, and how many they were.
+    pub fn files_then(&self) -> Option<(u64, u64)> {
+        let edited: BTreeMap<&Key, Was> = self.edited.iter().map(|edited| (&*edited.key, edited.before)).collect();
+        let (mut sum, mut count) = (0_u64, 0);
+        let mut add = |key: &Key, crc: u32| (sum, count) = (sum.wrapping_add(in_sum(key, crc)), count + 1);
         for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
-            let file = edited.get(&**key).copied().unwrap_or(entry.file_crc);
-            sum = sum.wrapping_add(file.map_or(0, |file| in_sum(key, file)));
+            match edited.get(&**key) {
+                Some(Was::Sum(crc)) => add(key, *crc),
+                Some(Was::Absent) => {}
+                Some(Was::Unknown) => return None,
+                None => entry.file_crc.into_iter().for_each(|crc| add(key, crc)),
+            }
         }
         let overridden = self.overridden.iter().map(|(key, overridden)| (key, &overridden.said));
         for (key, said) in self.covered.iter().chain(overridden) {
-            sum = sum.wrapping_add(said.file_before()?.map_or(0, |file| in_sum(key, file)));
+            said.file_before()?.into_iter().for_each(|crc| add(key, crc));
         }
-        Some(sum)
+        Some((sum, count))
     }
 
     /// How many files there were when the journal began to say more than they do, as far as they are there still; what a person brought

@@ -247,16 +247,27 @@ pub struct Opened {
 
 #[derive(Debug)]
 pub enum OpenError {
-    InUse { dir: PathBuf, pid: String },
-    Newer { dir: PathBuf, format: u64 },
-    Io { path: PathBuf, error: io::Error },
+    /// The pid where it is known.
+    InUse {
+        dir: PathBuf,
+        pid: Option<String>,
+    },
+    Newer {
+        dir: PathBuf,
+        format: u64,
+    },
+    Io {
+        path: PathBuf,
+        error: io::Error,
+    },
 }
 
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::InUse { dir, pid } => {
-                write!(f, "{}: in use by another master, pid {pid}; stop it or choose another --data-dir", dir.display())
+                let pid = pid.as_ref().map_or_else(String::new, |pid| format!(", pid {pid}"));
+                write!(f, "{}: in use by another master{pid}; stop it or choose another --data-dir", dir.display())
             }
             OpenError::Newer { dir, format } => {
                 let shown = dir.display();

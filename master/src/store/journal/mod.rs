@@ -13,8 +13,10 @@
 //! refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
+//! past PURE: what the files were before.
 
 mod place;
+pub mod past;
 pub mod record;
 pub mod recover;
 pub mod scan;

@@ -50,6 +50,8 @@ pub struct Recovered {
     /// Something lies behind the end that is no line. Most likely an earlier segment left it.
     pub unclear: bool,
     pub missing: Option<Missing>,
+    /// It ends before HEAD.json counts from it: the files hold what is between, and nobody knows whether there was more.
+    pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,
 }
@@ -163,6 +165,7 @@ impl Chain<'_> {
             self.all.torn.extend(end.torn.then(|| end.bad_place()));
             self.all.unclear |= end.bad.is_some();
         }
+        self.all.behind = !self.closed && end.last + 1 < self.from;
         self.all.end = end.end;
         self.all.last = end.last.max(self.from.saturating_sub(1));
         if end.batch >= self.from && self.protocol.rejournal {
@@ -190,8 +193,8 @@ struct Fence {
 }
 
 /// One segment, read for itself.
-struct Part {
-    segment: u64,
+pub(super) struct Part {
+    pub(super) segment: u64,
     /// None: it holds nothing.
     fence: Option<Fence>,
     first: u64,
@@ -200,7 +203,7 @@ struct Part {
     batch: u64,
     reserved: u64,
     /// What the files do not hold.
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     beyond: Vec<Line>,
     /// Where the first thing lies that does not follow what came before.
     bad: Option<usize>,
@@ -216,7 +219,7 @@ struct Part {
 }
 
 impl Part {
-    fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
+    pub(super) fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
         let (fence, bad) = (None, None);
         let mut part = Part {
             segment: scanned.segment,
@@ -304,6 +307,11 @@ impl Part {
         if line.n >= from {
             self.lines.push(line);
         }
+    }
+
+    /// Its fence: the last record that holds of the segments before it. None: it holds nothing.
+    pub(super) fn prev(&self) -> Option<u64> {
+        self.fence.map(|fence| fence.prev)
     }
 
     fn bad_place(&self) -> Place {

@@ -55,17 +55,17 @@ impl std::ops::AddAssign for Tally {
 
 /// A host with its disk and its tmpfs, and what its users know.
 pub struct Host {
-    dice: Dice,
+    pub dice: Dice,
     pub disk: SimDisk,
     tmpfs: SimDisk,
     boot: u64,
-    oracle: Oracle,
+    pub oracle: Oracle,
     tally: Tally,
     /// Contents written, so that no two are alike.
     written: u64,
     faulty: bool,
     nature: Nature,
-    setup: Setup,
+    pub setup: Setup,
     /// Somebody edits files while the master runs.
     meddled: bool,
 }
@@ -74,7 +74,7 @@ pub struct Host {
 pub struct Life {
     pub store: FlatStore,
     heard: Arc<Mutex<Vec<Event>>>,
-    checkpoint: Option<Checkpoint>,
+    pub checkpoint: Option<Checkpoint>,
     _watches: Vec<WatchHandle>,
 }
 
@@ -93,7 +93,7 @@ pub fn history(seed: u64, setting: Setting) -> Result<Tally, String> {
     Ok(host.tally)
 }
 
-fn ids(boot: u64) -> Ids {
+pub fn ids(boot: u64) -> Ids {
     Ids { fresh_store: format!("store-{boot}"), boot: boot.to_string() }
 }
 
@@ -462,7 +462,7 @@ impl Host {
     }
 
     /// A step of what goes on beside the writes.
-    fn keep(&mut self, life: &mut Life) {
+    pub fn keep(&mut self, life: &mut Life) {
         match life.checkpoint.take() {
             None if self.dice.one_in(2) => _ = life.store.tend(),
             None => life.checkpoint = life.store.begin_checkpoint().ok().flatten(),
@@ -478,7 +478,7 @@ impl Host {
         }
     }
 
-    fn write(&mut self, life: &mut Life) -> Result<(), String> {
+    pub fn write(&mut self, life: &mut Life) -> Result<(), String> {
         let count = 1 + self.dice.below(4);
         let asked = (0..count).map(|_| self.any_write(&life.store)).collect();
         self.write_these(life, asked).map(drop)

@@ -1,6 +1,7 @@
 //! The door as its callers see it.
 
 mod conformance;
+mod copies;
 mod crash;
 mod damage;
 mod edits;

@@ -59,7 +59,7 @@ fn every_rule_is_missed() {
 fn a_start_believes_nothing_that_a_cut_can_take_back() {
     let first = |rejournal: bool, sync_at_start: bool, histories: u64| {
         let setting = Setting { protocol: Protocol { rejournal, sync_at_start, ..Protocol::WHOLE }, fails: false, ..Setting::WHOLE };
-        (0..histories).find(|seed| broken(*seed, setting).is_err())
+        (0..histories).find(|seed| broken(*seed, setting).inspect_err(|broken| eprintln!("seed {seed}: {broken}")).is_err())
     };
     let both = first(false, false, HISTORIES_MAX);
     eprintln!("rejournal and sync_at_start: seed {both:?}");

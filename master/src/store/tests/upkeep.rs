@@ -274,8 +274,20 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
     fs::create_dir_all(&staged).expect("ours");
     fs::write(staged.join("s.json"), "secret").expect("ours");
     let store = place.open();
-    assert!(store.health().damaged.is_empty() && !place.0.join("tmp/restored").exists());
-    assert_eq!(fs::read_dir(place.0.join("quarantine")).expect("a folder").count(), 0, "nor is it set aside");
+    let why = store.health().degraded.expect("it says so");
+    assert!(why.contains("did not come to its end") && why.contains("store restore"), "{why}");
+    assert!(store.write(create(pod("x", "a", None))).is_err());
+    store.halt();
+    drop(store);
+    let found = inspect(&place.0, &rules(), false).expect("it is there");
+    assert!(!found.whole() && found.unknown[0].contains("did not come to its end"), "{found:?}");
+    restore(&place.0, || Ok(&text[..])).expect("it can be done again");
+    let store = place.open();
+    assert!(store.health().degraded.is_none() && !place.0.join("tmp/restored").exists());
+    assert_eq!(
+        (names_in(&store), fs::read_dir(place.0.join("quarantine")).expect("a folder").count()),
+        (vec!["Whole".to_owned(), "a".to_owned(), "c".to_owned()], 0)
+    );
     store.halt();
     drop(store);
     // Killed before they came into their place: HEAD.json knows that they ought to be there.

@@ -1,0 +1,246 @@
+//! Files that are not what HEAD.json says, though no person's hand shows at them: a directory that was copied while its master wrote, or
+//! into which somebody has put older files back. The journal's retained segments (journal/past) tell most of it, HEAD.json's sum the rest.
+//!
+//! ```text
+//! killed, or copied while a master ran: a file holds an earlier word of the journal than its last -> the last one counts, and is brought
+//! closed in order: it does            -> somebody put it back: an edit like any other
+//! nothing tells which files, but HEAD.json's sum differs -> all that it may be have new revisions, and it is told
+//! ```
+
+use super::disk::Disk;
+use super::examine::Looked;
+use super::files::OBJECTS;
+use super::find::{Found, SEGMENT_BYTES_READ_MAX};
+use super::head::HEAD;
+use super::journal::past::{Age, Past, Word};
+use super::journal::record::{Record, Was};
+use super::journal::recover::Scanned;
+use super::journal::scan::{self, scan};
+use super::journal::{self, WAL};
+use super::protocol::Protocol;
+use super::setup::RESERVE;
+use super::state::in_sum;
+use super::tree::{Brought, Tree};
+use super::{Damage, names};
+use bytes::Bytes;
+use coracle_api::meta::Key;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// What nobody knows of may have used this many revisions.
+pub const LOST_REVISIONS: u64 = 10 * RESERVE;
+/// So many files are named, of any number.
+const NAMED_MAX: usize = 5;
+const LOOK: &str = "look whether something is missed; a copy of a running master is whole with HEAD.json first, as of tar --sort=name";
+
+/// The files as HEAD.json knows them.
+#[derive(Default)]
+pub struct Left {
+    /// Closed in order.
+    pub clean: bool,
+    /// What they sum up to; None: nobody knows.
+    pub sum: Option<u64>,
+    /// They do not.
+    pub differs: bool,
+    /// How many there were.
+    pub objects: u64,
+    /// So many were set aside since then.
+    pub aside: u64,
+    /// The journal ends before HEAD.json counts from it.
+    pub behind: bool,
+}
+
+/// What becomes of a difference between HEAD.json's sum and the files.
+#[derive(PartialEq)]
+pub enum Account {
+    /// What is known to be different makes all of it.
+    Settled,
+    /// What is known to be different may make all of it.
+    Open,
+    /// Something else is different.
+    Wrong,
+}
+
+/// What the segments that are there say of the files before HEAD.json counts from the journal.
+pub fn past(disk: &dyn Disk, end: u64, found: &Found, protocol: &Protocol) -> Past {
+    let mut past = Past::before(end);
+    for (segment, _) in found.old.iter().chain(&found.live) {
+        let text = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX).map(Bytes::from).ok();
+        let bytes = text.as_ref().map_or(0, Bytes::len);
+        past.add(Scanned { segment: *segment, bytes, found: text.map(|text| scan(&text, *segment, protocol)) }, protocol);
+    }
+    past
+}
+
+/// What the last words made of their files, by the segments that they stand in.
+fn objects_of(disk: &dyn Disk, words: &[(Arc<Key>, Word)], protocol: &Protocol) -> BTreeMap<Arc<Key>, Option<Bytes>> {
+    let gone = words.iter().filter(|(_, word)| word.sum.is_none());
+    let mut objects: BTreeMap<Arc<Key>, Option<Bytes>> = gone.map(|(key, _)| (key.clone(), None)).collect();
+    let segments: BTreeSet<u64> = words.iter().filter(|(_, word)| word.sum.is_some()).map(|(_, word)| word.segment).collect();
+    for segment in segments {
+        let wanted: BTreeMap<u64, &Arc<Key>> =
+            words.iter().filter(|(_, word)| word.segment == segment).map(|(key, word)| (word.n, key)).collect();
+        let Ok(text) = disk.read(&journal::path(segment), SEGMENT_BYTES_READ_MAX) else { continue };
+        for found in scan(&text.into(), segment, protocol) {
+            if let scan::Found::Line { line, .. } = found
+                && let Record::Put { key, object, .. } = line.record
+                && wanted.get(&line.n) == Some(&&key)
+            {
+                // Nothing keeps a segment in memory for long.
+                objects.insert(key, Some(Bytes::copy_from_slice(&object)));
+            }
+        }
+    }
+    objects
+}
+
+impl Tree<'_> {
+    /// A copy of a directory whose master wrote meanwhile may have files of before HEAD.json: the journal's last words count.
+    pub(super) fn heal(&mut self, left: &Left, past: &Past, looked: &mut Looked, protocol: &Protocol) {
+        let crc = |key: &Arc<Key>| self.objects.get(key).and_then(|entry| entry.file_crc);
+        let is_older = |key: &&Arc<Key>| past.age(key, crc(key)) == Age::Older;
+        let older: Vec<(Arc<Key>, Word)> =
+            looked.put.iter().chain(&looked.bare).filter(is_older).filter_map(|key| Some((key.clone(), past.last(key)?))).collect();
+        let mut healed = self.heal_these(&older, protocol);
+        healed.extend(self.heal_covered(past));
+        // What is not there a person may have taken away, unless all of this together is what HEAD.json knows.
+        let absent: Vec<(Arc<Key>, Word)> = self.absent(past).filter(|(key, _)| past.age(key, None) == Age::Older).collect();
+        let made: u64 = absent.iter().filter_map(|(key, word)| Some(in_sum(key, word.sum?))).fold(0, u64::wrapping_add);
+        let sum = self.files_sum().map(|sum| sum.wrapping_add(made));
+        if !healed.is_empty() && !absent.is_empty() && sum.is_some() && sum == left.sum {
+            healed.extend(self.heal_these(&absent, protocol));
+        }
+        if healed.is_empty() {
+            return;
+        }
+        let is_left = |key: &Arc<Key>| !healed.contains(key);
+        looked.put.retain(is_left);
+        looked.bare.retain(is_left);
+        looked.edited.retain(is_left);
+        let (count, named) = (healed.len(), named(healed.iter()));
+        self.notes.push(format!(
+            "{count} files below {OBJECTS} are older than {HEAD}, as in a copy that was made while a master wrote: what {WAL}/ says of them \
+             counts, and they are brought: {named}"
+        ));
+    }
+
+    fn heal_these(&mut self, words: &[(Arc<Key>, Word)], protocol: &Protocol) -> Healed {
+        let mut healed = Healed::new();
+        for (key, object) in objects_of(self.disk, words, protocol) {
+            let found = Was::of(self.objects.remove(&key).and_then(|entry| entry.file_crc));
+            if let Some(object) = &object {
+                self.take_covered(&key, object);
+            }
+            self.healed.push(Brought { key: key.clone(), object, found });
+            healed.insert(key);
+        }
+        healed
+    }
+
+    /// Files that seem to be written over what the journal says, and are only older than it.
+    fn heal_covered(&mut self, past: &Past) -> Healed {
+        let is_older = |key: &Arc<Key>, put: bool| {
+            let crc = self.objects.get(key).and_then(|entry| entry.file_crc);
+            (put || !self.any_stamp) && matches!(past.age(key, crc), Age::Older | Age::Last)
+        };
+        let older: Healed =
+            self.overridden.iter().filter(|(key, overridden)| is_older(key, overridden.put)).map(|(key, _)| key.clone()).collect();
+        for key in &older {
+            let Some(overridden) = self.overridden.remove(key) else { continue };
+            self.objects.remove(key);
+            if let Some(object) = &overridden.said.object {
+                self.take_covered(key, object);
+            }
+            self.covered.insert(key.clone(), overridden.said);
+            self.brought.push(key.clone());
+        }
+        older
+    }
+
+    /// What is to have files that are not there.
+    fn absent<'p>(&'p self, past: &'p Past) -> impl Iterator<Item = (Arc<Key>, Word)> + 'p {
+        let is_known = |key: &Arc<Key>| {
+            let covered = self.covered.contains_key(key) || self.overridden.contains_key(key);
+            covered || self.objects.contains_key(key) || self.damaged.contains_key(&**key) || self.is_unread(&names::path(key))
+        };
+        let put = past.all().filter(|(key, word)| word.sum.is_some() && self.row(key).is_some());
+        put.filter(move |(key, _)| !is_known(key)).map(|(key, word)| (key.clone(), word))
+    }
+
+    /// Old segments still tell of what people took away, should HEAD.json be lost one day; so the journal says that it is gone.
+    pub(super) fn bury_removed(&mut self, past: &Past) {
+        self.removed = self.absent(past).map(|(key, _)| key).collect();
+    }
+
+    /// Whether what is known to be different is all that is different.
+    pub(super) fn account(&self, left: &Left, past: &Past, looked: &Looked) -> Account {
+        let (Some(wanted), Some(mut sum)) = (left.sum, self.files_sum()) else { return Account::Open };
+        let word = |key: &Key| past.last(key).filter(|_| past.is_whole());
+        let adds = |key: &Key, crc: Option<u32>| crc.map_or(0, |crc| in_sum(key, crc));
+        let said = self.covered.values().chain(self.overridden.values().map(|overridden| &overridden.said));
+        let mut known = left.aside == 0 && self.left_alone.is_empty() && self.unread.is_empty() && self.gone == 0;
+        known &= !said.into_iter().any(|said| said.by_a_person);
+        for key in looked.edited.iter().filter(|key| !self.overridden.contains_key(*key)) {
+            let now = self.objects.get(key).and_then(|entry| entry.file_crc);
+            match word(key) {
+                Some(word) => sum = sum.wrapping_sub(adds(key, now)).wrapping_add(adds(key, word.sum)),
+                None => known = false,
+            }
+        }
+        for key in self.damaged.keys().filter(|key| !self.covered.contains_key(*key)) {
+            let was = looked.rotten.get(key).copied().or_else(|| word(key)?.sum);
+            known &= was.is_some();
+            sum = sum.wrapping_add(adds(key, was));
+        }
+        if self.gone > 0 && past.is_whole() {
+            sum = self.absent(past).fold(sum, |sum, (key, word)| sum.wrapping_add(adds(&key, word.sum)));
+        }
+        match sum == wanted {
+            true => Account::Settled,
+            false if known || left.behind => Account::Wrong,
+            false => Account::Open,
+        }
+    }
+
+    /// Somebody put them there; they were written by a store, and something else was written there since.
+    pub(super) fn tell_put_back(&mut self, keys: &[Arc<Key>]) {
+        if keys.is_empty() {
+            return;
+        }
+        let (count, named) = (keys.len(), named(keys.iter()));
+        let why = format!(
+            "{OBJECTS}: {count} files are older than what was written there, or of objects that had been deleted: put back by hand, so they \
+             count, at new revisions: {named}"
+        );
+        let remedy = "look whether something newer is missed".to_owned();
+        self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });
+    }
+
+    /// Nobody knows whether there was more.
+    pub fn tell_behind(&mut self) {
+        let why = format!(
+            "{WAL}: the journal ends before {HEAD} counts from it: it is older, as in a copy that is not whole, or where an older segment \
+             was put over the newest; what was acknowledged since may be missing"
+        );
+        self.next += LOST_REVISIONS;
+        self.foreign.push(Damage { file: WAL.to_owned(), key: None, kind: None, why, remedy: LOOK.to_owned() });
+    }
+
+    /// Nobody can say which files they are.
+    pub(super) fn tell_unexplained(&mut self, renewed: usize) {
+        let why = format!(
+            "{OBJECTS}: it is not what {HEAD} says: somebody put files there, or it is a copy that is not whole; {renewed} objects that may be \
+             older than they were have new revisions"
+        );
+        self.foreign.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy: LOOK.to_owned() });
+    }
+}
+
+type Healed = BTreeSet<Arc<Key>>;
+
+fn named<'k>(keys: impl Iterator<Item = &'k Arc<Key>>) -> String {
+    let mut keys = keys.peekable();
+    let mut text: Vec<String> = keys.by_ref().take(NAMED_MAX).map(|key| key.to_string()).collect();
+    text.extend(keys.next().is_some().then(|| "...".to_owned()));
+    text.join(", ")
+}
