@@ -14,7 +14,7 @@ use crate::store::protocol::Protocol;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// In CI.
-const COPIES: u64 = 1_500;
+const COPIES: u64 = 600;
 
 /// What was tried, to show that it is no empty test.
 #[derive(Default, Debug)]
@@ -118,7 +118,7 @@ fn copied(seed: u64, protocol: Protocol, tally: &mut Tally) -> Result<(), String
         parts.swap(at, host.dice.below(at as u64 + 1) as usize);
     }
     let (may, stamps) = (May::begun(host.oracle.held()), !host.dice.one_in(3));
-    let mut copying = Copying { host, life, may, copy: SimDisk::new(seed ^ 3), stamps };
+    let mut copying = Copying { host, life, may, copy: SimDisk::new(seed ^ 3).traced(number("CORACLE_SEED").is_some()), stamps };
     for part in parts {
         copying.part(part)?;
     }
@@ -160,13 +160,15 @@ fn judge(copy: &SimDisk, setup: Setup, before: &oracle::Oracle, may: &May, whole
     let healed = opened.notes.iter().any(|note| note.contains("are older than HEAD.json"));
     (tally.told, tally.quiet, tally.healed) =
         (tally.told + u64::from(told), tally.quiet + u64::from(!told && !healed), tally.healed + u64::from(healed));
-    // It is said once, and everything stays as it is.
+    if told {
+        return Ok(());
+    }
+    // Everything stays as it is.
     drop(opened);
     copy.power_loss();
     let again = FlatStore::open_on(Arc::new(copy.clone()), None, None, ids(10), &rules(), setup).map_err(|error| error.to_string())?;
     let health = again.store.health();
-    let behind = |damage: &Damage| damage.file == "wal";
-    if !health.damaged.iter().all(behind) || !health.told.is_empty() || health.degraded.is_some() {
+    if !health.damaged.is_empty() || !health.told.is_empty() || health.degraded.is_some() {
         return Err(format!("the second start complains: {health:?}"));
     }
     let texts = |held: &BTreeMap<Key, Held>| held.iter().map(|(key, held)| (key.clone(), held.text.clone())).collect::<Vec<_>>();
@@ -189,7 +191,7 @@ fn a_copy_of_a_running_store_holds_what_was_acknowledged_or_says_so() {
         copied(seed, Protocol::WHOLE, &mut tally).unwrap_or_else(|wrong| panic!("CORACLE_SEED={seed}: {wrong}"));
     }
     eprintln!("{count} copies: {tally:?}");
-    assert!(count < COPIES || [tally.healed, tally.told, tally.frozen, tally.quiet].iter().all(|count| *count > 20), "{tally:?}");
+    assert!(count < COPIES || [tally.healed, tally.told, tally.frozen, tally.quiet].iter().all(|count| *count > 5), "{tally:?}");
 }
 
 /// Each rule is missed.
