@@ -221,7 +221,15 @@ impl Tree<'_> {
 
     /// The edit counts, over a write that its author may never have seen: that is kept beside.
     pub(super) fn keep_overridden(&mut self, key: &Key, Overridden { said, base, .. }: Overridden) {
-        let Some(object) = said.object.filter(|_| base.is_none_or(|base| base < said.revision)) else { return };
+        if base.is_some_and(|base| base >= said.revision) {
+            return;
+        }
+        let Some(object) = said.object else {
+            let file = format!("{OBJECTS}/{}", names::path(key));
+            let why =
+                format!("{file}: the object was deleted at revision {}; its file is older, and there again: it counts", said.revision);
+            return self.tell(key, file, why, "delete the object where it is not wanted".to_owned());
+        };
         let folder = quarantine::settled(&quarantine::folder(self.incidents.next, "overridden"));
         let path = names::path(key);
         let file = format!("{QUARANTINE}/{folder}/{path}");
