@@ -192,7 +192,7 @@ impl<'a> Tree<'a> {
         let Some(row) = self.row(key) else { return };
         let key = Key { resource: row.resource.clone(), ..key.clone() };
         let outline = outline(object, &key, row, self.rules.told, Trust::Nothing);
-        let taken = self.take(key, Text { compact: object.clone(), crc: document::crc32(object) }, outline, false);
+        let taken = self.take(key, Text { compact: object.clone(), crc: document::crc32(object) }, outline, true);
         self.objects.extend(taken);
     }
 
