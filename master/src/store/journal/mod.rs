@@ -15,8 +15,8 @@
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
 //! past PURE: what the files were before.
 
-mod place;
 pub mod past;
+mod place;
 pub mod record;
 pub mod recover;
 pub mod scan;
