@@ -19,7 +19,10 @@ UNSEEN = re.compile("x86_sha|pclmulqdq|pidfd")
 
 def pattern(symbol):
     symbol = re.sub(r"\.llvm\.\d+$", "*", symbol)
-    return re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", symbol)
+    symbol = re.sub(r"Cs[0-9A-Za-z]+_", "Cs*_", symbol)
+    # The place of an impl in its file, and how far back a name stood.
+    symbol = re.sub(r"([MX])(s[0-9A-Za-z]*_)?(?=N|Cs)", r"\1*", symbol)
+    return re.sub(r"B[0-9A-Za-z]*_", "B*_", symbol)
 
 
 def functions(program):
