@@ -38,7 +38,8 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
 pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
     let class = if name.is_empty() {
-        default_class(view, "")?
+        // A class that cannot be read may be the default one; that is no reason to start no pod any more.
+        default_class(view, "").unwrap_or_default()
     } else {
         let key = Key { resource: resource(PRIORITY_CLASSES), namespace: String::new(), name: name.clone() };
         let found = view.get(&key).map_err(|why| format!("PriorityClass {name} is damaged: {why}"))?;
@@ -224,6 +225,28 @@ mod tests {
         assert_eq!(one_default(&objects, &low), Ok(()));
         let why = "PriorityClass low is already marked as default. Only one default can exist";
         assert_eq!(one_default(&objects, &json!({"metadata": {"name": "x"}, "globalDefault": true})), Err(why.to_owned()));
+    }
+
+    /// Nothing can be read.
+    struct Damaged;
+
+    impl View for Damaged {
+        fn get(&self, _: &Key) -> Result<Option<Value>, String> {
+            Err("torn".to_owned())
+        }
+
+        fn list(&self, _: &Resource, _: Option<&str>) -> Result<Vec<Value>, String> {
+            Err("torn".to_owned())
+        }
+    }
+
+    #[test]
+    fn a_damaged_class_stops_only_who_names_it() {
+        for (spec, expected) in
+            [(json!({}), Ok(())), (json!({"priorityClassName": "high"}), Err("PriorityClass high is damaged: torn".to_owned()))]
+        {
+            assert_eq!(priority(&Damaged, &mut json!({ "spec": spec })), expected);
+        }
     }
 
     #[test]
