@@ -322,44 +322,6 @@ impl<'a> Tree<'a> {
         Revision(self.next)
     }
 
-    /// The sum over all files as they were when the journal began to say more than they do; None: it does not say.
-    pub fn files_sum(&self) -> Option<u64> {
-        self.files_then().map(|(sum, _)| sum)
-    }
-
-    /// The same, and how many they were.
-    pub fn files_then(&self) -> Option<(u64, u64)> {
-        let edited: BTreeMap<&Key, Was> = self.edited.iter().map(|edited| (&*edited.key, edited.before)).collect();
-        let (mut sum, mut count) = (0_u64, 0);
-        let mut add = |key: &Key, crc: u32| (sum, count) = (sum.wrapping_add(in_sum(key, crc)), count + 1);
-        for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
-            match edited.get(&**key) {
-                Some(Was::Sum(crc)) => add(key, *crc),
-                Some(Was::Absent) => {}
-                Some(Was::Unknown) => return None,
-                None => entry.file_crc.into_iter().for_each(|crc| add(key, crc)),
-            }
-        }
-        let overridden = self.overridden.iter().map(|(key, overridden)| (key, &overridden.said));
-        for (key, said) in self.covered.iter().chain(overridden) {
-            said.file_before()?.into_iter().for_each(|crc| add(key, crc));
-        }
-        Some((sum, count))
-    }
-
-    /// How many files there were when the journal began to say more than they do, as far as they are there still; what a person brought
-    /// is not among them. None: nobody knows.
-    pub fn files_count(&self) -> Option<u64> {
-        let mut count = self.damaged.keys().filter(|key| !self.covered.contains_key(*key)).count() + self.left_alone.len();
-        for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
-            count += usize::from(entry.file_crc.is_some() && !self.unwritten.contains(key));
-        }
-        for said in self.covered.values().chain(self.overridden.values().map(|overridden| &overridden.said)) {
-            count += usize::from(said.file_before()?.is_some());
-        }
-        Some(count as u64)
-    }
-
     /// Nothing is known of the revisions used: whoever saw an object before has to look again.
     pub fn restamp_all(&mut self, jump: u64) {
         let highest = self.objects.values().map(|entry| entry.stored.revision.0).max();
