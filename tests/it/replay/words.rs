@@ -215,7 +215,8 @@ impl Words {
                 if let Value::String(text) = cell {
                     let column = columns.get(at).map_or("", String::as_str);
                     // How long a job has run that began years ago is another every day.
-                    let aged = AGE_COLUMNS.contains(&column) || (column == "Duration" && text.ends_with('d'));
+                    // A watch names its columns with the first event alone.
+                    let aged = columns.is_empty() || AGE_COLUMNS.contains(&column) || (column == "Duration" && text.ends_with('d'));
                     *cell = self.cell(text, aged).into();
                 }
             }
