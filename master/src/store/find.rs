@@ -6,9 +6,10 @@ use super::OpenError;
 use super::disk::Disk;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
-use super::journal::recover::{Missing, Place, Recovered, Scanned, recover};
+use super::journal::recover::{Missing, Place, Position, Recovered, Scanned, recover};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
+use super::protocol::Protocol;
 use super::setup::Setup;
 use bytes::Bytes;
 use serde_json::Value;
@@ -133,9 +134,32 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     }
     let mut recovered = recover(head, closed, scanned, &setup.protocol);
     if let Some(segment) = marks.stranger {
-        let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together";
+        let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
+    }
+    if let Some((segment, named)) = renamed(disk, &recovered, head, marks.of, setup) {
+        let why =
+            format!("it is segment {named} under another name: with the master stopped call it {} again", journal::path(named)).into();
+        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: recovered.last + 1, why });
     }
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     Found { recovered, old, live, next, of: marks.of }
+}
+
+/// A segment without a line of its own that holds what neither the files nor the other segments say, and the one that its lines name.
+/// What a segment leaves in a file that is written over is in the files, so somebody has renamed it.
+fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, setup: &Setup) -> Option<(u64, u64)> {
+    let last = recovered.records.last().map_or(recovered.last, |line| line.n);
+    let said = head.map_or(0, |head| head.n.saturating_sub(1)).max(last);
+    let anyone = Protocol { own_lines: false, ..setup.protocol };
+    recovered.void.iter().find_map(|segment| {
+        let text = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX).ok()?;
+        let lines = scan(&text.into(), *segment, &anyone);
+        let mut lines = lines.iter().filter_map(|found| if let scan::Found::Line { line, .. } = found { Some(line) } else { None });
+        let first = lines.next()?;
+        let ours = matches!(first.record, Record::Open { of: mark, .. } if mark == of || mark == 0 || of == 0);
+        let named = first.segment.filter(|named| ours && named != segment)?;
+        let newest = lines.filter(|line| line.segment == Some(named)).map(|line| line.n).max().unwrap_or(first.n);
+        (newest > said).then_some((*segment, named))
+    })
 }

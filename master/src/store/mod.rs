@@ -340,10 +340,9 @@ impl Store for FlatStore {
 
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
         let draft = Draft::of(write);
-        let verdict = {
-            let state = self.state();
-            state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?
-        };
+        let state = self.state();
+        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?;
+        drop(state);
         Ok(match verdict {
             Verdict::Unchanged(stored) => stored,
             Verdict::Change(change) => match (&change.old, &change.entry) {

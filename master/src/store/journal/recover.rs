@@ -11,6 +11,7 @@ use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, Found};
 use crate::store::protocol::Protocol;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Where the journal begins to say more than the files.
@@ -68,7 +69,7 @@ pub struct Missing {
     pub place: Place,
     /// The first that is missing.
     pub n: u64,
-    pub why: &'static str,
+    pub why: Cow<'static, str>,
 }
 
 impl fmt::Display for Place {
@@ -182,7 +183,7 @@ impl Chain<'_> {
 
     /// The first is what people have to look at.
     fn miss(&mut self, place: Place, n: u64, why: &'static str) {
-        self.all.missing.get_or_insert(Missing { place, n, why });
+        self.all.missing.get_or_insert(Missing { place, n, why: why.into() });
     }
 }
 

@@ -150,6 +150,30 @@ fn a_file_that_failed_is_not_written_over_later() {
 }
 
 #[test]
+fn a_segment_under_another_name_is_told_and_never_removed() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    put(&store, "Web", "a").expect("new");
+    store.checkpoint().expect("the disk is well");
+    put(&store, "Web", "b").expect("seen");
+    drop(store);
+    let holds = |path: &String| disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains("\"b\""));
+    let segment = segments(&disk).into_iter().find(holds).expect("it is in the journal");
+    let (text, other) = (disk.peek(&segment).expect("it is there"), "wal/0000000099.jsonl");
+    disk.take(&segment);
+    disk.place(other, &text);
+    let before = disk.tree();
+    let why = memory_on(&disk).health().degraded.expect("it says so");
+    assert!(why.starts_with("wal/0000000099.jsonl, offset 0: record "), "{why}");
+    assert!(why.contains(&format!("under another name: with the master stopped call it {segment} again")), "{why}");
+    assert_eq!(disk.tree(), before);
+    // Beside the one that it is a copy of it says nothing new.
+    disk.place(&segment, &text);
+    let store = memory_on(&disk);
+    assert_eq!((store.health().degraded, specs(&store)), (None, vec![("Web".to_owned(), "b".to_owned())]));
+}
+
+#[test]
 fn where_acknowledged_records_are_missing_reads_are_served_and_nothing_is_touched() {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);
