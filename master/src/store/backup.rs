@@ -208,7 +208,7 @@ pub fn unfinished(disk: &dyn Disk) -> Option<String> {
     let is_filled = |folder| disk.list(folder).is_ok_and(|found| !found.is_empty());
     (!is_filled(OBJECTS) && !is_filled(WAL)).then(|| {
         format!(
-            "a restore was begun here and did not come to its end: stop the master and run coracle-master store restore FILE again, or \
+            "a restore was begun here and did not come to its end: stop the master and run coracle-master restore FILE again, or \
              remove {STAGED} to begin with what there is"
         )
     })

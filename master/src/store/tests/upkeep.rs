@@ -275,7 +275,7 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
     fs::write(staged.join("s.json"), "secret").expect("ours");
     let store = place.open();
     let why = store.health().degraded.expect("it says so");
-    assert!(why.contains("did not come to its end") && why.contains("store restore"), "{why}");
+    assert!(why.contains("did not come to its end") && why.contains("coracle-master restore FILE"), "{why}");
     assert!(store.write(create(pod("x", "a", None))).is_err());
     store.halt();
     drop(store);
