@@ -229,7 +229,7 @@ impl Layer for Real {
     }
 
     fn checkpoint(&self) -> Result<(), String> {
-        self.0.checkpoint_now().map_err(|e| format!("checkpoint: {e}"))
+        self.0.flush().map_err(|e| format!("checkpoint: {e}"))
     }
 
     fn close(&self) -> Result<(), String> {

@@ -4,18 +4,13 @@ use super::journal::recover::{Scanned, recover};
 use super::journal::scan::scan;
 pub use super::protocol::Protocol;
 pub use super::setup::Setup;
-use super::{DiskError, FlatStore, OpenError, Opened, Rules};
+use super::{FlatStore, OpenError, Opened, Rules};
 use bytes::Bytes;
 use std::path::Path;
 
 impl FlatStore {
     pub fn open_as(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, setup)
-    }
-
-    /// What the keeper does when it is time.
-    pub fn checkpoint_now(&self) -> Result<(), DiskError> {
-        self.checkpoint()
     }
 }
 
