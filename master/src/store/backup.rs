@@ -16,7 +16,7 @@ use super::head::{FORMAT, HEAD, Head};
 use super::journal::WAL;
 use super::judge::FILE_BYTES_MAX;
 use super::protocol::Protocol;
-use super::setup::RESERVE;
+use super::setup::LOST_REVISIONS;
 use super::{FlatStore, Store, document, find, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
@@ -35,9 +35,6 @@ const BACKUP: u32 = 1;
 const LINE_BYTES_MAX: usize = FILE_BYTES_MAX + 4096;
 /// Lines are handed on in pieces of about this size.
 const PIECE_BYTES: usize = 64 << 10;
-/// What was written after the backup was made may have used this many revisions.
-const LOST_REVISIONS: u64 = 10 * RESERVE;
-
 #[derive(Serialize, Deserialize)]
 struct First {
     backup: u32,

@@ -18,7 +18,7 @@ use super::journal::recover::Scanned;
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::Protocol;
-use super::setup::RESERVE;
+use super::setup::LOST_REVISIONS;
 use super::state::in_sum;
 use super::tree::{Brought, Tree};
 use super::{Damage, names};
@@ -27,8 +27,6 @@ use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What nobody knows of may have used this many revisions.
-pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// So many files are named, of any number.
 const NAMED_MAX: usize = 5;
 const LOOK: &str = "look whether something is missed; a copy of a running master is whole with HEAD.json first, as of tar --sort=name";

@@ -8,7 +8,7 @@
 //! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
 
 use super::checkpoint::Dirty;
-use super::copied::{Account, LOST_REVISIONS, Left};
+use super::copied::{Account, Left};
 use super::covered::Overridden;
 use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, TMP};
@@ -16,6 +16,7 @@ use super::journal::past::{Age, Past};
 use super::journal::record::Was;
 use super::judge::Wrong;
 use super::protocol::Protocol;
+use super::setup::LOST_REVISIONS;
 use super::state::{Entry, OBJECT_BYTES_MAX};
 use super::tree::{Edited, Tree};
 use super::{Damage, Stored, document, names};

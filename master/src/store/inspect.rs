@@ -11,16 +11,13 @@ use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
 use super::load::{self, Ids, Loaded};
 use super::protocol::Protocol;
-use super::setup::{RESERVE, Setup};
+use super::setup::{LOST_REVISIONS, Setup};
 use super::{Damage, OpenError, Rules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
-/// What was lost may have used this many revisions.
-const LOST_REVISIONS: u64 = 10 * RESERVE;
 
 #[derive(Debug)]
 pub struct Findings {

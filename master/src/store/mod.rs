@@ -1,11 +1,7 @@
 //! What the master remembers: the door to it (`Store`), and the flat files behind it (`FlatStore`).
 //!
-//! ```text
-//! write: check -> claim -> make durable -> commit -> notify
-//! ```
-//!
-//! Synchronous: a write blocks its caller until it is durable, and only then does anybody see it. Writers wait for each other; readers and
-//! watchers never wait for a disk.
+//! A write: check -> claim -> make durable -> commit -> notify. It blocks its caller until it is durable, and only then does anybody see
+//! it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
 //! door (the trait, and what it promises)
@@ -13,13 +9,14 @@
 //! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! find, load, gather, tree, covered, examine, copied, aside (a start: the journal, the files, who changed them) · quarantine (what is no object of ours) · volatile (over a restart)
+//! find, load, gather, tree, covered, examine, copied, aside, begin (a start: the journal, the files, who changed them, the new segment) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
 //! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
 mod aside;
 mod backup;
+mod begin;
 mod checkpoint;
 mod commit;
 mod copied;

@@ -19,6 +19,8 @@ pub const BACKLOG_RETRY_S: u32 = 5;
 pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 /// Revisions reserved at a time: so many volatile writes cost one record.
 pub const RESERVE: u64 = 100_000;
+/// What nobody knows of any more may have used so many, several reservations: whoever saw it has to look again.
+pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.
 pub const BATCH_WRITES_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;

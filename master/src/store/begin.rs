@@ -1,0 +1,259 @@
+//! The end of a start: the new segment, and everything that has to be durable before anybody is served.
+//!
+//! ```text
+//! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand -> those files are the store's own
+//!   -> segments that count no more go -> HEAD.json, where it has to say more
+//! ```
+//!
+//! What the journal says and the files do not is left to the next checkpoint.
+
+use super::checkpoint::{Dirty, Wanted};
+use super::commit::Writer;
+use super::copied::Left;
+use super::disk::Disk;
+use super::document;
+use super::examine::stamp_soon;
+use super::files::{DiskError, Files, failed};
+use super::find::Found;
+use super::head::{FORMAT, Head};
+use super::journal::record::{Record, Was};
+use super::journal::recover::{Position, Recovered};
+use super::journal::{self, Journal, Retired, WAL};
+use super::load::{Ids, Loaded};
+use super::setup::{BATCH_BYTES_MAX, Setup};
+use super::state::State;
+use super::tree::{Brought, Edited, Tree};
+use bytes::Bytes;
+use coracle_api::meta::{Key, Revision};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a start has to make durable.
+struct Due<'a> {
+    setup: &'a Setup,
+    recovered: &'a Recovered,
+    /// The last revision that was given or found used.
+    last: Revision,
+    /// What people did to the files.
+    edits: Vec<Record>,
+    /// Files that are to say at once what the journal does; None: that there is no such object.
+    brought: Vec<(Arc<Key>, Option<Bytes>)>,
+    /// Files are to be brought to what old segments say.
+    heals: bool,
+    /// Segments that count no more.
+    outdated: Vec<u64>,
+    /// What HEAD.json is to say, but for the revisions that are reserved then; None: it says all.
+    head: Option<Head>,
+}
+
+pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, left: &Left, setup: &Setup) -> Loaded {
+    let Found { recovered, mut old, mut live, next, of } = found;
+    // Where people edited the files since a clean close, what the journal said before counts no more, also where HEAD.json is lost one day.
+    let anew = left.clean && left.differs;
+    let outdated: Vec<_> = if anew && !setup.look_only { old.drain(..).chain(live.drain(..)).collect() } else { Vec::new() };
+    let reserved = tree.base.unwrap_or_default();
+    let mut dirty = Dirty::default();
+    let healed = std::mem::take(&mut tree.healed);
+    let brought = brought(&mut tree, &healed);
+    // What cannot be read now may be there the next time, as HEAD.json knows it.
+    let unread = !tree.unread.is_empty() || !tree.incidents.in_place.is_empty();
+    let then = tree.files_then().filter(|_| left.differs && !unread);
+    let edits = edits(&mut tree, &mut dirty);
+    let last = Revision(tree.next);
+    let stamping = tree.stamped || (!tree.frozen && stamp_soon(&*disk, &mut tree, &mut dirty));
+    let frozen = frozen(&mut tree, &recovered);
+    let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
+    let mark = if of == 0 { document::crc32(store.as_bytes()) } else { of };
+    let says_all = |head: &Head| head.wal.is_some() && (!head.stamped || tree.stamped) && head.journal == mark;
+    // A store that was closed lacks nothing, whatever became of its journal; from here on it would.
+    let is_due = left.differs || !head.as_ref().is_some_and(|head| says_all(head) && !head.clean);
+    let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
+    let fresh = Position { segment: next, n: recovered.last + 1 };
+    let start = recovered.start.filter(|_| !anew).unwrap_or(fresh);
+    let wanted = is_due.then(|| head_from(start, &head, &tree, then));
+    let outdated = outdated.into_iter().map(|(segment, _)| segment).collect();
+    let due = Due { setup, recovered: &recovered, last, edits, brought, heals: !healed.is_empty(), outdated, head: wanted };
+    let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
+    let mut done = Ok(());
+    if frozen.is_none() && !setup.look_only {
+        done = due.settle(&*disk, &mut journal, &mut old, &mut head);
+    }
+    let brought: &[(Arc<Key>, Option<Bytes>)] = &due.brought;
+    leave_behind(&mut dirty, &tree, brought, if done.is_err() { &healed } else { &[] });
+    let degraded = frozen.clone().or(tree.degraded).or(done.err().map(|error| error.to_string()));
+    journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
+    let mut writer = Writer {
+        disk: disk.clone(),
+        journal,
+        head,
+        dirty,
+        incidents: tree.incidents,
+        limits: setup.limits(None),
+        checkpointing: false,
+        timed: false,
+        stamping,
+        checkpoint_after: None,
+        asked: None,
+        each: false,
+        unsettled: None,
+        full: false,
+        frozen,
+        closed: false,
+    };
+    writer.limits = setup.limits(writer.room());
+    let state = State::new(tree.objects, tree.damaged, last).without(tree.unread);
+    Loaded { state, writer, notes: tree.notes, foreign: tree.foreign, left_alone: tree.left_alone, told: tree.told, healed, degraded }
+}
+
+/// The files that the journal's last words are to be brought to before anybody is served.
+fn brought(tree: &mut Tree, healed: &[Brought]) -> Vec<(Arc<Key>, Option<Bytes>)> {
+    let brought = std::mem::take(&mut tree.brought).into_iter();
+    let brought = brought.filter_map(|key| Some((key.clone(), tree.covered.get(&key)?.object.clone())));
+    brought.chain(healed.iter().map(|healed| (healed.key.clone(), healed.object.clone()))).collect()
+}
+
+/// What people did to the files, as the writes that it becomes.
+fn edits(tree: &mut Tree, dirty: &mut Dirty) -> Vec<Record> {
+    let mut edits = Vec::new();
+    for Edited { key, was, .. } in std::mem::take(&mut tree.edited) {
+        if let Some(object) = put_soon(tree, dirty, &key) {
+            let revision = tree.objects[&key].stored.revision;
+            edits.push(Record::Put { revision, key, was: Was::of(was), by_hand: true, object });
+        }
+    }
+    for key in std::mem::take(&mut tree.removed) {
+        edits.push(Record::Remove { revision: tree.fresh(), key, was: Was::Absent });
+    }
+    edits
+}
+
+/// An object's file is to be written anew, before the start has come to its end. Gives what it will say.
+fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes> {
+    let entry = tree.objects.get_mut(key)?;
+    let object = document::durable_part(&entry.stored.json, entry.durable, None)?;
+    let crc = document::crc32(&object);
+    entry.file_crc = Some(crc);
+    dirty.add(key.clone(), Some(Wanted::part(object.clone())), Was::Sum(crc), Duration::ZERO);
+    Some(object)
+}
+
+/// Why nothing is written before a person has looked.
+fn frozen(tree: &mut Tree, recovered: &Recovered) -> Option<String> {
+    let missing = recovered.missing.as_ref().map(|missing| {
+        format!("{missing}; nothing is written before a person has looked: stop the master and run coracle-master store salvage")
+    });
+    // The object that somebody asks for may be what is missing.
+    tree.unread.extend(missing.clone().map(|missing| (String::new(), missing)));
+    missing.or_else(|| tree.unread.first().map(|(_, why)| why.clone()))
+}
+
+/// What HEAD.json is to say. `then`: what the files summed up to and how many they were, where it does not know.
+fn head_from(start: Position, head: &Head, tree: &Tree, then: Option<(u64, u64)>) -> Head {
+    let (files, objects) = then.unwrap_or((head.files, head.objects));
+    Head {
+        format: FORMAT,
+        wal: Some(start),
+        clean: false,
+        files,
+        objects,
+        incidents: if then.is_some() { tree.incidents.next } else { head.incidents },
+        summed: then.is_some() || head.summed || head.clean,
+        stamped: tree.stamped,
+        ..head.clone()
+    }
+}
+
+/// What the files do not say yet. `unhealed`: what was not done of what was to be.
+fn leave_behind(dirty: &mut Dirty, tree: &Tree, brought: &[(Arc<Key>, Option<Bytes>)], unhealed: &[Brought]) {
+    for (key, object) in brought {
+        if let Some(said) = tree.covered.get(key) {
+            dirty.add(key.clone(), said.object.clone().map(Wanted::part), Was::of(object.as_deref().map(document::crc32)), Duration::ZERO);
+        }
+    }
+    for (key, said) in &tree.covered {
+        dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
+    }
+    for Brought { key, object, found } in unhealed {
+        dirty.add(key.clone(), object.clone().map(Wanted::part), *found, Duration::ZERO);
+    }
+}
+
+impl Due<'_> {
+    fn settle(&self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) -> Result<(), DiskError> {
+        let mut opened = self.open(journal);
+        // What files are to be brought to lies in old segments.
+        if opened.as_ref().is_err_and(DiskError::no_space) && !self.heals {
+            make_room(disk, old, &self.recovered.void);
+            opened = self.open(journal);
+        }
+        opened?;
+        self.consume(disk)?;
+        self.clear(disk)?;
+        if let Some(wanted) = &self.head {
+            let wanted = Head { reserved: journal.reserved(), ..wanted.clone() };
+            wanted.write(disk, &self.setup.protocol)?;
+            *head = wanted;
+        }
+        Ok(())
+    }
+
+    fn open(&self, journal: &mut Journal) -> Result<(), DiskError> {
+        if !self.setup.protocol.fresh_segment && journal.go_on(self.recovered) {
+            return Ok(());
+        }
+        let mut batch = Vec::new();
+        if self.setup.protocol.reserve {
+            batch.push(Record::Reserve { reserved: self.last.0 + self.setup.reserve });
+        }
+        let mut bytes = 0;
+        for edit in &self.edits {
+            if let Record::Put { object, .. } = edit {
+                bytes += object.len();
+            }
+            batch.push(edit.clone());
+            if bytes > BATCH_BYTES_MAX {
+                journal.append(&batch)?;
+                (batch, bytes) = (Vec::new(), 0);
+            }
+        }
+        journal.append(&batch)
+    }
+
+    /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
+    fn consume(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+        let mut files = Files::default();
+        let edited = self.edits.iter().filter_map(|edit| match edit {
+            Record::Put { key, object, .. } => Some((key, Some(object))),
+            _ => None,
+        });
+        let all: Vec<_> = edited.chain(self.brought.iter().map(|(key, object)| (key, object.as_ref()))).collect();
+        loop {
+            for (key, object) in &all {
+                files.bring(disk, key, object.map(|object| &**object))?;
+            }
+            if all.is_empty() || files.settle(disk)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Nobody needs them from here on.
+    fn clear(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+        for segment in &self.recovered.void {
+            // If it stays it is void the next time, too.
+            disk.unlink(&journal::path(*segment)).ok();
+        }
+        for segment in &self.outdated {
+            let path = journal::path(*segment);
+            disk.unlink(&path).map_err(failed("remove", &path))?;
+        }
+        if self.outdated.is_empty() { Ok(()) } else { disk.sync_dir(WAL).map_err(failed("fsync", WAL)) }
+    }
+}
+
+/// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments.
+fn make_room(disk: &dyn Disk, old: &mut Vec<(u64, u64)>, void: &[u64]) {
+    let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
+    old.retain(|(segment, _)| !gone(*segment));
+    void.iter().for_each(|segment| _ = gone(*segment));
+}
