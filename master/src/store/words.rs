@@ -213,6 +213,8 @@ impl Scope {
 /// `false` ends the watch (slow or gone).
 pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
 
+pub type Edit<'a> = dyn Fn(&Key, Value, Option<Value>) -> Result<Value, String> + 'a;
+
 /// What the store must be told of the kinds, of which it names none.
 pub struct Rules<'a> {
     pub kinds: Vec<KindRow>,
@@ -222,7 +224,7 @@ pub struct Rules<'a> {
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
     /// A file that a person wrote, as the object that it stands for: checked and completed as any write is. Otherwise why it is none.
     /// The last one: what the object was, where that is known.
-    pub edited: &'a dyn Fn(&Key, Value, Option<Value>) -> Result<Value, String>,
+    pub edited: &'a Edit<'a>,
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,
     /// How much of an object was worth flash, where that and that it claims nothing can be told without reading it whole.
