@@ -24,7 +24,7 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     pub admin_socket: PathBuf,
     pub service_cidr: Cidr,
-    /// Whether pods are placed and replicated. Without a flag: an API server alone is for tests.
+    /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
 

@@ -28,6 +28,45 @@ fn server() {
 }
 
 #[test]
+fn budgets() {
+    check("v1-budgets");
+}
+
+/// Many at once, and never fewer pods than their budget wants.
+#[test]
+fn a_budget_holds_against_a_crowd() {
+    const CROWD: usize = 16;
+    const KEPT: usize = 11;
+    let bed = Bed::new();
+    let pods = "/api/v1/namespaces/default/pods";
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let post = |path: &str, body: Value| ask(bed.local(), "POST", path, &[], &body.to_string()).code;
+    let budget = json!({"metadata": {"name": "b"}, "spec": {"minAvailable": KEPT, "selector": {}}});
+    assert_eq!(post(budgets, budget), 201);
+    for n in 0..CROWD {
+        let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
+        assert_eq!(post(pods, json!({"metadata": {"name": format!("p{n}")}, "spec": spec})), 201);
+        let ready = json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}});
+        patched(&bed, &format!("{pods}/p{n}/status"), "strategic-merge", &ready);
+    }
+    let evict = |n: usize| loop {
+        let evicted =
+            ask(bed.local(), "POST", &format!("{pods}/p{n}/eviction"), &[], &json!({"metadata": {"name": format!("p{n}")}}).to_string());
+        let text = String::from_utf8_lossy(&evicted.body).into_owned();
+        match evicted.code {
+            429 if !text.contains("needs 11 healthy pods and has 11 currently") => std::thread::yield_now(),
+            code => return (code, text),
+        }
+    };
+    let answers: Vec<(u16, String)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..CROWD).map(|n| scope.spawn(move || evict(n))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("an answer")).collect()
+    });
+    let counts = [201, 429].map(|code| answers.iter().filter(|(answered, _)| *answered == code).count());
+    assert_eq!(counts, [CROWD - KEPT, KEPT], "{answers:?}");
+}
+
+#[test]
 fn tokens() {
     check("v1-tokens");
 }

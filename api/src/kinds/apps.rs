@@ -75,8 +75,7 @@ pub fn rows() -> Vec<Kind> {
         POLICY
             .row("poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &strategy::DISRUPTION_BUDGET)
             .short(&["pdb"])
-            .with_status()
-            .idle(),
+            .with_status(),
     ]
 }
 

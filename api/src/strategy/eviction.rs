@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Disruptions that a budget remembers; who counts them is far behind then.
 const DISRUPTED_MAX: usize = 2000;
+/// The condition of a pod that is about to go, and why.
+pub const DISRUPTED: &str = "DisruptionTarget";
 
 /// What comes of the wish to evict a pod.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,20 +82,49 @@ fn counted(budget: &Value, allowed: i64, pod: &str, now: Time) -> Value {
     let status = map_at(&mut budget, "status");
     status.insert("disruptionsAllowed".into(), (allowed - 1).into());
     if allowed == 1 {
-        let observed = status.get("observedGeneration").cloned().unwrap_or_default();
-        let condition = json!({"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": "",
-            "observedGeneration": observed, "lastTransitionTime": now.to_string()});
-        set_condition(&mut budget["status"], condition);
+        set_allowance(&mut budget["status"], Allowance::Insufficient, now);
     }
     map_at(&mut budget["status"], "disruptedPods").insert(pod.to_owned(), now.to_string().into());
     budget
+}
+
+/// Whether a budget allows a disruption.
+#[derive(Clone, Copy, Debug)]
+pub enum Allowance<'a> {
+    Sufficient,
+    Insufficient,
+    /// Nobody can say, and why.
+    Unknown(&'a str),
+}
+
+/// The budget's status says so, of the generation that it was counted for.
+pub fn set_allowance(status: &mut Value, allowance: Allowance<'_>, now: Time) {
+    let (allowed, reason, message) = match allowance {
+        Allowance::Sufficient => ("True", "SufficientPods", ""),
+        Allowance::Insufficient => ("False", "InsufficientPods", ""),
+        Allowance::Unknown(why) => ("False", "SyncFailed", why),
+    };
+    let mut condition = json!({"type": "DisruptionAllowed", "status": allowed, "reason": reason, "message": message,
+        "lastTransitionTime": now.to_string()});
+    if has(status, "observedGeneration") {
+        condition["observedGeneration"] = status["observedGeneration"].clone();
+    }
+    set_condition(status, condition);
+}
+
+/// The status of a pod that does not go after all.
+pub fn spared(status: &Value, now: Time) -> Value {
+    let mut status = status.clone();
+    let condition = json!({"type": DISRUPTED, "status": "False", "lastProbeTime": null, "lastTransitionTime": now.to_string()});
+    set_condition(&mut status, condition);
+    status
 }
 
 /// The pod with a word on why it goes.
 pub fn doomed(pod: &Value, now: Time) -> Value {
     let mut pod = pod.clone();
     map_at(&mut pod, "status");
-    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
+    let condition = json!({"type": DISRUPTED, "status": "True", "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": now.to_string()});
     set_condition(&mut pod["status"], condition);
     pod

@@ -52,7 +52,11 @@ pub fn selects_all(selector: &Value) -> bool {
 
 /// Whether labels are selected by a selector without problems.
 pub fn matches(selector: &Value, labels: &Value) -> bool {
-    let has = |key: &str| labels[key].as_str();
+    selects(selector, |key| labels[key].as_str())
+}
+
+/// The same for labels that are held in another form.
+pub fn selects<'l>(selector: &Value, has: impl Fn(&str) -> Option<&'l str>) -> bool {
     selector.is_object()
         && entries(selector, "matchLabels").all(|(key, value)| has(key) == value.as_str())
         && list(selector, "matchExpressions").iter().all(|rule| {

@@ -35,7 +35,7 @@ mod general;
 mod inner;
 mod job_rules;
 mod kinds;
-mod label_selector;
+pub mod label_selector;
 pub mod lease;
 mod limits;
 pub mod meta;

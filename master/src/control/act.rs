@@ -62,14 +62,14 @@ impl Gate {
         self.ledger.recount(store, namespace);
     }
 
-    /// Whether pods are placed and replicated at all.
+    /// Whether pods are placed, replicated and guarded at all.
     pub fn with_workloads(self, workloads: bool) -> Gate {
         Gate { workloads, ..self }
     }
 
     /// What nobody looks at here.
     pub fn rests(&self, owner: &Owner) -> bool {
-        !self.workloads && matches!(owner, Owner::Unbound | Owner::Controller(_))
+        !self.workloads && matches!(owner, Owner::Unbound | Owner::Controller(_) | Owner::Budget(_) | Owner::Doomed(_))
     }
 
     /// Whom everybody in the cluster trusts: the authority's certificate.

@@ -3,7 +3,7 @@
 use super::Owner;
 use super::garbage::Garbage;
 use super::namespaces;
-use super::view::{self, ControllerView, EndpointsView, NodeView, PodView, ServiceView, SliceView};
+use super::view::{self, BudgetView, ControllerView, EndpointsView, NodeView, PodView, ScaleView, ServiceView, SliceView};
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
@@ -18,10 +18,18 @@ use std::time::Duration;
 /// What is looked at whole. Of everything else only what becomes of it when its owner goes.
 const FOLLOWED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "events"];
 
-pub const SLICES: Resource = Resource { group: Cow::Borrowed("discovery.k8s.io"), plural: Cow::Borrowed("endpointslices") };
+pub const SLICES: Resource = of("discovery.k8s.io", "endpointslices");
+pub const BUDGETS: Resource = of("policy", "poddisruptionbudgets");
+/// They say how many pods there are to be: budgets are shares of that.
+const SCALED: [Resource; 3] = [of("apps", "deployments"), of("apps", "replicasets"), of("apps", "statefulsets")];
+
+const fn of(group: &'static str, plural: &'static str) -> Resource {
+    Resource { group: Cow::Borrowed(group), plural: Cow::Borrowed(plural) }
+}
 
 pub fn is_followed(resource: &Resource) -> bool {
-    (resource.group.is_empty() && FOLLOWED.contains(&&*resource.plural)) || *resource == SLICES
+    let core = resource.group.is_empty() && FOLLOWED.contains(&&*resource.plural);
+    core || *resource == SLICES || *resource == BUDGETS || SCALED.contains(resource)
 }
 
 #[derive(Default)]
@@ -35,6 +43,8 @@ pub struct Cluster {
     pub services: BTreeMap<Key, ServiceView>,
     pub endpoints: BTreeMap<Key, EndpointsView>,
     pub slices: BTreeMap<Key, SliceView>,
+    pub budgets: BTreeMap<Key, BudgetView>,
+    scales: BTreeMap<Key, ScaleView>,
     pub events: Events,
     /// Every namespace, and whether it ends.
     pub namespaces: BTreeMap<String, bool>,
@@ -106,6 +116,8 @@ impl Cluster {
             "services" => put(&mut self.services, &**key, new, view::service),
             "endpoints" => put(&mut self.endpoints, &**key, new, view::endpoints),
             "endpointslices" => put(&mut self.slices, &**key, new, view::slice),
+            "poddisruptionbudgets" => put(&mut self.budgets, &**key, new, view::budget),
+            "deployments" | "replicasets" | "statefulsets" => put(&mut self.scales, &**key, new, view::scale),
             "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
                 self.events.put(key, new.map(|stored| (stored.revision, uptime)));
@@ -222,6 +234,22 @@ impl Cluster {
 
     pub fn slices_of<'a>(&'a self, service: &'a Key) -> impl Iterator<Item = (&'a Key, &'a SliceView)> {
         inside(&self.slices, SLICES, &service.namespace).filter(|(_, slice)| slice.service == service.name)
+    }
+
+    pub fn budgets_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a BudgetView)> {
+        inside(&self.budgets, BUDGETS, namespace)
+    }
+
+    /// Whether objects of a kind say how many pods there are to be.
+    pub fn is_scaled(resource: &Resource) -> bool {
+        SCALED.contains(resource) || *resource == Resource::core("replicationcontrollers")
+    }
+
+    /// Who keeps pods in number: its uid, how many, and the uid of who decides on that.
+    pub fn scales_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a str, (i64, Option<&'a str>))> {
+        let scales = SCALED.into_iter().flat_map(move |resource| inside(&self.scales, resource, namespace));
+        let scales = scales.map(|(_, scale)| (scale.uid.as_str(), (scale.replicas, scale.owner.as_deref())));
+        scales.chain(self.controllers_in(namespace).map(|(_, controller)| (controller.uid.as_str(), (controller.replicas, None))))
     }
 
     /// Whether a pod that may run uses a claim of its namespace.

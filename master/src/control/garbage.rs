@@ -123,6 +123,11 @@ impl Garbage {
         Garbage { kinds: owning.map(place).collect(), ..Garbage::default() }
     }
 
+    /// Where the objects of a kind are stored.
+    pub fn resource(&self, api_version: &str, kind: &str) -> Option<&Resource> {
+        Some(&self.kinds.get(&(api_version.to_owned(), kind.to_owned()))?.resource)
+    }
+
     /// Takes in what happened to an object.
     pub fn apply(&mut self, event: &Event) {
         let key: &Key = &event.key;

@@ -73,7 +73,7 @@ pub struct Tale {
     pub message: String,
     /// The name of what the intent before it made belongs at the end of the message.
     pub names_made: bool,
-    /// Who says so: `default-scheduler`, `replication-controller`, `node-controller`, `store`.
+    /// Who says so: `default-scheduler`, `replication-controller`, `node-controller`, `controllermanager`, `store`.
     pub source: &'static str,
 }
 

@@ -28,6 +28,10 @@ pub enum Owner {
     Events,
     /// One object that owns, is owned, or is being deleted.
     Garbage(Key),
+    /// One disruption budget and the pods that it guards.
+    Budget(Key),
+    /// One pod that says it is to be disrupted.
+    Doomed(Key),
 }
 
 impl Owner {
@@ -35,6 +39,7 @@ impl Owner {
     pub fn is(&self, key: &Key) -> bool {
         match self {
             Owner::Controller(own) | Owner::Service(own) | Owner::Garbage(own) => own == key,
+            Owner::Budget(own) | Owner::Doomed(own) => own == key,
             Owner::Node(name) => &*key.resource.plural == "nodes" && *name == key.name,
             Owner::Namespace(name) => &*key.resource.plural == "namespaces" && *name == key.name,
             Owner::Quotas(_) | Owner::Unbound | Owner::Events => false,
@@ -46,6 +51,7 @@ impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Owner::Controller(key) | Owner::Service(key) | Owner::Garbage(key) => key.fmt(f),
+            Owner::Budget(key) | Owner::Doomed(key) => key.fmt(f),
             Owner::Unbound => f.write_str("pods on no node"),
             Owner::Node(name) => write!(f, "nodes/{name}"),
             Owner::Namespace(name) => write!(f, "namespaces/{name}"),
@@ -93,11 +99,14 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
             // It may have been anybody's.
             None if cluster.damaged.contains(key) => {
                 let all = cluster.controllers_in(&key.namespace);
-                all.map(|(controller, _)| Owner::Controller(controller.clone())).chain([Owner::Unbound]).collect()
+                let all = all.map(|(controller, _)| Owner::Controller(controller.clone()));
+                all.chain([Owner::Unbound]).chain(budgets(cluster, key)).collect()
             }
             None => BTreeSet::new(),
         },
-        "replicationcontrollers" => [Owner::Controller(key.clone())].into(),
+        "replicationcontrollers" => budgets(cluster, key).chain([Owner::Controller(key.clone())]).collect(),
+        "poddisruptionbudgets" => [Owner::Budget(key.clone())].into(),
+        _ if Cluster::is_scaled(&key.resource) => budgets(cluster, key).collect(),
         "services" => [Owner::Service(key.clone())].into(),
         // Of the same name as their service.
         "endpoints" => [Owner::Service(service_of(key))].into(),
@@ -113,6 +122,11 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
         "serviceaccounts" | "configmaps" if namespaces::concerns(key) => [Owner::Namespace(key.namespace.clone())].into(),
         _ => BTreeSet::new(),
     }
+}
+
+/// The budgets of the namespace of an object: they may count by it.
+fn budgets<'c>(cluster: &'c Cluster, of: &'c Key) -> impl Iterator<Item = Owner> + 'c {
+    cluster.budgets_in(&of.namespace).map(|(budget, _)| Owner::Budget(budget.clone()))
 }
 
 /// Whom it concerns that something is gone from a namespace.
@@ -145,6 +159,9 @@ fn of_pod(cluster: &Cluster, key: &Key, pod: &PodView) -> BTreeSet<Owner> {
             owners.insert(Owner::Service(service.clone()));
         }
     }
+    let guards = cluster.budgets_in(&key.namespace).filter(|(_, budget)| budget.selects(pod.labels()));
+    owners.extend(guards.map(|(budget, _)| Owner::Budget(budget.clone())));
+    owners.extend(pod.doomed().map(|_| Owner::Doomed(key.clone())));
     owners
 }
 
@@ -171,5 +188,8 @@ pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
     owners.extend(cluster.namespaces.keys().cloned().map(Owner::Namespace));
     owners.extend(cluster.removed_nodes.keys().cloned().map(Owner::Node));
     owners.extend(cluster.garbage.keys().cloned().map(Owner::Garbage));
+    owners.extend(cluster.budgets.keys().cloned().map(Owner::Budget));
+    let doomed = cluster.pods.iter().filter(|(_, pod)| pod.doomed().is_some());
+    owners.extend(doomed.map(|(key, _)| Owner::Doomed(Key::clone(key))));
     owners
 }

@@ -6,6 +6,7 @@
 //! revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.
 
 mod act;
+mod budgets;
 mod cluster;
 mod endpoints;
 mod garbage;
@@ -101,6 +102,8 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
         // Counting them is no decision: see `Ledger`.
         Owner::Quotas(_) => Decision::default(),
         Owner::Events => nodes::expire_events(cluster, now),
+        Owner::Budget(key) => budgets::decide(cluster, key, now),
+        Owner::Doomed(key) => budgets::relent(cluster, key, now),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The controllers over a cluster made of documents: objects in, intents out.
 
-use super::cluster::{Cluster, SLICES};
+mod budgets;
+
+use super::cluster::{BUDGETS, Cluster, SLICES};
 use super::intent::{Decision, Intent};
 use super::{Now, Owner, all_keys, decide};
 use crate::store::{Event, Stored};
@@ -13,7 +15,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(plural: &'static str, name: &str) -> Key {
     let namespace = if plural == "nodes" { "" } else { "default" };
-    let resource = if plural == "endpointslices" { SLICES } else { Resource::core(plural) };
+    let resource = match plural {
+        "endpointslices" => SLICES,
+        "poddisruptionbudgets" => BUDGETS,
+        "deployments" | "replicasets" | "statefulsets" => Resource { group: "apps".into(), plural: plural.into() },
+        core => Resource::core(core),
+    };
     Key { resource, namespace: namespace.to_owned(), name: name.to_owned() }
 }
 

@@ -3,14 +3,16 @@
 use super::endpoints::is_truncated;
 use crate::store::Stored;
 use coracle_api::labels::LabelSet;
-use coracle_api::meta::{Revision, Time};
+use coracle_api::meta::{ObjectMeta, Revision, Time};
 use coracle_api::node::{Node, Taint};
 use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
-use coracle_api::strategy::lease;
+use coracle_api::strategy::{eviction, label_selector, lease};
 use coracle_api::workload::{ReplicationController, ReplicationControllerStatus};
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -20,6 +22,8 @@ pub type Labels = BTreeMap<String, String>;
 pub const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
 /// Says of a pod how dear its deletion is to its owner.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Why a pod is to be disrupted that its agent ends.
+const BY_ITS_AGENT: &str = "TerminationByKubelet";
 
 #[derive(Clone, Debug)]
 pub struct PodView {
@@ -51,6 +55,8 @@ pub struct PodView {
     pub memory_bytes: i64,
     /// Why it is on no node, as its condition says.
     pub unscheduled: Option<String>,
+    /// Since when it says that it is to be disrupted, by its condition.
+    pub doomed: Option<Time>,
     /// When it was first seen, by uptime.
     pub came: Duration,
     /// When it was first seen to be ready, by uptime, as long as it is.
@@ -95,6 +101,11 @@ impl PodView {
         &self.document.labels
     }
 
+    /// Since when it is to be disrupted, if nothing has come of that yet. What an agent ends by itself takes its time.
+    pub fn doomed(&self) -> Option<Time> {
+        self.doomed.filter(|_| self.active())
+    }
+
     /// What its node must have free for it. None: it takes no room.
     pub fn room(&self) -> Option<&str> {
         (!self.terminal()).then_some(self.node.as_str())
@@ -137,6 +148,30 @@ pub struct ControllerView {
     pub deleting: bool,
     pub finalizers: Vec<String>,
     pub document: Stored,
+}
+
+/// Keeps pods in number, and no controller of this master's acts on it.
+#[derive(Clone, Debug)]
+pub struct ScaleView {
+    pub uid: String,
+    pub replicas: i64,
+    /// The uid of who decides on that.
+    pub owner: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BudgetView {
+    pub revision: Revision,
+    pub uid: String,
+    selector: Value,
+    pub document: Stored,
+}
+
+impl BudgetView {
+    /// Whether it guards pods with these labels.
+    pub fn selects(&self, labels: &LabelSet) -> bool {
+        label_selector::selects(&self.selector, |key| labels.get(key))
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -205,6 +240,7 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
     let was = was.filter(|was| was.uid == pod.metadata.uid);
     let ready = pod.status.condition("Ready");
     let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
+    let doomed = pod.status.condition(eviction::DISRUPTED).filter(|one| one.status == "True" && one.reason != BY_ITS_AGENT);
     let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
     let name_of_controller = |kind: &str, name: &str| (kind == "ReplicationController").then(|| name.to_owned());
     let owner = pod.metadata.controller();
@@ -216,6 +252,7 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
         deleting: pod.metadata.deletion_timestamp.is_some(),
         ending: pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
         deletion_cost: pod.metadata.annotations.get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default(),
+        doomed: doomed.and_then(|condition| condition.last_transition_time),
         came: was.map_or(uptime, |was| was.came),
         ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
         uid: pod.metadata.uid,
@@ -281,6 +318,37 @@ pub fn controller(stored: &Stored) -> Option<ControllerView> {
         finalizers: controller.metadata.finalizers,
         document: stored.clone(),
     })
+}
+
+pub fn scale(stored: &Stored) -> Option<ScaleView> {
+    #[derive(Deserialize)]
+    struct Scaled {
+        metadata: ObjectMeta,
+        spec: Spec,
+    }
+    #[derive(Deserialize)]
+    struct Spec {
+        replicas: Option<i32>,
+    }
+    let Scaled { metadata, spec } = read(stored)?;
+    let owner = metadata.controller().map(|owner| owner.uid.clone());
+    Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner })
+}
+
+pub fn budget(stored: &Stored) -> Option<BudgetView> {
+    #[derive(Deserialize)]
+    struct Budget {
+        metadata: ObjectMeta,
+        #[serde(default)]
+        spec: Spec,
+    }
+    #[derive(Default, Deserialize)]
+    struct Spec {
+        #[serde(default)]
+        selector: Value,
+    }
+    let Budget { metadata, spec } = read(stored)?;
+    Some(BudgetView { revision: stored.revision, uid: metadata.uid, selector: spec.selector, document: stored.clone() })
 }
 
 pub fn service(stored: &Stored) -> Option<ServiceView> {
