@@ -57,7 +57,7 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let brought = brought(&mut tree, &healed);
     // What cannot be read now may be there the next time, as HEAD.json knows it.
     let unread = !tree.unread.is_empty() || !tree.incidents.in_place.is_empty();
-    let then = tree.files_then().filter(|_| left.differs && !unread);
+    let then = if left.differs && !unread { tree.files_then() } else { None };
     let edits = edits(&mut tree, &mut dirty);
     let last = Revision(tree.next);
     let stamping = tree.stamped || (!tree.frozen && stamp_soon(&*disk, &mut tree, &mut dirty));

@@ -75,35 +75,82 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
     out
 }
 
-/// JSON without the white space between its words.
+/// JSON without the white space between its words. A start does this to every file: strings are copied by the word while their end is
+/// looked for.
 pub fn stripped(text: &[u8], out: &mut Vec<u8>) {
-    out.resize(text.len(), 0);
+    // The last word may be written beyond what counts.
+    out.resize(text.len() + WORD, 0);
     let (mut at, mut to) = (0, 0);
-    while at < text.len() {
-        let from = at;
-        while let Some(&byte) = text.get(at) {
-            match byte {
-                b'"' => at = string_end(text, at),
-                b' ' | b'\n' | b'\t' | b'\r' => break,
-                _ => at += 1,
+    while let Some(&byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                let length = copy_string(&text[at..], &mut out[to..]);
+                (at, to) = (at + length, to + length);
             }
-        }
-        out[to..to + at - from].copy_from_slice(&text[from..at]);
-        to += at - from;
-        while matches!(text.get(at), Some(b' ' | b'\n' | b'\t' | b'\r')) {
-            at += 1;
-            // An indented line begins with many.
-            while text[at..].first_chunk() == Some(b"        ") {
-                at += 8;
+            b' ' | b'\n' | b'\t' | b'\r' => {
+                at += 1;
+                // An indented line begins with many.
+                while let Some(word) = text[at..].first_chunk::<WORD>() {
+                    let blanks = (u128::from_le_bytes(*word) ^ BLANKS).trailing_zeros() as usize / 8;
+                    at += blanks;
+                    if blanks < WORD {
+                        break;
+                    }
+                }
+            }
+            _ => {
+                out[to] = byte;
+                (at, to) = (at + 1, to + 1);
             }
         }
     }
     out.truncate(to);
 }
 
+/// Bytes that are looked at together.
+const WORD: usize = 16;
+const BLANKS: u128 = u128::from_le_bytes([b' '; WORD]);
+/// A longer string is copied as a whole once its end is known.
+const STRING_BYTES_SHORT: usize = 64;
+
+/// Copies the string at the front, and gives its length with both quotes. `to` has room for a word more.
+fn copy_string(text: &[u8], to: &mut [u8]) -> usize {
+    to[0] = b'"';
+    let mut at = 1;
+    while at < STRING_BYTES_SHORT
+        && let Some(word) = text[at..].first_chunk::<WORD>()
+    {
+        to[at..at + WORD].copy_from_slice(word);
+        let found = first_mark(u128::from_le_bytes(*word));
+        at += found;
+        match text.get(at) {
+            Some(b'"') if found < WORD => return at + 1,
+            _ if found < WORD => break,
+            _ => {}
+        }
+    }
+    let end = string_end_from(text, at);
+    to[at..end].copy_from_slice(&text[at..end]);
+    end
+}
+
+/// Where in a word of text the first quote or backslash is; `WORD`: nowhere.
+#[inline]
+fn first_mark(word: u128) -> usize {
+    const ONES: u128 = u128::from_le_bytes([1; WORD]);
+    // Where a byte is zero its highest bit is set, and of those above it nobody asks.
+    let zeros = |word: u128| word.wrapping_sub(ONES) & !word & (ONES << 7);
+    let (quotes, escapes) = (ONES * u128::from(b'"'), ONES * u128::from(b'\\'));
+    (zeros(word ^ quotes) | zeros(word ^ escapes)).trailing_zeros() as usize / 8
+}
+
 /// Behind the quote that ends the string that begins at `at`.
 fn string_end(text: &[u8], at: usize) -> usize {
-    let mut end = at + 1;
+    string_end_from(text, at + 1)
+}
+
+/// The same from somewhere inside it.
+fn string_end_from(text: &[u8], mut end: usize) -> usize {
     while let Some(found) = text.get(end..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
         end += found;
         if text[end] == b'"' {
@@ -230,6 +277,14 @@ mod tests {
             serde_json::json!({"a": {}, "b": [], "c": [1, -2.5e3, null, true, [{"d": "e f\\\" \n{},:[]"}], {"": ""}], "z": "\u{1f6f6}"}),
             serde_json::json!([]),
             serde_json::json!("a \"b\" \\"),
+            serde_json::json!([
+                "123456789012345",
+                "1234567890123456",
+                "12345678901234\"6",
+                "123456789012345\\7",
+                " long ".repeat(30),
+                format!("{}\"", " ".repeat(66))
+            ]),
             serde_json::json!(7),
         ] {
             let compact = serde_json::to_vec(&value).expect("JSON");
@@ -241,7 +296,7 @@ mod tests {
             assert_eq!(back, compact);
         }
         // Whatever it is, it ends.
-        for torn in ["\"", "{\"a\\", "\\", "]]", "{,:"] {
+        for torn in ["\"", "{\"a\\", "\\", "]]", "{,:", "\"", "\"0123456789abcde", "\"0123456789abcdef", "\"0123456789abcde\\"] {
             indented(torn.as_bytes());
             stripped(torn.as_bytes(), &mut Vec::new());
         }

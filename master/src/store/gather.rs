@@ -17,6 +17,7 @@ const SHARED_MIN: usize = 256;
 
 /// What an object's file says.
 pub struct Text {
+    /// Empty where its sum alone was asked for.
     pub compact: Bytes,
     pub crc: u32,
 }
@@ -43,9 +44,15 @@ pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>
 
 /// An object's file without its white space. `scratch`: memory to work in.
 pub fn text(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
+    let crc = sum(disk, path, scratch)?.crc;
+    Ok(Text { compact: Bytes::copy_from_slice(scratch), crc })
+}
+
+/// The same of a file of which more is known than it says.
+pub fn sum(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
     let bytes = disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX)?;
     document::stripped(&bytes, scratch);
-    Ok(Text { compact: Bytes::copy_from_slice(scratch), crc: document::crc32(scratch) })
+    Ok(Text { compact: Bytes::new(), crc: document::crc32(scratch) })
 }
 
 #[cfg(test)]

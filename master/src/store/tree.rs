@@ -9,7 +9,7 @@
 use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
 use super::files::OBJECTS;
-use super::gather::{Text, gather, text};
+use super::gather::{Text, gather, sum, text};
 use super::journal::record::Was;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::outline::{Outline, Trust, outline};
@@ -223,8 +223,7 @@ impl<'a> Tree<'a> {
     }
 
     fn read(&mut self, places: Vec<Place>) {
-        let disk = self.disk;
-        let texts = gather(&places, |place, scratch| text(disk, &place.path, scratch));
+        let (texts, as_left) = self.read_texts(&places);
         let mut files = Vec::with_capacity(places.len());
         for (Place { path, key }, text) in places.into_iter().zip(texts) {
             match text {
@@ -236,8 +235,6 @@ impl<'a> Tree<'a> {
                 Err(error) => self.leave_damaged(&path, key, "unreadable", cannot_be_read(&error)),
             }
         }
-        let sum = files.iter().fold(0, |sum: u64, (key, text)| sum.wrapping_add(in_sum(key, text.crc)));
-        let as_left = self.sum_left == Some(sum) && self.covered.is_empty() && self.overridden.is_empty();
         files.sort_by(|(one, _), (other, _)| one.cmp(other));
         // Where somebody may have written files, those count.
         let seen = joined(files, if as_left { self.kept.take() } else { None }.unwrap_or_default());
@@ -255,9 +252,25 @@ impl<'a> Tree<'a> {
         for (Seen { key, file, kept }, mut outline) in seen.into_iter().zip(outlines) {
             let crc = file.as_ref().map(|file| file.crc);
             let newer = kept.as_ref().and_then(|compact| self.take_kept(key.clone(), compact, outline.take(), crc));
-            taken.extend(newer.or_else(|| self.take(key, file?, outline, as_left)));
+            // What was kept and is not usable: its file has not been read.
+            taken.extend(newer.or_else(|| self.take(key, file?, outline, as_left && kept.is_none())));
         }
         self.objects = taken.into_iter().collect();
+    }
+
+    /// What the files say, and whether they are as they were left: then what was kept of an object says all that its file does.
+    fn read_texts(&self, places: &[Place]) -> (Vec<io::Result<Text>>, bool) {
+        let (disk, kept) = (self.disk, self.kept.as_deref().unwrap_or_default());
+        let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
+        let texts =
+            gather(places, |Place { path, key }, scratch| if is_kept(key) { sum(disk, path, scratch) } else { text(disk, path, scratch) });
+        let found = places.iter().zip(&texts).filter_map(|(place, text)| Some(in_sum(&place.key, text.as_ref().ok()?.crc)));
+        let as_left = self.sum_left == Some(found.fold(0, u64::wrapping_add)) && self.covered.is_empty() && self.overridden.is_empty();
+        if as_left || kept.is_empty() {
+            return (texts, as_left);
+        }
+        // Somebody may have written files: those count.
+        (gather(places, |place, scratch| text(disk, &place.path, scratch)), false)
     }
 
     /// `known`: it is as the store has written it.
