@@ -5,13 +5,15 @@ use super::{Pace, Plane};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use std::future::Future;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep_until};
 
 /// Bytes of a request's head; also bounds what hyper buffers of what it writes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -41,18 +43,46 @@ pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAdd
         .half_close(false)
         .serve_connection(TokioIo::new(socket), service_fn(move |request| Box::pin(exchange(of.clone(), request))));
     let mut connection = pin!(connection);
+    let mut stalled = pin!(Stalled { client: &client, timer: None });
     let mut drain = client.plane.drain.clone();
     let mut draining = false;
     loop {
         tokio::select! {
+            // The connection first: it says by when something has to be taken.
+            biased;
             _ = &mut connection => return,
+            _ = &mut stalled => return,
             _ = drain.wait_for(|stop| *stop), if !draining => {
                 draining = true;
                 client.ending.store(true, Relaxed);
                 connection.as_mut().graceful_shutdown();
             }
-            // A quarter of the patience: often enough, and an idle watch costs a wake-up in 7.5 s.
-            _ = sleep(limits.stall.min(limits.answer) / 4) => if client.pace.overdue(&client.plane) { return },
         }
+    }
+}
+
+/// Ends when the client has let something wait for longer than it may. Where nothing waits, as of an idle watch, there is no timer.
+struct Stalled<'c> {
+    client: &'c Client,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Future for Stalled<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Client { pace, plane, .. } = self.client;
+        if self.timer.is_none() {
+            self.timer = pace.due(plane).map(|due| Box::pin(sleep_until(due)));
+        }
+        while let Some(timer) = &mut self.timer {
+            ready!(timer.as_mut().poll(cx));
+            match pace.due(plane) {
+                Some(due) if due <= timer.deadline() => return Poll::Ready(()),
+                Some(due) => timer.as_mut().reset(due),
+                None => self.timer = None,
+            }
+        }
+        Poll::Pending
     }
 }

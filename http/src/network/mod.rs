@@ -3,8 +3,8 @@
 //!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` at a time, admitted by a semaphore because
-//! that pool's own queue has no bound. Idle, there is no handler thread; only each open connection wakes up every 7.5 s, to see whether its
-//! client still takes what is sent. `bell`: one wake-up for all streams that a handler tells of something.
+//! that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to send does not wake up. `bell`:
+//! one wake-up for all streams that a handler tells of something.
 
 mod access;
 mod bell;
@@ -224,8 +224,9 @@ struct Pace {
 }
 
 impl Pace {
-    fn overdue(&self, plane: &Plane) -> bool {
+    /// None: nothing waits for the client.
+    fn due(&self, plane: &Plane) -> Option<Instant> {
         let due = self.due_ms.load(Relaxed);
-        due != 0 && due < plane.now_ms()
+        (due != 0).then(|| plane.started + Duration::from_millis(due))
     }
 }
