@@ -101,6 +101,7 @@ pub fn applied(dice: &mut Dice) {
         type_name: name,
         now: "2026-01-01T00:00:00Z",
         ignored: &nothing,
+        other: None,
     };
     let mut live = json!({"apiVersion": "v1", "kind": name, "metadata": {"name": "a"}});
     for round in 0..3 {

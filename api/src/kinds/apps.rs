@@ -2,6 +2,7 @@
 
 use super::{Alias, Group, Kind, SelectableField, field_or};
 use crate::strategy::{self, advice, forms};
+use coracle_schema::apply::Form;
 
 const APPS: Group = Group { name: "apps", version: "v1", package: "apps" };
 const BATCH: Group = Group { name: "batch", version: "v1", package: "batch" };
@@ -81,7 +82,9 @@ pub fn rows() -> Vec<Kind> {
 
 fn autoscalers() -> Kind {
     let row = SCALING.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
-    row.short(&["hpa"]).in_all().with_status().idle()
+    let (told, back) = (forms::show_autoscaler, forms::read_autoscaler);
+    let other_form = Some(Form { api_version: "autoscaling/v1", type_name: "autoscaling.v1.HorizontalPodAutoscaler", told, back });
+    Kind { other_form, ..row.short(&["hpa"]).in_all().with_status().idle() }
 }
 
 /// The first version, which knows only processor use.
@@ -89,7 +92,9 @@ fn autoscalers_v1() -> Kind {
     let group = Group { version: "v1", ..SCALING };
     let row = group.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
     let of = ("autoscaling/v2", "HorizontalPodAutoscaler");
+    let (told, back) = (forms::read_autoscaler, forms::show_autoscaler);
     Kind {
+        other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", told, back }),
         alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler, refuse: |_| Vec::new() }),
         ..row.short(&["hpa"]).in_all().with_status().idle()
     }

@@ -2,6 +2,7 @@
 
 use super::{ALL, Alias, Group, Kind, Old, PART_VERBS, SelectableField, Verb, Way, field, field_or};
 use crate::strategy::{self, Strategy, advice, forms};
+use coracle_schema::apply::Form;
 use std::borrow::Cow;
 
 const CORE: Group = Group { name: "", version: "v1", package: "" };
@@ -80,7 +81,9 @@ fn events() -> Kind {
         SelectableField { path: Cow::Borrowed("source.component"), ..field("source") },
         field("type"),
     ];
-    Kind { fate: None, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
+    let (told, back) = (forms::show_event, forms::read_event);
+    let other_form = Some(Form { api_version: "events.k8s.io/v1", type_name: "events.v1.Event", told, back });
+    Kind { fate: None, other_form, ..row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates() }
 }
 
 /// Of the document as it is stored.
@@ -103,7 +106,9 @@ fn events_of_their_group() -> Kind {
         field("type"),
     ];
     let row = group.row("events", "event", "Event", &strategy::EVENT).short(&["ev"]).selectable(fields).put_creates();
+    let (told, back) = (forms::read_event, forms::show_event);
     Kind {
+        other_form: Some(Form { api_version: "v1", type_name: "Event", told, back }),
         alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event, refuse: forms::refuse_event }),
         ..row
     }

@@ -15,6 +15,7 @@ use crate::old::Version;
 use crate::strategy::advice::Advice;
 use crate::strategy::{Fate, Share, Strategy, review};
 use coracle_schema::Problem;
+use coracle_schema::apply::Form;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -161,6 +162,8 @@ pub struct Kind {
     pub way: Option<Way>,
     /// None: its objects are its own.
     pub alias: Option<Alias>,
+    /// The other version in which its objects are told. None: there is only this one.
+    pub other_form: Option<Form<'static>>,
     /// A question: a create is answered, and nothing is stored.
     pub answer: Option<review::Answer>,
     /// Said with every answer about it.
@@ -293,6 +296,11 @@ mod tests {
             assert_eq!(found.map(|row| &row.kind), Some(&row.kind));
             assert_eq!(kinds.by_kind(&row.api_version(), &row.kind).map(|row| &row.resource), Some(&row.resource));
             assert!(kinds.stored_as(row).alias.is_none(), "{row:?}");
+            assert!(row.alias.is_none() || row.other_form.is_some(), "{row:?}");
+            if let Some(form) = row.other_form {
+                let other = kinds.by_kind(form.api_version, &row.kind).expect("a form is a row");
+                assert_eq!((form.type_name, other.other_form.map(|form| form.type_name)), (&*other.type_name, Some(&*row.type_name)));
+            }
             let Some(old) = &row.old else { continue };
             assert_eq!(kinds.by_old_path(Version::V1beta3, &row.resource.plural).map(|row| &row.kind), Some(&row.kind));
             let flat = Some(&row.kind).filter(|_| !old.plural.is_empty());

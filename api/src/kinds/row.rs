@@ -68,6 +68,7 @@ impl Group {
             scale: None,
             way: None,
             alias: None,
+            other_form: None,
             answer: None,
             deprecated: None,
             guards: None,

@@ -52,15 +52,12 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             match shown.and_then(|shown| Some((shown, shown.alias?))) {
                 None => with_writer(kind, part, manager, now, |w| apply::track(&TYPES, before, &counted, managed, w, old.is_none())),
                 Some((shown, alias)) => {
-                    let (own, others) = managed.parted(&shown.api_version());
-                    let others = apply::lost(&TYPES, before, &counted, others, &kind.type_name, &ignored(kind, part));
                     let before = match old {
                         Some(old) => in_form(old.clone(), alias.show),
                         None => apply::zero(&TYPES, &shown.type_name),
                     };
                     let counted = in_form(counted, alias.show);
-                    let track = |writer: Writer<'_>| apply::track(&TYPES, &before, &counted, own, writer, old.is_none());
-                    with_writer(shown, part, manager, now, track).joined(others)
+                    with_writer(shown, part, manager, now, |w| apply::track(&TYPES, &before, &counted, managed, w, old.is_none()))
                 }
             }
         }
@@ -88,6 +85,7 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
         type_name: &kind.type_name,
         now: &now,
         ignored: &ignored,
+        other: kind.other_form,
     })
 }
 
@@ -97,7 +95,8 @@ pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &s
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind, now) = (text("apiVersion"), text("kind"), now.to_string());
     let ignored = Fields::named(&["status"]);
-    let writer = Writer { manager, subresource: part, api_version: &api_version, kind: &kind, type_name, now: &now, ignored: &ignored };
+    let writer =
+        Writer { manager, subresource: part, api_version: &api_version, kind: &kind, type_name, now: &now, ignored: &ignored, other: None };
     let managed = apply::track(&TYPES, &before, object, Managed::default(), writer, true);
     managed.put(object);
 }

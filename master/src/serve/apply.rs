@@ -14,17 +14,14 @@ use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::apply::{self, Applied, Conflict, Refusal};
 use coracle_schema::{Path, Problem, Types};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::PoisonError;
 
 static TYPES: Types = types::builtin();
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = wish(call, request)?;
-    let (mut config, twice) = read(&request.body)?;
-    if let Some(alias) = call.shown.alias {
-        body::right_kind(body::Wanted::of(call.shown), &config)?;
-        (alias.read)(&mut config);
-    }
+    let (config, twice) = read(&request.body)?;
     for _ in 0..=patch::RACES_LOST_MAX {
         let done = match serve.standing(call) {
             Ok(old) => over(serve, call, part, &config, &twice, &wish, &old)?,
@@ -53,10 +50,14 @@ pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
 type Done = Option<(StatusCode, Written, Vec<String>)>;
 
 fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String], wish: &Wish, old: &Stored) -> Result<Done, Fault> {
-    let live = write::parsed(old)?;
+    let standing = write::parsed(old)?;
+    let mut live = Cow::Borrowed(&standing);
+    if let Some(alias) = call.shown.alias {
+        (alias.show)(live.to_mut());
+    }
     let applied = laid_over(call, part, &live, config, wish)?;
     let (new, warnings) = typed(call, applied.object, twice)?;
-    let place = Place { old, standing: &live, part };
+    let place = Place { old, standing: &standing, part };
     match write::put(serve, call, place, new, Ownership::Applied(applied.managed), wish.rehearsal) {
         Ok(written) => {
             patch::heard(serve, call, part, &written.stored, wish.rehearsal);
@@ -77,7 +78,7 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
         let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
         return Err(Status::conflict(&call.kind.resource, &call.name, &why).into());
     }
-    let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.kind.type_name), config, wish)?;
+    let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.shown.type_name), config, wish)?;
     let (new, warnings) = typed(call, applied.object, twice)?;
     let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, &new)?;
@@ -94,13 +95,16 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
 pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
     let now = crate::making::wall_clock();
     let force = call.options.force.unwrap_or_default();
-    prepare::with_writer(call.kind, part, &wish.manager, now, |writer| apply::apply(&TYPES, live, config, writer, force))
+    prepare::with_writer(call.shown, part, &wish.manager, now, |writer| apply::apply(&TYPES, live, config, writer, force))
         .map_err(|refusal| refused(call, config, refusal))
 }
 
 pub fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let sent = object.to_string();
-    let (mut object, warnings) = body::typed(call, call.kind, object, twice).map_err(|why| patch::misshapen(&sent, &why.message))?;
+    let (mut object, warnings) = body::typed(call, call.shown, object, twice).map_err(|why| patch::misshapen(&sent, &why.message))?;
+    if let Some(alias) = call.shown.alias {
+        (alias.read)(&mut object);
+    }
     write::right_namespace(call, &object)?;
     write::right_name(call, &mut object)?;
     Ok((object, warnings))
@@ -144,7 +148,7 @@ fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
         Refusal::Malformed(why) => Fault::bad_request(why),
         Refusal::Mistyped(why) => {
             let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
-            let version = call.kind.api_version();
+            let version = call.shown.api_version();
             let version = if version.contains('/') { version } else { format!("/{version}") };
             let (namespace, name, kind) = (text("namespace"), text("name"), &call.kind.kind);
             let message = format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}");

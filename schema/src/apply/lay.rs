@@ -2,7 +2,7 @@
 //! somebody else owns them; a field of somebody else with another value is a conflict, unless forced.
 
 use super::fields::Fields;
-use super::managed::{Entry, Managed, NOBODYS, Owner, Writer, updated};
+use super::managed::{Entry, Managed, Moved, NOBODYS, Owner, Writer, updated};
 use super::{check, compare, merge, shape};
 use crate::types::Types;
 use serde_json::Value;
@@ -97,28 +97,31 @@ fn laid_over(
     let name = writer.type_name;
     let said = compare::fields_of(types, name, config).without(writer.ignored);
     let owner = Owner::of(writer, true);
-    let (at, last) = match managed.find(&owner) {
-        Some(at) => (at, std::mem::replace(&mut managed.entries[at].fields, said)),
-        None => {
-            managed.entries.push(Entry { owner: owner.clone(), time: None, fields: said });
-            (managed.entries.len() - 1, Fields::default())
-        }
-    };
+    let at = managed.find(&owner).unwrap_or_else(|| {
+        managed.entries.push(Entry { owner: owner.clone(), time: None, fields: Fields::default() });
+        managed.entries.len() - 1
+    });
+    let last = std::mem::replace(&mut managed.entries[at].fields, said);
+    // It may have applied in the other version.
+    let form = writer.other_of(&managed.entries[at].owner);
     managed.entries[at].owner = owner.clone();
     let laid = merge::merge(types, name, live, config);
-    let object = if last.is_empty() { laid } else { pruned(types, name, &laid, &managed, &last) };
-    let (taken, removed) = compare::compare(types, name, live, &object).without(writer.ignored).told();
-    let others = |entry: &&mut Entry| !entry.owner.is(&owner);
+    let object = match form {
+        _ if last.is_empty() => laid,
+        None => pruned(types, writer, &laid, &managed, &last),
+        Some(form) => form.tell_back(&pruned(types, writer.turned(form), &form.tell(&laid), &managed, &last)),
+    };
+    let moved = Moved::of(types, live, &object, &managed, writer);
+    let is_other = |entry: &Entry| !entry.owner.is(&owner);
     if !force {
-        let clashes = managed.entries.iter_mut().filter(others).map(|entry| (entry.owner.clone(), entry.fields.intersection(&taken)));
+        let others = managed.entries.iter().filter(|entry| is_other(entry));
+        let clashes = others.map(|entry| (entry.owner.clone(), moved.taken(entry)));
         let conflicts: Conflicts = clashes.filter(|(_, fields)| !fields.is_empty()).collect();
         if !conflicts.is_empty() {
             return Err(conflicts);
         }
     }
-    for entry in managed.entries.iter_mut().filter(others) {
-        entry.fields = take(&mut entry.fields).difference(&taken).difference(&removed);
-    }
+    managed.entries.iter_mut().filter(|entry| is_other(entry)).for_each(|entry| moved.take_from(entry));
     let own = &mut managed.entries[at];
     own.fields = take(&mut own.fields).difference(&NOBODYS);
     if object != *live {
@@ -127,16 +130,28 @@ fn laid_over(
     Ok(Applied { object, managed: managed.without_empty() })
 }
 
-/// Without what the applier said last and nobody says now.
-fn pruned(types: &Types, name: &str, laid: &Value, managed: &Managed, last: &Fields) -> Value {
+/// Without what the applier said last and nobody says now. `writer`: in the version in which that was said.
+fn pruned(types: &Types, writer: Writer<'_>, laid: &Value, managed: &Managed, last: &Fields) -> Value {
+    let name = writer.type_name;
     let fields = |document: &Value| merge::with_names(types, name, &compare::fields_of(types, name, document));
     let last = merge::with_names(types, name, last);
     let cut = merge::removed(types, name, laid, &last);
-    let all = managed.entries.iter().fold(Fields::default(), |all, entry| all.union(&entry.fields));
-    let (laid_fields, owned) = (fields(laid), merge::with_names(types, name, &all));
     // What somebody owns comes back, and what the cut took along without being asked to.
-    let cut = merge::removed(types, name, laid, &laid_fields.clone().difference(&fields(&cut).union(&owned)));
-    merge::removed(types, name, laid, &laid_fields.difference(&fields(&cut)).intersection(&last))
+    let (told, here): (Vec<&Entry>, Vec<&Entry>) = managed.entries.iter().partition(|entry| writer.other_of(&entry.owner).is_some());
+    let cut = kept(types, name, laid, &cut, &here);
+    let cut = match writer.other.filter(|_| !told.is_empty()) {
+        Some(form) => form.tell_back(&kept(types, form.type_name, &form.tell(laid), &form.tell(&cut), &told)),
+        None => cut,
+    };
+    merge::removed(types, name, laid, &fields(laid).difference(&fields(&cut)).intersection(&last))
+}
+
+/// What was laid, without what was cut and nobody of these owns.
+fn kept(types: &Types, name: &str, laid: &Value, cut: &Value, owners: &[&Entry]) -> Value {
+    let fields = |document: &Value| merge::with_names(types, name, &compare::fields_of(types, name, document));
+    let owned = owners.iter().fold(Fields::default(), |all, entry| all.union(&entry.fields));
+    let owned = merge::with_names(types, name, &owned);
+    merge::removed(types, name, laid, &fields(laid).difference(&fields(cut).union(&owned)))
 }
 
 /// What kubectl applied by itself before, and nobody changed since, it may take over; the rest stays a conflict.

@@ -50,6 +50,60 @@ pub struct Writer<'a> {
     pub now: &'a str,
     /// Fields that this path does not write, whatever is said.
     pub ignored: &'a Fields,
+    /// Another version in which such documents are told: who wrote in that one owns its fields there.
+    pub other: Option<Form<'a>>,
+}
+
+/// Another version of the documents of a writer.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    pub api_version: &'a str,
+    pub type_name: &'a str,
+    /// A document of the writer's version becomes one of this, its `apiVersion` too.
+    pub told: fn(&mut Value),
+    /// And back.
+    pub back: fn(&mut Value),
+}
+
+impl Form<'_> {
+    pub(super) fn tell(&self, document: &Value) -> Value {
+        formed(document, self.told)
+    }
+
+    pub(super) fn tell_back(&self, document: &Value) -> Value {
+        formed(document, self.back)
+    }
+}
+
+/// What is taken out of a document may stand in it as a null, of which no version tells another anything.
+fn formed(document: &Value, form: fn(&mut Value)) -> Value {
+    let mut document = without_nulls(document);
+    form(&mut document);
+    document
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let said = map.iter().filter(|(_, value)| !value.is_null());
+            said.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(list) => list.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// The same writer, as if it wrote in its other version.
+    pub(super) fn turned(self, form: Form<'a>) -> Writer<'a> {
+        let back = Form { api_version: self.api_version, type_name: self.type_name, told: form.back, back: form.told };
+        Writer { api_version: form.api_version, type_name: form.type_name, other: Some(back), ..self }
+    }
+
+    /// The other version, if that is the one of these fields.
+    pub(super) fn other_of(&self, owner: &Owner) -> Option<Form<'a>> {
+        self.other.filter(|form| form.api_version == owner.api_version)
+    }
 }
 
 /// The sets of all who write an object.
@@ -130,17 +184,6 @@ impl Managed {
 
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
-    }
-
-    /// The sets that are told in a version, and the others.
-    pub fn parted(self, api_version: &str) -> (Managed, Managed) {
-        let (of, others) = self.entries.into_iter().partition(|entry| entry.owner.api_version == api_version);
-        (Managed { entries: of }, Managed { entries: others })
-    }
-
-    pub fn joined(mut self, other: Managed) -> Managed {
-        self.entries.extend(other.entries);
-        self
     }
 
     /// The owners of a field, as another document tells of them in which it stands elsewhere. Each of them owns it there alone.
@@ -282,23 +325,41 @@ pub fn track(types: &Types, old: &Value, new: &Value, managed: Managed, writer: 
     updated(types, old, new, managed, writer).capped()
 }
 
-/// What another's write in another version leaves of the sets: what it changes or takes away is nobody's of them any more.
-pub fn lost(types: &Types, old: &Value, new: &Value, managed: Managed, type_name: &str, ignored: &Fields) -> Managed {
-    let (taken, removed) = compare::compare(types, type_name, old, new).without(ignored).told();
-    taken_from(managed, &taken, &removed)
+/// What a write says anew and what is gone, in each version in which somebody owns fields.
+pub(super) struct Moved<'a> {
+    here: (Fields, Fields),
+    other: Option<(&'a str, (Fields, Fields))>,
 }
 
-fn taken_from(mut managed: Managed, taken: &Fields, removed: &Fields) -> Managed {
-    for entry in &mut managed.entries {
+impl<'a> Moved<'a> {
+    pub(super) fn of(types: &Types, old: &Value, new: &Value, managed: &Managed, writer: Writer<'a>) -> Moved<'a> {
+        let moved = |name: &str, old: &Value, new: &Value| compare::compare(types, name, old, new).without(writer.ignored).told();
+        let other = writer.other.filter(|form| managed.entries.iter().any(|entry| entry.owner.api_version == form.api_version));
+        let other = other.map(|form| (form.api_version, moved(form.type_name, &form.tell(old), &form.tell(new))));
+        Moved { here: moved(writer.type_name, old, new), other }
+    }
+
+    fn for_owner(&self, owner: &Owner) -> &(Fields, Fields) {
+        self.other.as_ref().filter(|(version, _)| *version == owner.api_version).map_or(&self.here, |(_, moved)| moved)
+    }
+
+    /// What of an owner's fields the write says anew.
+    pub(super) fn taken(&self, entry: &Entry) -> Fields {
+        entry.fields.intersection(&self.for_owner(&entry.owner).0)
+    }
+
+    /// What is said anew or is gone is not the owner's any more.
+    pub(super) fn take_from(&self, entry: &mut Entry) {
+        let (taken, removed) = self.for_owner(&entry.owner);
         entry.fields = take(&mut entry.fields).difference(taken).difference(removed);
     }
-    managed.without_empty()
 }
 
-pub(super) fn updated(types: &Types, old: &Value, new: &Value, managed: Managed, writer: Writer<'_>) -> Managed {
-    let (taken, removed) = compare::compare(types, writer.type_name, old, new).without(writer.ignored).told();
-    let mut managed = taken_from(managed, &taken, &removed);
-    let own = taken.difference(&NOBODYS);
+pub(super) fn updated(types: &Types, old: &Value, new: &Value, mut managed: Managed, writer: Writer<'_>) -> Managed {
+    let moved = Moved::of(types, old, new, &managed, writer);
+    managed.entries.iter_mut().for_each(|entry| moved.take_from(entry));
+    let mut managed = managed.without_empty();
+    let own = moved.here.0.difference(&NOBODYS);
     if own.is_empty() {
         return managed;
     }

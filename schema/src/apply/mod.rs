@@ -21,5 +21,5 @@ mod shape;
 
 pub use fields::Fields;
 pub use lay::{Applied, Conflict, Refusal, apply};
-pub use managed::{Managed, Owner, Writer, lost, same_but_times, track};
+pub use managed::{Form, Managed, Owner, Writer, same_but_times, track};
 pub use shape::zero;

@@ -135,6 +135,7 @@ fn applying() {
         type_name: "Pod",
         now: "2026-01-01T00:00:00Z",
         ignored: &nothing,
+        other: None,
     };
     let lay = |live: &Value, config: &Value, manager| {
         let applied = apply(&types, live, config, writer(manager), true).expect("it fits its type");

@@ -36,13 +36,30 @@ const TEXT: &str = "
   name 3 string
 [Status]
   phase 1 string
+[Later]
+  apiVersion 0 string
+  kind 0 string
+  metadata 1 Meta default={}
+  data 2 {string}
+  spec 3 LaterSpec default={}
+[LaterSpec]
+  count 1 int32
 ";
 static TYPES: LazyLock<Types> = LazyLock::new(|| Types::parse(TEXT, &Types::default()).unwrap());
 static NOTHING: LazyLock<Fields> = LazyLock::new(Fields::default);
 static STATUS: LazyLock<Fields> = LazyLock::new(|| Fields::named(&["status"]));
 
 fn writer(manager: &'static str) -> Writer<'static> {
-    Writer { manager, subresource: "", api_version: "v1", kind: "Thing", type_name: "Thing", now: "2026-01-01T00:00:00Z", ignored: &STATUS }
+    Writer {
+        manager,
+        subresource: "",
+        api_version: "v1",
+        kind: "Thing",
+        type_name: "Thing",
+        now: "2026-01-01T00:00:00Z",
+        ignored: &STATUS,
+        other: None,
+    }
 }
 
 fn thing(rest: Value) -> Value {
@@ -292,4 +309,59 @@ fn laws_of_apply() {
     }
     assert!(done > 500, "{done}");
     assert!(NOTHING.is_empty());
+}
+
+/// In `v2` the number of replicas is told as `spec.count`.
+#[test]
+fn owners_in_two_versions() {
+    fn later(thing: &mut Value) {
+        (thing["apiVersion"], thing["kind"]) = ("v2".into(), "Later".into());
+        if let Some(count) = thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("replicas")) {
+            thing["spec"]["count"] = count;
+        }
+    }
+    fn earlier(thing: &mut Value) {
+        (thing["apiVersion"], thing["kind"]) = ("v1".into(), "Thing".into());
+        if let Some(count) = thing.get_mut("spec").and_then(Value::as_object_mut).and_then(|spec| spec.remove("count")) {
+            thing["spec"]["replicas"] = count;
+        }
+    }
+    let form = Form { api_version: "v2", type_name: "Later", told: later, back: earlier };
+    let v1 = |manager| Writer { other: Some(form), ..writer(manager) };
+    let v2 = |manager| Writer { kind: "Later", ..v1(manager).turned(form) };
+    let lay = |live: &Value, config: Value, writer: Writer<'_>, force: bool| {
+        let mut config = thing(config);
+        let mut live = live.clone();
+        if writer.api_version == "v2" {
+            later(&mut live);
+            (config["apiVersion"], config["kind"]) = ("v2".into(), "Later".into());
+        }
+        apply(&TYPES, &live, &config, writer, force).map(|applied| {
+            let mut object = kept(applied.object, &applied.managed);
+            earlier(&mut object);
+            object
+        })
+    };
+    let two = |count: i64| json!({"spec": {"count": count}, "data": {"x": "1"}});
+    let a = lay(&shape::zero(&TYPES, "Thing"), two(2), v2("a"), false).unwrap();
+    check(&a, json!({"data": {"x": "1"}, "spec": {"replicas": 2}}), &["a: .data.x .spec.count"]);
+    // What was said in the one is a conflict in the other, and told as its owner said it.
+    let refused = lay(&a, json!({"spec": {"replicas": 3}}), v1("b"), false).unwrap_err();
+    let owner = Owner::of(v2("a"), true);
+    assert_eq!(refused, Refusal::Conflicts(vec![crate::apply::Conflict { owner, path: ".spec.count".to_owned() }]));
+    let b = lay(&a, json!({"spec": {"replicas": 3}}), v1("b"), true).unwrap();
+    check(&b, json!({"data": {"x": "1"}, "spec": {"replicas": 3}}), &["a: .data.x", "b: .spec.replicas"]);
+    let shared = lay(&b, two(3), v2("a"), false).unwrap();
+    assert_eq!(owners(&shared), ["a: .data.x .spec.count", "b: .spec.replicas"]);
+    // It stays while another owns it in the other version; then it goes.
+    let given_up = lay(&shared, json!({"data": {"x": "1"}}), v2("a"), false).unwrap();
+    check(&given_up, json!({"data": {"x": "1"}, "spec": {"replicas": 3}}), &["a: .data.x", "b: .spec.replicas"]);
+    // Who applies in the other version now owns what it says there, and gives up what it said here.
+    let turned = lay(&given_up, json!({"data": {"y": "2"}}), v2("b"), false).unwrap();
+    check(&turned, json!({"data": {"x": "1", "y": "2"}}), &["a: .data.x", "b: .data.y"]);
+    // A plain write takes it from both.
+    let mut new = thing(json!({"data": {"x": "1"}, "spec": {"replicas": 9}}));
+    new["metadata"]["managedFields"] = shared["metadata"]["managedFields"].clone();
+    let managed = track(&TYPES, &shared, &new, Managed::of(&shared), v1("c"), false);
+    assert_eq!(owners(&kept(new, &managed)), ["a: .data.x", "c: .spec.replicas"]);
 }
