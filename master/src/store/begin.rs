@@ -22,6 +22,7 @@ use super::journal::{self, Journal, Retired, WAL};
 use super::load::{Ids, Loaded};
 use super::setup::{BATCH_BYTES_MAX, Setup};
 use super::state::State;
+use super::sums::Sums;
 use super::tree::{Brought, Edited, Tree};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
@@ -148,16 +149,17 @@ fn frozen(tree: &mut Tree, recovered: &Recovered) -> Option<String> {
 }
 
 /// What HEAD.json is to say. `then`: what the files summed up to and how many they were, where it does not know.
-fn head_from(start: Position, head: &Head, tree: &Tree, then: Option<(u64, u64)>) -> Head {
-    let (files, objects) = then.unwrap_or((head.files, head.objects));
+fn head_from(start: Position, head: &Head, tree: &Tree, then: Option<(Sums, u64)>) -> Head {
+    let summed = then.is_some();
+    let (files, objects) = then.unwrap_or_else(|| (head.files.clone(), head.objects));
     Head {
         format: FORMAT,
         wal: Some(start),
         clean: false,
         files,
         objects,
-        incidents: if then.is_some() { tree.incidents.next } else { head.incidents },
-        summed: then.is_some() || head.summed || head.clean,
+        incidents: if summed { tree.incidents.next } else { head.incidents },
+        summed: summed || head.summed || head.clean,
         stamped: tree.stamped,
         ..head.clone()
     }

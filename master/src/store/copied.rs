@@ -19,9 +19,9 @@ use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::Protocol;
 use super::setup::LOST_REVISIONS;
-use super::state::in_sum;
+use super::sums::{Doubts, Sums};
 use super::tree::{Brought, Tree};
-use super::{Damage, names};
+use super::{Damage, gather, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,26 +37,13 @@ pub struct Left {
     /// Closed in order.
     pub clean: bool,
     /// What they sum up to; None: nobody knows.
-    pub sum: Option<u64>,
+    pub sum: Option<Sums>,
     /// They do not.
     pub differs: bool,
     /// How many there were.
     pub objects: u64,
     /// So many were set aside since then.
     pub aside: u64,
-    /// The journal ends before HEAD.json counts from it.
-    pub behind: bool,
-}
-
-/// What becomes of a difference between HEAD.json's sum and the files.
-#[derive(PartialEq)]
-pub enum Account {
-    /// What is known to be different makes all of it.
-    Settled,
-    /// What is known to be different may make all of it.
-    Open,
-    /// Something else is different.
-    Wrong,
 }
 
 /// What the segments that are there say of the files before HEAD.json counts from the journal.
@@ -93,16 +80,14 @@ fn objects_of(disk: &dyn Disk, words: &[(Arc<Key>, Word)], protocol: &Protocol) 
 }
 
 impl Tree<'_> {
-    /// The sum over all files as they were when the journal began to say more than they do; None: it does not say.
-    pub fn files_sum(&self) -> Option<u64> {
-        self.files_then().map(|(sum, _)| sum)
-    }
-
-    /// The same, and how many they were.
-    pub fn files_then(&self) -> Option<(u64, u64)> {
+    /// What all files summed up to when the journal began to say more than they do, and how many they were; None: nobody knows.
+    pub fn files_then(&self) -> Option<(Sums, u64)> {
         let edited: BTreeMap<&Key, Was> = self.edited.iter().map(|edited| (&*edited.key, edited.before)).collect();
-        let (mut sum, mut count) = (0_u64, 0);
-        let mut add = |key: &Key, crc: u32| (sum, count) = (sum.wrapping_add(in_sum(key, crc)), count + 1);
+        let (mut sum, mut count) = (Sums::default(), 0);
+        let mut add = |key: &Key, crc: u32| {
+            sum.add(key, crc);
+            count += 1;
+        };
         for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
             match edited.get(&**key) {
                 Some(Was::Sum(crc)) => add(key, *crc),
@@ -141,10 +126,13 @@ impl Tree<'_> {
         healed.extend(self.heal_covered(past));
         // What is not there a person may have taken away, unless all of this together is what HEAD.json knows.
         let absent: Vec<(Arc<Key>, Word)> = self.absent(past).filter(|(key, _)| past.age(key, None) == Age::Older).collect();
-        let made: u64 = absent.iter().filter_map(|(key, word)| Some(in_sum(key, word.sum?))).fold(0, u64::wrapping_add);
-        let sum = self.files_sum().map(|sum| sum.wrapping_add(made));
-        if !healed.is_empty() && !absent.is_empty() && sum.is_some() && sum == left.sum {
-            healed.extend(self.heal_these(&absent, protocol));
+        if !healed.is_empty()
+            && let Some((mut sum, _)) = self.files_then().filter(|_| !absent.is_empty())
+        {
+            absent.iter().for_each(|(key, word)| word.sum.into_iter().for_each(|crc| sum.add(key, crc)));
+            if left.sum.as_ref().is_some_and(|left| left.are(&sum)) {
+                healed.extend(self.heal_these(&absent, protocol));
+            }
         }
         if healed.is_empty() {
             return;
@@ -208,34 +196,42 @@ impl Tree<'_> {
         self.removed = self.absent(past).map(|(key, _)| key).collect();
     }
 
-    /// Whether what is known to be different is all that is different.
-    pub(super) fn account(&self, left: &Left, past: &Past, looked: &Looked) -> Account {
-        let (Some(wanted), Some(mut sum)) = (left.sum, self.files_sum()) else { return Account::Open };
-        let word = |key: &Key| past.last(key).filter(|_| past.is_whole());
-        let adds = |key: &Key, crc: Option<u32>| crc.map_or(0, |crc| in_sum(key, crc));
-        let said = self.covered.values().chain(self.overridden.values().map(|overridden| &overridden.said));
-        let mut known = left.aside == 0 && self.left_alone.is_empty() && self.unread.is_empty() && self.gone == 0;
-        known &= !said.into_iter().any(|said| said.by_a_person);
-        for key in looked.edited.iter().filter(|key| !self.overridden.contains_key(*key)) {
-            let now = self.objects.get(key).and_then(|entry| entry.file_crc);
-            match word(key) {
-                Some(word) => sum = sum.wrapping_sub(adds(key, now)).wrapping_add(adds(key, word.sum)),
-                None => known = false,
+    /// Which files may be others than HEAD.json knows them, though nothing else shows it; None: nobody can say. What was there before
+    /// somebody changed it is guessed, and of one file in each part that is not even needed.
+    pub(super) fn account(&self, wanted: &Sums, past: &Past, looked: &Looked) -> Option<Doubts> {
+        if !self.unread.is_empty() {
+            return None;
+        }
+        let word = |key: &Key| past.last(key).filter(|_| past.is_whole())?.sum;
+        let guess = |key: &Key| looked.said.get(key).copied().or_else(|| word(key));
+        let (mut certain, mut guessed) = (Sums::default(), Sums::default());
+        let mut count = |key: &Key, crc: Option<u32>, is_certain: bool| {
+            if let Some(crc) = crc {
+                guessed.add(key, crc);
+                if is_certain {
+                    certain.add(key, crc);
+                }
             }
+        };
+        let edited: BTreeSet<&Key> = looked.edited.iter().map(|key| &**key).collect();
+        let is_said = |key: &Key| self.covered.contains_key(key) || self.overridden.contains_key(key);
+        for (key, entry) in self.objects.iter().filter(|(key, _)| !is_said(key)) {
+            let is_edited = edited.contains(&**key);
+            count(key, if is_edited { guess(key) } else { entry.file_crc }, !is_edited);
         }
-        for key in self.damaged.keys().filter(|key| !self.covered.contains_key(*key)) {
-            let was = looked.rotten.get(key).copied().or_else(|| word(key)?.sum);
-            known &= was.is_some();
-            sum = sum.wrapping_add(adds(key, was));
+        let overridden = self.overridden.iter().map(|(key, overridden)| (key, &overridden.said));
+        for (key, said) in self.covered.iter().chain(overridden) {
+            // HEAD.json may know what it was before a person wrote it.
+            count(key, said.file_before().flatten(), !said.by_a_person);
         }
-        if self.gone > 0 && past.is_whole() {
-            sum = self.absent(past).fold(sum, |sum, (key, word)| sum.wrapping_add(adds(&key, word.sum)));
+        self.damaged.keys().filter(|key| !is_said(key)).for_each(|key| count(key, guess(key), false));
+        self.absent(past).for_each(|(key, _)| count(&key, guess(&key), false));
+        // A newer master may have known of them.
+        for path in self.left_alone.iter().filter_map(|left| left.file.strip_prefix(OBJECTS)?.strip_prefix('/')) {
+            let file = names::key(path).zip(gather::sum(self.disk, path, &mut Vec::new()).ok());
+            file.iter().for_each(|(key, text)| count(key, Some(text.crc), false));
         }
-        match sum == wanted {
-            true => Account::Settled,
-            false if known || left.behind => Account::Wrong,
-            false => Account::Open,
-        }
+        Some(wanted.doubts(&[&guessed, &certain]))
     }
 
     /// Somebody put them there; they were written by a store, and something else was written there since.

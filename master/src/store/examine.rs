@@ -8,7 +8,7 @@
 //! What a person wrote is a write like any other: checked and completed, with a fresh revision, in the journal before anybody sees it.
 
 use super::checkpoint::Dirty;
-use super::copied::{Account, Left};
+use super::copied::Left;
 use super::covered::Overridden;
 use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, TMP};
@@ -18,6 +18,7 @@ use super::judge::Wrong;
 use super::protocol::Protocol;
 use super::setup::LOST_REVISIONS;
 use super::state::{Entry, OBJECT_BYTES_MAX};
+use super::sums::Doubts;
 use super::tree::{Edited, Tree};
 use super::{Damage, Stored, document, names};
 use coracle_api::meta::{Key, Revision};
@@ -38,8 +39,8 @@ pub struct Looked {
     pub put: Vec<Arc<Key>>,
     /// They have none, nor has any other.
     pub bare: Vec<Arc<Key>>,
-    /// The medium has changed them, and what they were.
-    pub rotten: BTreeMap<Key, u32>,
+    /// What the stamps say that those were that people or the medium have changed.
+    pub said: BTreeMap<Key, u32>,
 }
 
 impl Tree<'_> {
@@ -60,8 +61,9 @@ impl Tree<'_> {
         if left.differs {
             self.ask_past(left, past, &mut looked, &mut older);
         }
-        let account = if left.differs && protocol.account { self.account(left, past, &looked) } else { Account::Open };
-        if account == Account::Wrong {
+        let wanted = left.sum.as_ref().filter(|_| left.differs && protocol.account);
+        let doubts = wanted.and_then(|wanted| self.account(wanted, past, &looked));
+        if doubts.as_ref().is_some_and(Doubts::any) {
             self.next += LOST_REVISIONS;
         }
         if left.differs && !left.clean {
@@ -72,7 +74,7 @@ impl Tree<'_> {
         for key in std::mem::take(&mut looked.edited) {
             self.edit(key, &mut uids);
         }
-        self.doubt(looked, left, account);
+        self.doubt(looked, left, doubts.as_ref());
     }
 
     fn look_at_stamps(&mut self) -> Looked {
@@ -96,10 +98,13 @@ impl Tree<'_> {
                 Stamp::None if self.unwritten.contains(&key) => looked.edited.push(key),
                 Stamp::None => looked.bare.push(key),
                 Stamp::Intact(said) | Stamp::Touched(said) if said == crc => looked.put.push(key),
-                Stamp::Touched(_) => looked.edited.push(key),
+                Stamp::Touched(said) => {
+                    looked.said.insert(Key::clone(&key), said);
+                    looked.edited.push(key);
+                }
                 Stamp::Intact(said) => {
                     self.objects.remove(&key);
-                    looked.rotten.insert(Key::clone(&key), said);
+                    looked.said.insert(Key::clone(&key), said);
                     let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
                     self.put_aside(&path, Some(Key::clone(&key)), Wrong { word: "rotten", why });
                 }
@@ -138,13 +143,15 @@ impl Tree<'_> {
         looked.edited.append(&mut edited);
     }
 
-    /// What is left are files of which nothing tells whether they are as they were.
-    fn doubt(&mut self, Looked { put, bare, .. }: Looked, left: &Left, account: Account) {
-        if account == Account::Settled {
-            return self.unstamped.extend(bare);
-        }
-        let by_hand = left.clean && !bare.is_empty();
-        let mut renewed = 0;
+    /// What is left are files of which nothing tells whether they are as they were, unless it is what all of a part sum up to.
+    fn doubt(&mut self, Looked { put, bare, .. }: Looked, left: &Left, doubts: Option<&Doubts>) {
+        let hold = |key: &Arc<Key>| doubts.map(|doubts| doubts.hold(key));
+        let older: Vec<Arc<Key>> = put.into_iter().filter(|key| hold(key) == Some(true)).collect();
+        let (as_left, bare): (Vec<Arc<Key>>, _) = bare.into_iter().partition(|key| hold(key) == Some(false));
+        self.unstamped.extend(as_left);
+        let by_hand = older.is_empty() && (left.clean || doubts.is_none());
+        let mut renewed = older.len();
+        older.iter().for_each(|key| self.renew(key));
         for key in bare {
             if self.check_types(&key) {
                 if left.differs {
@@ -154,15 +161,11 @@ impl Tree<'_> {
                 self.unstamped.push(key);
             }
         }
-        if account == Account::Wrong {
-            renewed += put.len();
-            put.iter().for_each(|key| self.renew(key));
-        }
-        if account == Account::Wrong && !by_hand {
-            self.tell_unexplained(renewed);
-        } else if renewed > 0 {
+        if renewed > 0 && by_hand {
             let lost = "no file has the stamp that tells it, as in a copy";
             self.notes.push(format!("files below {OBJECTS} were edited by hand, and {lost}: {renewed} objects have new revisions"));
+        } else if renewed > 0 {
+            self.tell_unexplained(renewed);
         }
     }
 

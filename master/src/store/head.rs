@@ -5,12 +5,13 @@ use super::document::crc32;
 use super::files::{DiskError, TMP, failed};
 use super::journal::recover::Position;
 use super::protocol::Protocol;
+use super::sums::Sums;
 use serde::{Deserialize, Serialize};
 
 /// The form of the directory that this program writes. It reads those before as well: 1, the same files without a journal; 2, a journal
-/// whose lines do not say which segment they belong to.
-pub const FORMAT: u32 = 3;
-/// HEAD.json is a line of some 200 bytes.
+/// whose lines do not say which segment they belong to; 3, one sum over all files.
+pub const FORMAT: u32 = 4;
+/// HEAD.json is a line of some 2,500 bytes.
 pub const HEAD_BYTES_MAX: usize = 4096;
 pub const HEAD: &str = "HEAD.json";
 
@@ -29,8 +30,9 @@ pub struct Head {
     pub reserved: u64,
     /// Closed by its master: `reserved` is exact, and the journal says nothing more.
     pub clean: bool,
-    /// The sum of the checksums of all files, where the journal begins to say more: it tells whether somebody edited the files since.
-    pub files: u64,
+    /// What all files sum up to, where the journal begins to say more: it tells whether somebody edited the files since, and which of
+    /// them may be others.
+    pub files: Sums,
     /// Not every master says it where the store was not closed.
     #[serde(default)]
     pub summed: bool,

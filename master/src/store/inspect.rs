@@ -12,6 +12,7 @@ use super::journal::{self, Journal, WAL};
 use super::load::{self, Ids, Loaded};
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, Setup};
+use super::sums::Sums;
 use super::{Damage, OpenError, Rules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
 use std::collections::VecDeque;
@@ -170,6 +171,7 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.
     let (objects, stamped) = (loaded.state.files_count(), loaded.writer.head.stamped && loaded.writer.stamping);
     let was = loaded.writer.head.clone();
-    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: 0, summed: false, objects, stamped, ..was };
+    let head =
+        Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: Sums::default(), summed: false, objects, stamped, ..was };
     head.write(&*disk, &Protocol::WHOLE)
 }

@@ -8,6 +8,7 @@ use super::commit::Writer;
 use super::files::{DiskError, failed};
 use super::head::{FORMAT, Head};
 use super::journal;
+use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -247,7 +248,7 @@ impl FlatStore {
             wal: position,
             reserved: writer.journal.reserved(),
             clean: false,
-            files: self.state().files_sum(),
+            files: self.state().files_sum().clone(),
             objects: self.state().files_count(),
             incidents: writer.incidents.next,
             summed: true,
@@ -261,7 +262,7 @@ impl FlatStore {
     }
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
-    pub(super) fn last_checkpoint(&self, last: Revision, files: u64) -> Result<(), DiskError> {
+    pub(super) fn last_checkpoint(&self, last: Revision, files: Sums) -> Result<(), DiskError> {
         let clean = |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
         if let Some(mut checkpoint) = self.begin_checkpoint()? {
             clean(&mut checkpoint.head);

@@ -74,7 +74,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.base = head.as_ref().map(|head| used(head.reserved, clean, recovered));
     tree.next = tree.base.unwrap_or_else(|| used(0, false, recovered));
     tree.statuses_kept = tree.kept.is_some();
-    tree.sum_left = head.as_ref().filter(|head| clean || head.summed).map(|head| head.files);
+    tree.sum_left = head.as_ref().filter(|head| clean || head.summed).map(|head| head.files.clone());
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk();
@@ -116,14 +116,13 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
 /// The files as HEAD.json knows them. `incidents`: the number of the first that this start may set aside.
 fn left(head: Option<&Head>, tree: &Tree, clean: bool, incidents: u32, recovered: &Recovered) -> Left {
     let Some(head) = head else { return Left::default() };
-    let sum = (clean || head.summed && recovered.missing.is_none()).then_some(head.files);
+    let sum = (clean || head.summed && recovered.missing.is_none()).then(|| head.files.clone());
     Left {
         clean,
+        differs: sum.as_ref().is_some_and(|sum| tree.files_then().is_none_or(|(now, _)| !sum.are(&now))),
         sum,
-        differs: sum.is_some() && sum != tree.files_sum(),
         objects: head.objects,
         aside: u64::from(incidents.saturating_sub(head.incidents)),
-        behind: recovered.behind,
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! door (the trait, and what it promises)
-//! state PURE (what is so) · history PURE (the last events) · pages PURE (what was so)
+//! state, sums PURE (what is so, and what its files sum up to) · history PURE (the last events) · pages PURE (what was so)
 //! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
@@ -48,6 +48,7 @@ mod setup;
 mod sketch;
 mod spelling;
 mod state;
+mod sums;
 mod tree;
 #[cfg(any(test, feature = "trial"))]
 pub mod trial;
@@ -249,7 +250,7 @@ impl FlatStore {
                 log::warn!("{error}; statuses are not kept over this restart");
             }
         }
-        let (last, files) = (state.revision(), state.files_sum());
+        let (last, files) = (state.revision(), state.files_sum().clone());
         drop(state);
         self.last_checkpoint(last, files)
     }

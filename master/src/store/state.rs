@@ -2,6 +2,7 @@
 
 use super::draft::{Document, Draft, Part, Wish};
 use super::pages::Listing;
+use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Claim, Durable, Key, Revision};
@@ -24,18 +25,6 @@ pub struct Entry {
     /// The checksum of its durable part as compact JSON, if it has one. Its file says the same with more white space.
     pub file_crc: Option<u32>,
     pub claims: Box<[Claimed]>,
-}
-
-impl Entry {
-    /// What its file adds to the sum over all.
-    fn in_sum(&self) -> u64 {
-        self.file_crc.map_or(0, |crc| in_sum(&self.stored.key, crc))
-    }
-}
-
-/// What a file adds to the sum over all: its key takes part, so that two files that changed places are seen.
-pub fn in_sum(key: &Key, file_crc: u32) -> u64 {
-    u64::from(file_crc) << 32 | u64::from(document::crc32(names::path(key).as_bytes()))
 }
 
 pub enum Verdict {
@@ -87,8 +76,8 @@ pub struct State {
     revision: Revision,
     /// Given to writes that failed, where it is higher.
     spent: Revision,
-    /// The sum over all files, as the journal has them, and how many they are.
-    files: u64,
+    /// What all files sum up to, as the journal has them, and how many they are.
+    files: Sums,
     files_count: u64,
     /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known may lie there.
     unread: Vec<(String, Damage)>,
@@ -97,7 +86,8 @@ pub struct State {
 impl State {
     pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
         let files_count = objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
-        let files = objects.values().fold(0, |sum: u64, entry| sum.wrapping_add(entry.in_sum()));
+        let mut files = Sums::default();
+        objects.iter().for_each(|(key, entry)| entry.file_crc.into_iter().for_each(|crc| files.add(key, crc)));
         let (claims, graves) = (BTreeMap::new(), VecDeque::new());
         let unread = Vec::new();
         let mut state = State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, unread };
@@ -118,8 +108,8 @@ impl State {
     }
 
     /// What the files sum up to, once they say all that the journal does.
-    pub fn files_sum(&self) -> u64 {
-        self.files
+    pub fn files_sum(&self) -> &Sums {
+        &self.files
     }
 
     pub fn files_count(&self) -> u64 {
@@ -175,9 +165,9 @@ impl State {
     /// Its file is written anew, and says something else from then on.
     pub fn rewritten(&mut self, key: &Key, file_crc: u32) {
         if let Some(entry) = self.objects.get_mut(key) {
-            let former = entry.in_sum();
+            entry.file_crc.into_iter().for_each(|former| self.files.take(key, former));
             entry.file_crc = Some(file_crc);
-            self.files = self.files.wrapping_sub(former).wrapping_add(entry.in_sum());
+            self.files.add(key, file_crc);
         }
     }
 
@@ -256,13 +246,12 @@ impl State {
     /// Lets a change be seen. What it had to make durable is durable.
     pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
-        if change.former_crc != change.entry.as_ref().and_then(|entry| entry.file_crc) {
-            let former = change.former_crc.map_or(0, |crc| in_sum(&change.key, crc));
-            let new = change.entry.as_ref().map_or(0, Entry::in_sum);
-            self.files = self.files.wrapping_sub(former).wrapping_add(new);
-            let was = u64::from(change.former_crc.is_some());
-            self.files_count += u64::from(change.entry.as_ref().is_some_and(|entry| entry.file_crc.is_some()));
-            self.files_count -= was;
+        let crc = change.entry.as_ref().and_then(|entry| entry.file_crc);
+        if change.former_crc != crc {
+            crc.into_iter().for_each(|crc| self.files.add(&change.key, crc));
+            change.former_crc.into_iter().for_each(|former| self.files.take(&change.key, former));
+            self.files_count += u64::from(crc.is_some());
+            self.files_count -= u64::from(change.former_crc.is_some());
         }
         let given_up = !self.damaged.is_empty() && self.damaged.remove(&*change.key).is_some();
         let new = change.entry.as_ref().map(|entry| entry.stored.clone());

@@ -15,7 +15,8 @@ use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::outline::{Outline, Trust, outline};
 use super::quarantine::Incidents;
 use super::sketch::Sketch;
-use super::state::{Entry, in_sum};
+use super::state::Entry;
+use super::sums::Sums;
 use super::{Damage, KindRow, LeftOut, Rules, Stored, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
@@ -64,7 +65,7 @@ pub struct Tree<'a> {
     /// What was in memory alone when the last master closed, in the order of the keys.
     pub kept: Option<Vec<(Key, Bytes)>>,
     /// What the files sum up to as they were left, where that is known.
-    pub sum_left: Option<u64>,
+    pub sum_left: Option<Sums>,
     /// The last revision that this start has given or found used.
     pub next: u64,
     pub(super) revisions: HashSet<u64>,
@@ -264,8 +265,10 @@ impl<'a> Tree<'a> {
         let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
         let texts =
             gather(places, |Place { path, key }, scratch| if is_kept(key) { sum(disk, path, scratch) } else { text(disk, path, scratch) });
-        let found = places.iter().zip(&texts).filter_map(|(place, text)| Some(in_sum(&place.key, text.as_ref().ok()?.crc)));
-        let as_left = self.sum_left == Some(found.fold(0, u64::wrapping_add)) && self.covered.is_empty() && self.overridden.is_empty();
+        let mut found = Sums::default();
+        places.iter().zip(&texts).for_each(|(place, text)| text.iter().for_each(|text| found.add(&place.key, text.crc)));
+        let alike = self.sum_left.as_ref().is_some_and(|left| left.are(&found));
+        let as_left = alike && self.covered.is_empty() && self.overridden.is_empty();
         if as_left || kept.is_empty() {
             return (texts, as_left);
         }

@@ -256,13 +256,13 @@ fn a_lost_head_never_takes_revisions_back() {
 #[test]
 fn a_newer_format_is_refused_untouched() {
     let disk = closed();
-    disk.place("HEAD.json", b"{\"format\":4,\"anything\":[]}");
+    disk.place("HEAD.json", b"{\"format\":5,\"anything\":[]}");
     disk.place("tmp/1", b"half");
     let tree = disk.tree();
     let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
     let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
-    let Err(error @ OpenError::Newer { format: 4, .. }) = refused else { panic!("it starts") };
-    assert!(error.to_string().contains("format 4"));
+    let Err(error @ OpenError::Newer { format: 5, .. }) = refused else { panic!("it starts") };
+    assert!(error.to_string().contains("format 5"));
     assert_eq!(disk.tree(), tree);
 }
 
@@ -292,7 +292,7 @@ fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
     let dir = std::env::temp_dir().join(format!("coracle-store-{}-newer", std::process::id()));
     std::fs::remove_dir_all(&dir).ok();
     std::fs::create_dir_all(dir.join("tmp")).expect("ours");
-    std::fs::write(dir.join("HEAD.json"), "{\"format\":4,\"anything\":[]}").expect("ours");
+    std::fs::write(dir.join("HEAD.json"), "{\"format\":5,\"anything\":[]}").expect("ours");
     std::fs::write(dir.join("tmp/1"), "half").expect("ours");
     let before = everything(&dir);
     let backup = b"{\"backup\":1,\"store\":\"s\",\"revision\":1,\"objects\":0,\"left_out\":[]}\n";
@@ -305,7 +305,7 @@ fn a_directory_of_a_newer_format_stays_byte_for_byte_as_it_is_and_is_named() {
     ];
     for refusal in refusals {
         let why = refusal.expect_err("it is newer");
-        assert!(why.contains(&*dir.to_string_lossy()) && why.contains("format 4"), "{why}");
+        assert!(why.contains(&*dir.to_string_lossy()) && why.contains("format 5"), "{why}");
     }
     assert_eq!(everything(&dir), before);
     std::fs::remove_dir_all(&dir).expect("ours");

@@ -244,7 +244,7 @@ fn the_directory_of_before_the_journal_opens_as_it_is() {
     let store = memory_on(&disk);
     assert_eq!((store.uuid(), store.revision()), ("id", Revision(9)));
     assert_eq!(store.get(&key("Web")).expect("whole").expect("there").revision, Revision(7));
-    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":3,"store":"id","wal":{"#));
+    assert!(String::from_utf8_lossy(&disk.peek("HEAD.json").expect("it is there")).starts_with(r#"{"format":4,"store":"id","wal":{"#));
 }
 
 #[test]
