@@ -297,8 +297,11 @@ fn loopback_is_never_asked() {
     assert!(far.is_left_alone());
     // Refused or not, such requests are counted as what they are.
     let metrics = String::from_utf8(send(&bed, "GET", "/metrics", &[], "").body).expect("text");
-    for (verb, version) in [("proxy", "v1"), ("redirect", "v1beta1")] {
-        let line = format!("apiserver_request_total{{code=\"400\",group=\"\",resource=\"pods\",verb=\"{verb}\",version=\"{version}\"}} 5");
+    for (means, version) in [("proxy", "v1"), ("redirect", "v1beta1")] {
+        let line = format!(
+            "apiserver_request_total{{code=\"400\",component=\"apiserver\",dry_run=\"\",group=\"\",resource=\"pods\",\
+             scope=\"resource\",subresource=\"{means}\",verb=\"CONNECT\",version=\"{version}\"}} 5"
+        );
         assert!(metrics.lines().any(|told| told == line), "{line} in\n{metrics}");
     }
 }

@@ -10,60 +10,153 @@ use coracle_api::meta::Resource;
 use coracle_http::{Answer, Body, StatusCode};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::collections::btree_map::Entry;
+use std::fmt::{Display, Write};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Kinds of requests that are told apart: all verbs of all kinds and the codes that they have in practice are far fewer.
 const SERIES_MAX: usize = 4096;
 
-/// What the requests of one row have in common.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Row {
-    /// None: a page about the server, or no path of ours.
-    asked: Option<Asked>,
-    code: u16,
-}
+/// In seconds: of the bounds that Kubernetes has those that its alerts name, and what is needed between them.
+const BOUNDS_S: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 5.0, 10.0, 30.0, 60.0];
 
-/// What a call is counted as.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// What the requests of one series have in common, in the words that Kubernetes counts them by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
-    resource: Resource,
+    group: Cow<'static, str>,
+    resource: Cow<'static, str>,
+    subresource: &'static str,
     version: Cow<'static, str>,
-    done: Done,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Done {
-    Here(Verb),
-    /// By another server, through this one.
-    Proxy,
-    Redirect,
+    verb: &'static str,
+    /// `resource` one object, `namespace`, `cluster`, or nothing: a page.
+    scope: &'static str,
+    dry_run: &'static str,
 }
 
 impl Asked {
-    pub fn of(call: &Call) -> Asked {
-        Asked::new(call.shown, call.version, Done::Here(call.verb))
+    /// A page about the server, or no path of ours.
+    pub fn page(method: &str) -> Asked {
+        let verb = ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|verb| *verb == method);
+        let verb = verb.unwrap_or(if method == "HEAD" { "GET" } else { "OTHER" });
+        Asked { verb, ..Asked::default() }
+    }
+
+    /// `applies`: a patch is a configuration that is applied.
+    pub fn of(call: &Call, applies: bool) -> Asked {
+        let part = call.share.map(|share| share.name).unwrap_or_default();
+        let patch = if applies { "APPLY" } else { "PATCH" };
+        let (verb, subresource) = match call.verb {
+            Verb::List => ("LIST", ""),
+            Verb::Watch => ("WATCH", ""),
+            Verb::Get => ("GET", ""),
+            Verb::Create => ("POST", ""),
+            Verb::Update => ("PUT", ""),
+            Verb::Patch => (patch, ""),
+            Verb::Delete => ("DELETE", ""),
+            Verb::DeleteCollection => ("DELETECOLLECTION", ""),
+            Verb::GetStatus => ("GET", "status"),
+            Verb::UpdateStatus => ("PUT", "status"),
+            Verb::PatchStatus => (patch, "status"),
+            Verb::GetPart => ("GET", part),
+            Verb::UpdatePart => ("PUT", part),
+            Verb::PatchPart => (patch, part),
+            Verb::GetScale => ("GET", "scale"),
+            Verb::UpdateScale => ("PUT", "scale"),
+            Verb::PatchScale => (patch, "scale"),
+            Verb::Evict => ("POST", "eviction"),
+            Verb::Bind if call.shown.resource.plural == "bindings" => ("POST", ""),
+            Verb::Bind => ("POST", "binding"),
+            Verb::Token => ("POST", "token"),
+            Verb::Log => ("GET", "log"),
+        };
+        let scope = match () {
+            () if !call.name.is_empty() || verb == "POST" => "resource",
+            () if !call.namespace.is_empty() => "namespace",
+            () => "cluster",
+        };
+        let dry_run = if call.options.dry_run.is_empty() { "" } else { "All" };
+        Asked { subresource, verb, scope, dry_run, ..Asked::about(call.shown, call.version) }
     }
 
     pub fn through(through: &Through) -> Asked {
-        let done = if through.means == Means::Redirect { Done::Redirect } else { Done::Proxy };
-        Asked::new(through.kind, through.version, done)
+        let subresource = if through.means == Means::Redirect { "redirect" } else { "proxy" };
+        Asked { subresource, verb: "CONNECT", scope: "resource", ..Asked::about(through.kind, through.version) }
     }
 
-    fn new(kind: &Kind, version: Version, done: Done) -> Asked {
+    fn about(kind: &Kind, version: Version) -> Asked {
         let version = if version == Version::V1 { kind.version.clone() } else { version.name().into() };
-        Asked { resource: kind.resource.clone(), version, done }
+        let Resource { group, plural } = kind.resource.clone();
+        Asked { group, resource: plural, version, ..Asked::default() }
+    }
+
+    fn labels(&self) -> [(&'static str, &str); 8] {
+        [
+            ("component", "apiserver"),
+            ("dry_run", self.dry_run),
+            ("group", &self.group),
+            ("resource", &self.resource),
+            ("scope", self.scope),
+            ("subresource", self.subresource),
+            ("verb", self.verb),
+            ("version", &self.version),
+        ]
+    }
+}
+
+/// Requests by how long they took.
+#[derive(Clone, Default)]
+struct Durations {
+    /// Within each bound, and not within the one before.
+    within: [u64; BOUNDS_S.len()],
+    count: u64,
+    sum: Duration,
+}
+
+impl Durations {
+    fn took(&mut self, time: Duration) {
+        self.count += 1;
+        self.sum += time;
+        if let Some(at) = BOUNDS_S.iter().position(|bound| time.as_secs_f64() <= *bound) {
+            self.within[at] += 1;
+        }
+    }
+}
+
+/// The requests that were answered.
+#[derive(Default)]
+struct Requests {
+    answered: BTreeMap<(Asked, u16), u64>,
+    took: BTreeMap<Asked, Durations>,
+    /// Those that found no row left.
+    untold: u64,
+}
+
+impl Requests {
+    fn count(&mut self, asked: Asked, code: u16, time: Option<Duration>) {
+        if let Some(time) = time {
+            let full = self.took.len() >= SERIES_MAX;
+            match self.took.get_mut(&asked) {
+                Some(durations) => durations.took(time),
+                None if full => {}
+                None => self.took.entry(asked.clone()).or_default().took(time),
+            }
+        }
+        let full = self.answered.len() >= SERIES_MAX;
+        match self.answered.entry((asked, code)) {
+            Entry::Occupied(mut count) => *count.get_mut() += 1,
+            Entry::Vacant(_) if full => self.untold += 1,
+            Entry::Vacant(free) => drop(free.insert(1)),
+        }
     }
 }
 
 #[derive(Default)]
 pub struct Metrics {
-    requests: Mutex<BTreeMap<Row, u64>>,
-    /// Requests that found no row left.
-    untold: AtomicU64,
+    requests: Mutex<Requests>,
     streams: Arc<AtomicU64>,
 }
 
@@ -77,16 +170,11 @@ impl Drop for OpenStream {
 }
 
 impl Metrics {
-    /// One request that was answered, or is being streamed.
-    pub fn count(&self, asked: Option<Asked>, answer: &mut Answer) {
-        let row = Row { asked, code: answer.status.as_u16() };
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = requests.len() >= SERIES_MAX;
-        match requests.get_mut(&row) {
-            Some(count) => *count += 1,
-            None if full => drop(self.untold.fetch_add(1, Ordering::Relaxed)),
-            None => drop(requests.insert(row, 1)),
-        }
+    /// One request that was answered, or is being streamed. `time`: until its answer was there.
+    pub fn count(&self, asked: Asked, time: Duration, answer: &mut Answer) {
+        // How long a watch takes, or another server, is said by neither.
+        let time = (asked.verb != "WATCH" && asked.verb != "CONNECT").then_some(time);
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).count(asked, answer.status.as_u16(), time);
         if let Body::Stream(stream) = &mut answer.body {
             self.streams.fetch_add(1, Ordering::Relaxed);
             let open = OpenStream(self.streams.clone());
@@ -106,26 +194,35 @@ impl Metrics {
     }
 
     fn requests(&self, text: &mut String) {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         head(text, "apiserver_request_total", "counter", "Requests answered, by verb, resource and code.");
-        for (row, count) in self.requests.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let (code, mut labels) = (row.code.to_string(), Vec::new());
-            labels.push(("code", code.as_str()));
-            let verb;
-            if let Some(asked) = &row.asked {
-                verb = match asked.done {
-                    Done::Here(verb) => format!("{verb:?}").to_lowercase(),
-                    other => format!("{other:?}").to_lowercase(),
-                };
-                labels.push(("group", &asked.resource.group));
-                labels.push(("resource", &asked.resource.plural));
-                labels.push(("verb", &verb));
-                labels.push(("version", &asked.version));
-            }
+        for ((asked, code), count) in &requests.answered {
+            let code = code.to_string();
+            let labels: Vec<(&str, &str)> = [("code", code.as_str())].into_iter().chain(asked.labels()).collect();
             line(text, "apiserver_request_total", &labels, *count);
         }
-        let untold = self.untold.load(Ordering::Relaxed);
-        one(text, "coracle_requests_untold_total", "counter", "Requests of more kinds than there are rows for.", untold);
+        head(text, "apiserver_request_duration_seconds", "histogram", "How long answers took, but for watches and other servers' answers.");
+        for (asked, durations) in &requests.took {
+            told(text, asked, durations);
+        }
+        one(text, "coracle_requests_untold_total", "counter", "Requests of more kinds than there are rows for.", requests.untold);
     }
+}
+
+fn told(text: &mut String, asked: &Asked, durations: &Durations) {
+    let labels = asked.labels();
+    let mut bucket = |bound: &str, count: u64| {
+        let labels: Vec<(&str, &str)> = labels.into_iter().chain([("le", bound)]).collect();
+        line(text, "apiserver_request_duration_seconds_bucket", &labels, count);
+    };
+    let mut sum = 0;
+    for (bound, count) in BOUNDS_S.iter().zip(durations.within) {
+        sum += count;
+        bucket(&bound.to_string(), sum);
+    }
+    bucket("+Inf", durations.count);
+    line(text, "apiserver_request_duration_seconds_sum", &labels, durations.sum.as_secs_f64());
+    line(text, "apiserver_request_duration_seconds_count", &labels, durations.count);
 }
 
 fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
@@ -161,6 +258,11 @@ fn of_process(text: &mut String) {
     if let Some(peak) = kilobytes("VmHWM") {
         one(text, "coracle_process_peak_memory_bytes", "gauge", "The most memory that was resident.", peak * 1024);
     }
+    let now = fs::read_to_string("/proc/self/stat").ok().zip(fs::read_to_string("/proc/stat").ok());
+    if let Some((used, started)) = now.and_then(|(own, host)| times(&own, &host)) {
+        one(text, "process_cpu_seconds_total", "counter", "User and system CPU time spent in seconds.", used);
+        one(text, "process_start_time_seconds", "gauge", "When the process started, since 1970.", started);
+    }
     if let Some(threads) = kilobytes("Threads") {
         one(text, "process_threads", "gauge", "Threads.", threads);
     }
@@ -169,7 +271,17 @@ fn of_process(text: &mut String) {
     }
 }
 
-fn one(text: &mut String, name: &str, kind: &str, help: &str, value: u64) {
+/// The processor time that a process has used, and when it was started, in seconds.
+fn times(own: &str, host: &str) -> Option<(f64, f64)> {
+    /// The kernel tells times in these whatever it counts in itself.
+    const TICKS_A_SECOND: f64 = 100.0;
+    // The name of the program, which comes before, may hold anything.
+    let fields: Vec<f64> = own.rsplit_once(')')?.1.split_whitespace().map(|field| field.parse().unwrap_or_default()).collect();
+    let booted: f64 = host.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    Some(((fields.get(11)? + fields.get(12)?) / TICKS_A_SECOND, booted + fields.get(19)? / TICKS_A_SECOND))
+}
+
+fn one(text: &mut String, name: &str, kind: &str, help: &str, value: impl Display) {
     head(text, name, kind, help);
     line(text, name, &[], value);
 }
@@ -180,8 +292,73 @@ fn head(text: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 /// Label values are ours: they need no escapes.
-fn line(text: &mut String, name: &str, labels: &[(&str, &str)], value: u64) {
+fn line(text: &mut String, name: &str, labels: &[(&str, &str)], value: impl Display) {
     let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}=\"{value}\"")).collect();
     let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
     let _ = writeln!(text, "{name}{labels} {value}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{Route, parse};
+
+    #[test]
+    fn requests_are_named_as_kubernetes_names_them() {
+        fn check(request: &str, applies: bool, expected: &str) {
+            let kinds = Kinds::builtin();
+            let (method, target) = request.split_once(' ').unwrap();
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            let asked = match parse(&kinds, method, path, query) {
+                Ok(Route::Object(call)) => Asked::of(&call, applies),
+                Ok(Route::Through(through)) => Asked::through(&through),
+                _ => Asked::page(method),
+            };
+            let Asked { group, resource, subresource, version, verb, scope, dry_run } = asked;
+            assert_eq!([&*group, &*version, &*resource, subresource, verb, scope, dry_run].join(" "), expected, "{request}");
+        }
+        let pods = "/api/v1/namespaces/n/pods";
+        check(&format!("GET {pods}"), false, " v1 pods  LIST namespace ");
+        check("GET /api/v1/pods", false, " v1 pods  LIST cluster ");
+        check(&format!("GET {pods}?watch=true"), false, " v1 pods  WATCH namespace ");
+        check(&format!("GET {pods}/p"), false, " v1 pods  GET resource ");
+        check(&format!("POST {pods}?dryRun=All"), false, " v1 pods  POST resource All");
+        check(&format!("PUT {pods}/p/status"), false, " v1 pods status PUT resource ");
+        check(&format!("PATCH {pods}/p"), false, " v1 pods  PATCH resource ");
+        check(&format!("PATCH {pods}/p/status"), true, " v1 pods status APPLY resource ");
+        check(&format!("PATCH {pods}/p/ephemeralcontainers"), false, " v1 pods ephemeralcontainers PATCH resource ");
+        check(&format!("DELETE {pods}"), false, " v1 pods  DELETECOLLECTION namespace ");
+        check(&format!("DELETE {pods}/p"), false, " v1 pods  DELETE resource ");
+        check(&format!("POST {pods}/p/eviction"), false, " v1 pods eviction POST resource ");
+        check(&format!("POST {pods}/p/binding"), false, " v1 pods binding POST resource ");
+        check(&format!("GET {pods}/p/log"), false, " v1 pods log GET resource ");
+        check(&format!("GET {pods}/p/proxy/"), false, " v1 pods proxy CONNECT resource ");
+        check("POST /api/v1/namespaces/n/bindings", false, " v1 bindings  POST resource ");
+        check("GET /apis/apps/v1/namespaces/n/deployments/d/scale", false, "apps v1 deployments scale GET resource ");
+        check("GET /apis/autoscaling/v1/horizontalpodautoscalers", false, "autoscaling v1 horizontalpodautoscalers  LIST cluster ");
+        check("GET /api/v1beta1/redirect/pods/p", false, " v1beta1 pods redirect CONNECT resource ");
+        check("GET /healthz", false, "    GET  ");
+        check("HEAD /nowhere", false, "    GET  ");
+        check("PURGE /nowhere", false, "    OTHER  ");
+    }
+
+    #[test]
+    fn durations_add_up() {
+        let mut requests = Requests::default();
+        for ms in [1, 5, 6, 700, 90_000] {
+            requests.count(Asked::page("GET"), 200, Some(Duration::from_millis(ms)));
+        }
+        let mut text = String::new();
+        told(&mut text, &Asked::page("GET"), &requests.took[&Asked::page("GET")]);
+        let values: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(_, value)| value).collect();
+        assert_eq!(values, ["2", "3", "3", "3", "3", "3", "3", "4", "4", "4", "4", "4", "5", "90.712", "5"]);
+        assert!(text.contains(",verb=\"GET\",version=\"\",le=\"0.005\"} 2\n") && text.contains("le=\"+Inf\"} 5\n"), "{text}");
+    }
+
+    #[test]
+    fn times_of_a_process() {
+        let own = "1 (a) b) S 2 3 4 5 6 7 8 9 10 11 120 30 14 15 16 17 18 19 1000 21";
+        assert_eq!(times(own, "cpu 1\nbtime 1600000000\n"), Some((1.5, 1_600_000_010.0)));
+        assert_eq!(times("", ""), None);
+    }
 }

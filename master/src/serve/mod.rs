@@ -52,6 +52,7 @@ use coracle_api::strategy::Rules;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, RwLock};
+use std::time::Instant;
 
 /// A write that lost a race, and whose client named no revision, is decided anew so often.
 const RACES_MAX: usize = 16;
@@ -127,7 +128,8 @@ impl Serve {
     pub fn answer(&self, request: &Request) -> Answer {
         let version = call::version(request.target.path());
         let mut pretty = is_person(&request.headers);
-        let mut asked = None;
+        let started = Instant::now();
+        let mut asked = metrics::Asked::page(request.method.as_str());
         let mut answer = match self.route(request, &mut pretty, &mut asked) {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
@@ -141,7 +143,7 @@ impl Serve {
             }
         }
         compress(&request.headers, &mut answer);
-        self.metrics.count(asked, &mut answer);
+        self.metrics.count(asked, started.elapsed(), &mut answer);
         answer
     }
 
@@ -157,16 +159,16 @@ impl Serve {
         })
     }
 
-    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut Option<metrics::Asked>) -> Result<Answer, Fault> {
+    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Asked) -> Result<Answer, Fault> {
         let query = request.target.query().unwrap_or_default();
         match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
             Route::Page(page) => about::answer(self, &page, request),
             Route::Through(through) => {
-                *asked = Some(metrics::Asked::through(&through));
+                *asked = metrics::Asked::through(&through);
                 proxy::answer(self, &through, request)
             }
             Route::Object(mut call) => {
-                *asked = Some(metrics::Asked::of(&call));
+                *asked = metrics::Asked::of(&call, matches!(patch::language(request), Ok(None)));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
                 let mut answer = match self.object(&call, request) {
