@@ -3,7 +3,9 @@
 
 use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, counts, full, general, label_selector, names, pod_defaults, pod_spec, without_status};
+use super::{
+    Making, Rules, Strategy, claim, container, counts, full, general, label_selector, names, pod_defaults, pod_spec, without_status,
+};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -33,7 +35,7 @@ pub static DAEMON_SET: Strategy = Strategy {
 pub static STATEFUL_SET: Strategy = Strategy {
     create: |new, making| create(new, making, stateful_set_defaults),
     update: |new, old, making| update(new, old, making, stateful_set_defaults),
-    validate: stateful_set,
+    validate: new_stateful_set,
     validate_update: stateful_set_update,
     ..COUNTED
 };
@@ -179,6 +181,19 @@ fn daemon_set(set: &Value, rules: Rules) -> Vec<Problem> {
     }
     found.extend(not_negative(spec, &["revisionHistoryLimit"], &path));
     found.extend(counts::problems(set, &counts::DAEMON_SET));
+    found
+}
+
+/// Its templates of claims never change: one that was made with others before they were held to rules is changed all the same.
+fn new_stateful_set(set: &Value, rules: Rules) -> Vec<Problem> {
+    let mut found = stateful_set(set, rules);
+    let path = Path::new("spec").field("volumeClaimTemplates");
+    for (at, template) in list(&set["spec"], "volumeClaimTemplates").iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        found.extend(claim::of_spec(&template["spec"], rules, &path.index(at).field("spec")));
+    }
     found
 }
 

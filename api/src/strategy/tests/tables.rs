@@ -287,5 +287,20 @@ fn what_keeps_pods_in_number() {
         workload(json!({"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Keep"}})),
         &["spec.persistentVolumeClaimRetentionPolicy.whenDeleted: Unsupported value: \"Keep\""],
     );
+    let storage = |amount: &str| json!({"requests": {"storage": amount}});
+    check(
+        "apps/v1 StatefulSet",
+        workload(json!({"volumeClaimTemplates": [
+            {"metadata": {"name": "a"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": storage("1Gi")}},
+            {"metadata": {"name": "b"}, "spec": {"accessModes": ["Some"], "resources": storage("0"), "storageClassName": "A B"}},
+            {"metadata": {"name": "c"}, "spec": {}}]})),
+        &[
+            "spec.volumeClaimTemplates[1].spec.accessModes: Unsupported value: \"Some\"",
+            "spec.volumeClaimTemplates[1].spec.resources[storage]: Invalid value: \"0\": must be greater than zero",
+            "spec.volumeClaimTemplates[1].spec.storageClassName: Invalid value: \"A B\"",
+            "spec.volumeClaimTemplates[2].spec.accessModes: Required value: at least 1 access mode is required",
+            "spec.volumeClaimTemplates[2].spec.resources[storage]: Required value",
+        ],
+    );
     pod(json!({"imagePullSecrets": [{"name": ""}]}), &[]);
 }
