@@ -26,6 +26,7 @@ use super::sums::Sums;
 use super::tree::{Brought, Edited, Tree};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,18 +34,21 @@ use std::time::Duration;
 struct Due<'a> {
     setup: &'a Setup,
     recovered: &'a Recovered,
-    /// The last revision that was given or found used.
-    last: Revision,
-    /// What people did to the files.
+    /// What people did to the files, and the same as the journal is to hold it, with the revisions that are reserved.
     edits: Vec<Record>,
+    batches: VecDeque<Vec<Record>>,
     /// Files that are to say at once what the journal does; None: that there is no such object.
     brought: Vec<(Arc<Key>, Option<Bytes>)>,
     /// Files are to be brought to what old segments say.
     heals: bool,
+    /// The files say all that the journal does.
+    closed: bool,
     /// Segments that count no more.
     outdated: Vec<u64>,
     /// What HEAD.json is to say, but for the revisions that are reserved then; None: it says all.
     head: Option<Head>,
+    /// From where the journal counts once it is begun anew.
+    fresh: Position,
 }
 
 pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, left: &Left, setup: &Setup) -> Loaded {
@@ -73,7 +77,9 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let start = recovered.start.filter(|_| !anew).unwrap_or(fresh);
     let wanted = is_due.then(|| head_from(start, &head, &tree, then));
     let outdated = outdated.into_iter().map(|(segment, _)| segment).collect();
-    let due = Due { setup, recovered: &recovered, last, edits, brought, heals: !healed.is_empty(), outdated, head: wanted };
+    let (heals, closed) = (!healed.is_empty(), left.clean);
+    let batches = batches(&edits, last, setup);
+    let mut due = Due { setup, recovered: &recovered, edits, batches, brought, heals, closed, outdated, head: wanted, fresh };
     let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
     let mut done = Ok(());
     if frozen.is_none() && !setup.look_only {
@@ -81,6 +87,7 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     }
     let brought: &[(Arc<Key>, Option<Bytes>)] = &due.brought;
     leave_behind(&mut dirty, &tree, brought, if done.is_err() { &healed } else { &[] });
+    let full = done.as_ref().is_err_and(DiskError::no_space);
     let degraded = frozen.clone().or(tree.degraded).or(done.err().map(|error| error.to_string()));
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
     let mut writer = Writer {
@@ -97,7 +104,7 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
         asked: None,
         each: false,
         unsettled: None,
-        full: false,
+        full,
         frozen,
         closed: false,
     };
@@ -126,6 +133,24 @@ fn edits(tree: &mut Tree, dirty: &mut Dirty) -> Vec<Record> {
         edits.push(Record::Remove { revision: tree.fresh(), key, was: Was::Absent });
     }
     edits
+}
+
+/// `last`: the last revision that was given or found used.
+fn batches(edits: &[Record], last: Revision, setup: &Setup) -> VecDeque<Vec<Record>> {
+    let reserve = setup.protocol.reserve.then_some(Record::Reserve { reserved: last.0 + setup.reserve });
+    let mut batches = VecDeque::from([Vec::from_iter(reserve)]);
+    let mut bytes = 0;
+    for edit in edits {
+        if bytes > BATCH_BYTES_MAX {
+            batches.push_back(Vec::new());
+            bytes = 0;
+        }
+        if let Record::Put { object, .. } = edit {
+            bytes += object.len();
+        }
+        batches.back_mut().expect("there is one").push(edit.clone());
+    }
+    batches
 }
 
 /// An object's file is to be written anew, before the start has come to its end. Gives what it will say.
@@ -181,12 +206,15 @@ fn leave_behind(dirty: &mut Dirty, tree: &Tree, brought: &[(Arc<Key>, Option<Byt
 }
 
 impl Due<'_> {
-    fn settle(&self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) -> Result<(), DiskError> {
+    fn settle(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) -> Result<(), DiskError> {
         let mut opened = self.open(journal);
         // What files are to be brought to lies in old segments.
         if opened.as_ref().is_err_and(DiskError::no_space) && !self.heals {
-            make_room(disk, old, &self.recovered.void);
+            self.make_room(disk, journal, old);
             opened = self.open(journal);
+        }
+        if opened.is_err() {
+            self.batches.drain(..).for_each(|batch| journal.owe(batch));
         }
         opened?;
         self.consume(disk)?;
@@ -199,26 +227,27 @@ impl Due<'_> {
         Ok(())
     }
 
-    fn open(&self, journal: &mut Journal) -> Result<(), DiskError> {
+    fn open(&mut self, journal: &mut Journal) -> Result<(), DiskError> {
         if !self.setup.protocol.fresh_segment && journal.go_on(self.recovered) {
             return Ok(());
         }
-        let mut batch = Vec::new();
-        if self.setup.protocol.reserve {
-            batch.push(Record::Reserve { reserved: self.last.0 + self.setup.reserve });
+        while let Some(batch) = self.batches.front() {
+            journal.append(batch)?;
+            self.batches.pop_front();
         }
-        let mut bytes = 0;
-        for edit in &self.edits {
-            if let Record::Put { object, .. } = edit {
-                bytes += object.len();
-            }
-            batch.push(edit.clone());
-            if bytes > BATCH_BYTES_MAX {
-                journal.append(&batch)?;
-                (batch, bytes) = (Vec::new(), 0);
-            }
+        Ok(())
+    }
+
+    /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor any where it was
+    /// closed in order.
+    fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>) {
+        let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
+        old.retain(|(segment, _)| !gone(*segment));
+        self.recovered.void.iter().for_each(|segment| _ = gone(*segment));
+        if self.closed {
+            journal.forget(gone);
+            self.head.iter_mut().for_each(|head| head.wal = Some(self.fresh));
         }
-        journal.append(&batch)
     }
 
     /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
@@ -251,11 +280,4 @@ impl Due<'_> {
         }
         if self.outdated.is_empty() { Ok(()) } else { disk.sync_dir(WAL).map_err(failed("fsync", WAL)) }
     }
-}
-
-/// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments.
-fn make_room(disk: &dyn Disk, old: &mut Vec<(u64, u64)>, void: &[u64]) {
-    let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
-    old.retain(|(segment, _)| !gone(*segment));
-    void.iter().for_each(|segment| _ = gone(*segment));
 }

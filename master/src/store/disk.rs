@@ -3,6 +3,7 @@
 use super::OpenError;
 use super::spelling::{raw, told};
 use nix::fcntl::OFlag;
+use nix::unistd::Uid;
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
@@ -48,7 +49,7 @@ pub trait Disk: Send + Sync {
         self.read(path, bytes_max)
     }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
-    /// Bytes that nobody has taken of the file system; None: it does not say.
+    /// Bytes of the file system that may still be had; None: it does not say.
     fn room(&self) -> Option<u64> {
         None
     }
@@ -270,7 +271,8 @@ impl Disk for RealDisk {
 
     fn room(&self) -> Option<u64> {
         let found = rustix::fs::fstatvfs(&self.top).ok()?;
-        Some(found.f_bavail * found.f_frsize)
+        let free = if Uid::effective().is_root() { found.f_bfree } else { found.f_bavail };
+        Some(free * found.f_frsize)
     }
 }
 

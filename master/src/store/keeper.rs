@@ -161,6 +161,7 @@ impl FlatStore {
         let mut writer = locked(&self.inner.writer);
         if writer.journal.is_broken() && !writer.closed && writer.frozen.is_none() {
             let done = writer.journal.heal();
+            writer.full |= done.as_ref().is_err_and(DiskError::no_space);
             self.note(&done, false);
         }
     }
@@ -185,11 +186,12 @@ impl FlatStore {
                 }
             }
             Err(error) if error.no_space() => {
-                if !std::mem::replace(&mut writer.full, true) {
+                writer.full = true;
+                locked(&self.inner.trouble).full.get_or_insert_with(|| {
                     let why = format!("the disk is full, so only deletes and what shrinks are taken: {error}");
                     log::error!("{why}");
-                    locked(&self.inner.trouble).full = Some(why);
-                }
+                    why
+                });
             }
             Err(error) => log::warn!("no segment of the journal can be made ahead: {error}"),
         }
@@ -235,7 +237,10 @@ impl FlatStore {
             return Ok(None);
         }
         // From here on HEAD.json is the checkpoint's to write, without the lock.
-        if let Err(error) = writer.begin_to_write(&self.inner.setup.protocol) {
+        let begun = writer.begin_to_write(&self.inner.setup.protocol);
+        // What people wrote is journaled before it is the store's own file.
+        let begun = begun.and_then(|()| if writer.journal.owes_edits() { writer.journal.heal() } else { Ok(()) });
+        if let Err(error) = begun {
             (writer.checkpoint_after, writer.unsettled) = (Some(self.uptime() + PROBE_EVERY), Some(error.to_string()));
             locked(&self.inner.trouble).behind = Some(error.to_string());
             return Err(error);

@@ -67,12 +67,11 @@ impl Setup {
     /// `room`: what the journal has taken of the disk, and nobody; None: that is not known.
     pub fn limits(&self, room: Option<u64>) -> Limits {
         let room = room.unwrap_or(u64::MAX);
-        // With less than two segments there is no journal.
-        let least = 2 * self.segment_bytes as u64;
-        let share = |bytes: u64, share: u64| bytes.min((room / share).max(least));
+        // With less than two segments there is no journal, and a checkpoint is due before writes are refused.
+        let share = |bytes: u64, share: u64, least: u64| bytes.min((room / share).max(least * self.segment_bytes as u64));
         Limits {
-            checkpoint_bytes: share(self.checkpoint_bytes, CHECKPOINT_SHARE),
-            backlog_bytes: share(self.backlog_bytes_max, BACKLOG_SHARE),
+            checkpoint_bytes: share(self.checkpoint_bytes, CHECKPOINT_SHARE, 2),
+            backlog_bytes: share(self.backlog_bytes_max, BACKLOG_SHARE, 4),
             retained_bytes: self.retained_bytes_max.min(room / RETAINED_SHARE),
         }
     }
@@ -97,6 +96,6 @@ mod tests {
         check(Some(100_000), (64, 256, 32));
         check(Some(1000), (64, 250, 32));
         check(Some(32), (4, 8, 4));
-        check(Some(0), (2, 2, 0));
+        check(Some(0), (2, 4, 0));
     }
 }

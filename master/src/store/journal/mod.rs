@@ -24,7 +24,7 @@ pub mod scan;
 use super::disk::{Disk, DiskFile};
 use super::files::{DiskError, failed};
 use super::setup::Setup;
-use place::Placing;
+use place::{NEXT, Placing};
 use record::{Record, encode};
 use recover::{Position, Recovered};
 use scan::BLOCK_BYTES;
@@ -232,7 +232,8 @@ impl Journal {
                     return Ok(());
                 }
                 Err(error) => {
-                    let error = failed("write", &path(writing.segment))(error);
+                    let place = path(writing.segment);
+                    let error = failed("write", if writing.offset == 0 { NEXT } else { &place })(error);
                     self.give_up_segment();
                     failures += 1;
                     if failures > NEW_SEGMENTS {
@@ -241,6 +242,21 @@ impl Journal {
                 }
             }
         }
+    }
+
+    /// What a start could not write goes behind the next fence, before anything else does.
+    pub fn owe(&mut self, records: Vec<Record>) {
+        self.carry.extend(records);
+    }
+
+    /// Whether it is more than what was found: nothing may be built on it before it is written.
+    pub fn owes_edits(&self) -> bool {
+        self.carry.iter().any(|record| matches!(record, Record::Put { by_hand: true, .. }))
+    }
+
+    /// The files hold all that its segments say: those that are gone count no more.
+    pub fn forget(&mut self, gone: impl Fn(u64) -> bool) {
+        self.live.retain(|(segment, _)| !gone(*segment));
     }
 
     /// Proves that the disk takes writes again.
@@ -293,16 +309,17 @@ impl Journal {
 
     fn written(&mut self, bytes: usize, records: &[Record]) {
         let Some(writing) = &mut self.writing else { return };
+        let mut carried = Vec::new();
         if writing.offset == 0 {
-            self.n += 1 + self.carry.len() as u64;
-            self.carry.clear();
+            carried = std::mem::take(&mut self.carry);
+            self.n += 1 + carried.len() as u64;
             self.live.push_back((writing.segment, writing.bytes as u64));
         }
         self.n += records.len() as u64;
         self.segment = writing.segment;
         writing.offset += bytes;
         self.fresh_bytes += bytes as u64;
-        for record in records {
+        for record in carried.iter().chain(records) {
             if let Record::Reserve { reserved } = record {
                 self.reserved = self.reserved.max(*reserved);
             }
@@ -338,8 +355,7 @@ impl Journal {
         }
         let (segment, bytes) = (self.next, needed.max(self.setup.segment_bytes));
         self.next += 1;
-        let bytes_min = if needed > 0 { needed } else { bytes };
-        Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min, sync_folder: self.setup.protocol.sync_journal_folder }
+        Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min: needed, sync_folder: self.setup.protocol.sync_journal_folder }
     }
 
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it

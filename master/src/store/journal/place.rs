@@ -6,13 +6,16 @@ use crate::store::files::{DiskError, failed};
 use std::io;
 use std::sync::Arc;
 
+/// What is said of one that cannot be had: the same at every try, though each has a number of its own.
+pub const NEXT: &str = "the next segment of the journal";
+
 /// A file that becomes a segment.
 pub struct Placing {
     pub disk: Arc<dyn Disk>,
     pub segment: u64,
     /// A segment that nobody needs any more, and its bytes; None: a new one is made.
     pub old: Option<(u64, usize)>,
-    /// What a new one shall hold, and has to at least.
+    /// What a new one shall hold, and has to at least; 0: nobody needs it yet.
     pub bytes: usize,
     pub bytes_min: usize,
     pub sync_folder: bool,
@@ -29,7 +32,7 @@ impl Placing {
         if let Err(error) = disk.rename(&from, &place) {
             // Nobody knows where it is now, and it holds nothing that anybody needs.
             disk.unlink(&from).ok();
-            return Err(failed("rename", &from)(error));
+            return Err(failed("rename", NEXT)(error));
         }
         let opened = if self.sync_folder { disk.sync_dir(WAL) } else { Ok(()) };
         match opened.and_then(|()| disk.open(&place)) {
@@ -37,7 +40,7 @@ impl Placing {
             Err(error) => {
                 // It holds nothing; if it stays, the next start removes it.
                 disk.unlink(&place).ok();
-                Err(failed("open", &place)(error))
+                Err(failed("open", NEXT)(error))
             }
         }
     }
@@ -45,9 +48,14 @@ impl Placing {
     /// A new file of newlines, durable.
     fn filled(&self) -> Result<(String, usize), DiskError> {
         let name = format!("{SPARE}/{:010}.jsonl", self.segment);
-        match prefill(&*self.disk, &name, self.bytes) {
+        // What is left then is for the files and HEAD.json, without which no segment is ever done with.
+        let least = 2 * self.bytes as u64;
+        let scarce = self.bytes_min < self.bytes && self.disk.room().is_some_and(|room| room < least);
+        let short = || io::Error::new(io::ErrorKind::StorageFull, format!("less than {least} bytes are left"));
+        let whole = if scarce { Err(failed("make", NEXT)(short())) } else { prefill(&*self.disk, &name, self.bytes) };
+        match whole {
             // A full disk may have room for this batch.
-            Err(error) if error.no_space() && self.bytes_min < self.bytes => {
+            Err(error) if error.no_space() && self.bytes_min > 0 && self.bytes_min < self.bytes => {
                 prefill(&*self.disk, &name, self.bytes_min).map(|()| (name, self.bytes_min))
             }
             done => done.map(|()| (name, self.bytes)),
@@ -58,11 +66,11 @@ impl Placing {
 fn prefill(disk: &dyn Disk, name: &str, bytes: usize) -> Result<(), DiskError> {
     // What lies there may be a live segment's second name, of a rename that a power cut tore.
     match disk.unlink(name) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", name)(error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("make", NEXT)(error)),
         _ => {}
     }
     disk.create_filled(name, b'\n', bytes).map_err(|error| {
         disk.unlink(name).ok();
-        failed("write", name)(error)
+        failed("make", NEXT)(error)
     })
 }

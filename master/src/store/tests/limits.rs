@@ -182,6 +182,27 @@ fn who_writes_to_a_full_disk_has_it_tried_at_once_and_not_more_often() {
 }
 
 #[test]
+fn what_is_wrong_with_a_disk_is_said_in_the_same_words_at_every_try() {
+    const EROFS: i32 = 30;
+    for (errno, says) in [(EROFS, "Read-only file system (os error 30); mount it for writing again"), (sim::EIO, "Input/output error")] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        store.tend();
+        store.write(create(pod("Web", "a", None))).expect("new");
+        disk.fail(0..u64::MAX, errno);
+        let said: Vec<String> = (0..3)
+            .map(|round| {
+                store.tend();
+                let Err(Refused::Disk { why, .. }) = store.write(create(pod(&name(round), "a", None))) else { panic!("where to?") };
+                assert_eq!(store.health().degraded.as_ref(), Some(&why));
+                why
+            })
+            .collect();
+        assert!(said[0].contains(says) && said.iter().all(|why| *why == said[0]), "{said:?}");
+    }
+}
+
+#[test]
 fn so_many_may_watch_and_no_more() {
     let store = FlatStore::in_memory(&rules());
     let scope = || Scope { resource: PODS, namespace: None, name: None };

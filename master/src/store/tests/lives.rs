@@ -332,7 +332,7 @@ impl Host {
         match self.dice.below(6) {
             0 => self.disk.fail_sync_in(1 + self.dice.below(20)),
             1 | 2 => self.disk.die_of_sync_in(1 + self.dice.below(20)),
-            3 => self.disk.fill(self.dice.below(8) as usize * 4096),
+            3 => self.disk.fill(self.dice.below(24) as usize * 4096),
             _ => {
                 let (from, length) = (self.dice.below(60), 1 + self.dice.below(6));
                 self.disk.fail(from..from + length, if self.dice.one_in(2) { EIO } else { ENOSPC });
@@ -512,6 +512,8 @@ impl Host {
                         return Err(format!("{key} was refused by a disk that is well"));
                     }
                 }
+                // A small disk, of which it keeps some for the files. It is not even tried.
+                Err(Refused::Busy { .. }) if self.faulty => self.tally.refused += 1,
                 Err(Refused::Missing | Refused::Exists { .. } | Refused::Stale { .. } | Refused::Claimed { .. }) => {}
                 Err(Refused::Damaged { .. }) if self.oracle.is_broken(key) => {}
                 Err(refused) => return Err(format!("{key}: {refused:?}")),

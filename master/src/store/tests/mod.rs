@@ -6,6 +6,7 @@ mod crash;
 mod damage;
 mod edits;
 mod faults;
+mod full;
 mod fuzz;
 mod journal;
 mod keeping;

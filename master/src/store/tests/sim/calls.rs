@@ -135,6 +135,12 @@ impl Disk for SimDisk {
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
         Ok(inside.names.of(id).iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())
     }
+
+    /// Asked for often, and nothing that could fail: no step.
+    fn room(&self) -> Option<u64> {
+        let inside = self.inside();
+        inside.room.map(|room| room.saturating_sub(inside.used()) as u64)
+    }
 }
 
 struct SimFile {

@@ -1,0 +1,150 @@
+//! A start where something else has filled the disk, or an older master: it serves reads, gets out by itself where anything can be had,
+//! and otherwise says what to do; nothing that was acknowledged is lost.
+
+use super::sim::{EIO, ENOSPC, SimDisk};
+use super::*;
+
+fn now(store: &FlatStore, name: &str) -> Option<Stored> {
+    store.get(&key(name)).expect("whole")
+}
+
+fn delete(store: &FlatStore, name: &str) -> Result<Stored, Refused> {
+    store.write(Write::Delete { key: key(name), seen: now(store, name).expect("there").revision })
+}
+
+/// Objects A to E in their files, F in the journal alone.
+fn filled() -> (SimDisk, FlatStore) {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    store.tend();
+    for name in ["A", "B", "C", "D", "E"] {
+        store.write(create(pod(name, &"x".repeat(2_000), None))).expect("it is new");
+    }
+    store.checkpoint().expect("the disk is well");
+    store.write(create(pod("F", "x", None))).expect("it is new");
+    (disk, store)
+}
+
+/// The segment that stands ready goes with whoever filled the disk.
+fn take_next(disk: &SimDisk) {
+    let newest = disk.tree().into_iter().rfind(|path| path.starts_with("wal/")).expect("a segment");
+    assert!(disk.peek(&newest).expect("a file").iter().all(|byte| *byte == b'\n'), "it stands ready");
+    disk.take(&newest);
+}
+
+/// What is left to be had, in the words of `Health::degraded`.
+const ALL: &str = "";
+const DELETES: &str = "only deletes and what shrinks";
+const NOTHING: &str = "make room on its file system";
+
+/// `leave`: how the directory came to be. `gone`: what was deleted then. `says`: what can be had at 0 bytes.
+fn check(case: &str, leave: impl Fn(&SimDisk, FlatStore), gone: &[&str], says: &str) {
+    let takes = says != NOTHING;
+    let (disk, store) = filled();
+    leave(&disk, store);
+    disk.power_loss();
+    disk.fill(0);
+    let store = memory_on(&disk);
+    let all = ["A", "B", "C", "D", "E", "F"];
+    for name in all {
+        assert_eq!(now(&store, name).is_some(), !gone.contains(&name), "{case}: {name}");
+    }
+    // As the keeper does, some seconds apart.
+    (0..4).for_each(|_| _ = store.tend());
+    let degraded = store.health().degraded.unwrap_or_default();
+    assert!(degraded.contains(says) && degraded.is_empty() == says.is_empty(), "{case}: {degraded}");
+    let written = store.write(create(pod("Long", &"x".repeat(150_000), None)));
+    assert!(matches!(written, Err(Refused::Disk { space: true, .. })), "{case}: {written:?}");
+    let deleted = delete(&store, "A");
+    assert_eq!(deleted.is_ok(), takes, "{case}: {deleted:?}");
+    if takes {
+        // What a delete has freed is there for the next ones.
+        (0..4).for_each(|_| _ = store.tend());
+        delete(&store, "B").unwrap_or_else(|refused| panic!("{case}: {refused}"));
+    }
+    disk.heal();
+    (0..4).for_each(|_| _ = store.tend());
+    assert_eq!(store.health().degraded, None, "{case}");
+    store.write(create(pod("Late", "x", None))).expect("there is room");
+    drop(store);
+    disk.power_loss();
+    let store = memory_on(&disk);
+    assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "{case}");
+    for name in all {
+        let deleted = gone.contains(&name) || takes && ["A", "B"].contains(&name);
+        assert_eq!(now(&store, name).is_none(), deleted, "{case}: {name}");
+    }
+    assert!(now(&store, "Late").is_some(), "{case}");
+}
+
+#[test]
+fn a_start_on_a_full_disk_gets_out_by_itself_as_far_as_it_can() {
+    check("closed in order", |_, store| store.close().expect("the disk is well"), &[], DELETES);
+    check("killed", |_, _| {}, &[], DELETES);
+    let superseded = |disk: &SimDisk, store: FlatStore| {
+        for name in ["B", "C", "D"] {
+            let seen = now(&store, name).expect("there").revision;
+            store.write(update(pod(name, &"y".repeat(20_000), None), seen)).expect("it was seen");
+            store.tend();
+        }
+        store.checkpoint().expect("the disk is well");
+        take_next(disk);
+    };
+    check("killed, with old segments", superseded, &[], ALL);
+    let deleted = |disk: &SimDisk, store: FlatStore| {
+        delete(&store, "D").expect("it was seen");
+        delete(&store, "E").expect("it was seen");
+        // On to another segment, so that the one before can go.
+        for spec in ["y".repeat(30_000), "x".to_owned()] {
+            let seen = now(&store, "F").expect("there").revision;
+            store.write(update(pod("F", &spec, None), seen)).expect("it was seen");
+        }
+        store.tend();
+        take_next(disk);
+    };
+    check("killed, and deletes have not come to the files", deleted, &["D", "E"], ALL);
+    check("killed, with nothing that can go", |disk, _| take_next(disk), &[], NOTHING);
+}
+
+/// What a person wrote is no less durable where the start that met it could not write: later writes are built on it.
+#[test]
+fn an_edit_that_a_start_could_not_journal_is_journaled_before_anything_else() {
+    let mut failures = 0;
+    for (errno, steps) in [(EIO, 1), (ENOSPC, 1), (EIO, 200), (ENOSPC, 200)] {
+        for step in 1.. {
+            let (disk, store) = filled();
+            store.close().expect("the disk is well");
+            drop(store);
+            let path = format!("objects/{}", names::path(&key("A")));
+            let text = String::from_utf8(disk.peek(&path).expect("a file")).expect("JSON");
+            disk.overwrite(&path, text.replace(&"x".repeat(2_000), "theirs").as_bytes());
+            disk.fail(step..step + steps, errno);
+            let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+            let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
+            let failed = disk.failures() > 0;
+            disk.heal();
+            if !failed {
+                break;
+            }
+            failures += 1;
+            let Ok(Opened { store, .. }) = opened else { continue };
+            if store.health().degraded.is_none_or(|why| !why.contains("journal")) {
+                continue;
+            }
+            let seen = now(&store, "A").expect("there");
+            assert_eq!(super::crash::spec_of(&seen), "theirs");
+            // Its file may be the store's own by then.
+            if step % 2 == 0 {
+                store.checkpoint().expect("the disk is well");
+            }
+            let last = store.write(update(pod("A", "ours", None), seen.revision)).expect("it was seen");
+            drop(store);
+            disk.power_loss();
+            let store = memory_on(&disk);
+            let a = now(&store, "A").expect("there");
+            assert_eq!((super::crash::spec_of(&a), a.revision), ("ours".to_owned(), last.revision), "{errno} at {step}");
+            assert_eq!(store.health().damaged, [], "{errno} at {step}");
+        }
+    }
+    assert!(failures > 100, "{failures}");
+}
