@@ -2,8 +2,11 @@
 //!
 //! ```text
 //! decide each against what is so (who meets an earlier one of the batch waits for the next) -> one record each -> one append, durable
-//!   -> apply all -> the lead goes on -> tell the watchers -> answer the writers
+//!   -> apply all -> tell the watchers -> answer the writers -> the lead goes on
 //! ```
+//!
+//! The lead goes on last: who was answered is back in the queue when the next batch is taken, and one sync serves all. Were it handed on
+//! before, writers would go in two halves, each waiting for the other's sync.
 //!
 //! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The revisions of a batch that
 //! failed are spent: nobody can say whether the disk knows of them after all.
@@ -133,7 +136,6 @@ impl FlatStore {
         }
         self.inner.keeper.call_if_due(&mut writer, uptime);
         drop(writer);
-        drop(lead);
         for event in events {
             followers.tell(event);
         }
@@ -141,6 +143,7 @@ impl FlatStore {
         for (reply, answer) in answers {
             reply.give(answer);
         }
+        drop(lead);
     }
 
     fn append(&self, writer: &mut Writer, records: &[Record]) -> Result<(), DiskError> {
