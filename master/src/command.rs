@@ -87,17 +87,18 @@ fn report(dir: &Path, found: &Findings) -> String {
 
 fn salvage(config: &Config) -> Result<Outcome, String> {
     let kinds = Kinds::builtin();
-    let text = match with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())? {
-        None => "no acknowledged record is missing: there is nothing to salvage, nothing was changed".to_owned(),
-        Some(salvaged) => format!(
-            "{}\n{} objects go on, as new as they could be read; writes since that record may be lost\nthe journal as it was found: {}/{}",
-            salvaged.missing,
-            salvaged.objects,
-            config.data_dir.display(),
-            salvaged.evidence
-        ),
-    };
-    Ok(Outcome::good(text))
+    let salvaged = with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
+    let mut lines = salvaged.renamed;
+    if let Some((missing, evidence)) = salvaged.lost {
+        let objects = salvaged.objects;
+        lines.push(format!("{missing}\n{objects} objects go on, as new as they could be read; writes since that record may be lost"));
+        lines.push(format!("the journal as it was found: {}/{evidence}", config.data_dir.display()));
+    }
+    lines.extend(salvaged.settled.iter().map(|folder| format!("quarantine/{folder}: it is told no more")));
+    if lines.is_empty() {
+        lines.push("no acknowledged record is missing: there is nothing to salvage, nothing was changed".to_owned());
+    }
+    Ok(Outcome::good(lines.join("\n")))
 }
 
 fn flush(config: &Config) -> Result<Outcome, String> {

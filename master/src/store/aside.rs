@@ -6,6 +6,7 @@ use super::head::HEAD;
 use super::journal::record::{Line, Record};
 use super::journal::{SPARE, WAL};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::quarantine::Incident;
 use super::tree::Tree;
 use super::{Damage, names, quarantine};
 use coracle_api::meta::Key;
@@ -236,9 +237,40 @@ impl Tree<'_> {
             self.degraded = Some(failed("fsync", QUARANTINE)(error).to_string());
         }
         match quarantine::open_incidents(self.disk) {
-            Ok(incidents) => incidents.iter().for_each(|incident| self.recall(&incident.folder, &incident.path)),
+            Ok(incidents) => {
+                for Incident { folder, path } in &incidents {
+                    match path {
+                        Some(path) => self.recall(folder, path),
+                        None => {
+                            let why = quarantine::reason(self.disk, folder).unwrap_or_else(|| "something may be missing".to_owned());
+                            self.tell_doubt(format!("{QUARANTINE}/{folder}"), why);
+                        }
+                    }
+                }
+            }
             Err(error) => self.cannot_list_quarantine(&error.to_string()),
         }
+    }
+
+    /// Something may be missing, and nobody can say what: it is told at every start until a person has looked.
+    pub(super) fn remember_doubt(&mut self, file: &str, why: &str) {
+        let told = format!("{file}: {why}");
+        if !self.frozen {
+            match quarantine::doubt(self.disk, self.incidents.next, &told) {
+                // It is recalled with all the others.
+                Ok(()) => return self.incidents.next += 1,
+                Err(error) => self.degraded = Some(error.to_string()),
+            }
+        }
+        self.tell_doubt(file.to_owned(), why.to_owned());
+    }
+
+    fn tell_doubt(&mut self, file: String, why: String) {
+        let remedy = format!(
+            "look whether something is missed, then stop the master and run coracle-master store salvage, and it is told no more; a copy of \
+             a running master is whole with {HEAD} first, as of tar --sort=name"
+        );
+        self.foreign.push(Damage { why: format!("{file}: {why}"), file, key: None, kind: None, remedy });
     }
 
     fn recall(&mut self, incident: &str, path: &str) {

@@ -52,7 +52,7 @@ struct Due<'a> {
 }
 
 pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, left: &Left, setup: &Setup) -> Loaded {
-    let Found { recovered, mut old, mut live, next, of } = found;
+    let Found { recovered, mut old, mut live, next, of, .. } = found;
     // Where people edited the files since a clean close, what the journal said before counts no more, also where HEAD.json is lost one day.
     let anew = left.clean && left.differs;
     let outdated: Vec<_> = if anew && !setup.look_only { old.drain(..).chain(live.drain(..)).collect() } else { Vec::new() };

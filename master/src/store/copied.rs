@@ -10,7 +10,7 @@
 use super::disk::Disk;
 use super::examine::Looked;
 use super::files::OBJECTS;
-use super::find::{Found, SEGMENT_BYTES_READ_MAX};
+use super::find::{Found, SEGMENT_BYTES_READ_MAX, mark_of};
 use super::head::HEAD;
 use super::journal::past::{Age, Past, Word};
 use super::journal::record::{Record, Was};
@@ -29,7 +29,6 @@ use std::sync::Arc;
 
 /// So many files are named, of any number.
 const NAMED_MAX: usize = 5;
-const LOOK: &str = "look whether something is missed; a copy of a running master is whole with HEAD.json first, as of tar --sort=name";
 
 /// The files as HEAD.json knows them.
 #[derive(Default)]
@@ -46,13 +45,20 @@ pub struct Left {
     pub aside: u64,
 }
 
-/// What the segments that are there say of the files before HEAD.json counts from the journal.
-pub fn past(disk: &dyn Disk, end: u64, found: &Found, protocol: &Protocol) -> Past {
+/// What the segments that are there say of the files before HEAD.json counts from the journal. `notes`: which of them are none of its.
+pub fn past(disk: &dyn Disk, end: u64, found: &Found, protocol: &Protocol, notes: &mut Vec<String>) -> Past {
     let mut past = Past::before(end);
     for (segment, _) in found.old.iter().chain(&found.live) {
-        let text = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX).map(Bytes::from).ok();
+        let path = journal::path(*segment);
+        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).ok();
         let bytes = text.as_ref().map_or(0, Bytes::len);
-        past.add(Scanned { segment: *segment, bytes, found: text.map(|text| scan(&text, *segment, protocol)) }, protocol);
+        let lines = text.map(|text| scan(&text, *segment, protocol));
+        let mark = lines.as_deref().map_or(0, mark_of);
+        if mark != 0 && mark != found.of {
+            notes.push(format!("{path} is of another store's journal: it is not heeded, and goes in time"));
+            continue;
+        }
+        past.add(Scanned { segment: *segment, bytes, found: lines }, protocol);
     }
     past
 }
@@ -250,21 +256,21 @@ impl Tree<'_> {
 
     /// Nobody knows whether there was more.
     pub fn tell_behind(&mut self) {
-        let why = format!(
-            "{WAL}: the journal ends before {HEAD} counts from it: it is older, as in a copy that is not whole, or where an older segment \
-             was put over the newest; what was acknowledged since may be missing"
-        );
         self.next += LOST_REVISIONS;
-        self.foreign.push(Damage { file: WAL.to_owned(), key: None, kind: None, why, remedy: LOOK.to_owned() });
+        let why = format!(
+            "{WAL}/ ends before {HEAD} counts from it: it is older, as in a copy that is not whole, or where an older segment was put \
+             over the newest; what was acknowledged since may be missing"
+        );
+        self.remember_doubt(WAL, &why);
     }
 
     /// Nobody can say which files they are.
     pub(super) fn tell_unexplained(&mut self, renewed: usize) {
         let why = format!(
-            "{OBJECTS}: it is not what {HEAD} says: somebody put files there, or it is a copy that is not whole; {renewed} objects that may be \
-             older than they were have new revisions"
+            "{OBJECTS}/ is not what {HEAD} says: somebody put files there, or it is a copy that is not whole; {renewed} objects that may be older \
+             than they were have new revisions"
         );
-        self.foreign.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy: LOOK.to_owned() });
+        self.remember_doubt(OBJECTS, &why);
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Found {
     pub next: u64,
     /// The mark of the journal; 0: nothing says it.
     pub of: u32,
+    /// A segment under another name, and the one that is its own, where nothing has that.
+    pub renamed: Option<(u64, u64)>,
 }
 
 /// Whether the journal has nothing to add to what HEAD.json says.
@@ -47,11 +49,7 @@ struct Marks {
 
 impl Marks {
     fn are_of(&mut self, segment: u64, found: &[scan::Found]) -> bool {
-        let mark = found.iter().find_map(|found| match found {
-            scan::Found::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
-            _ => None,
-        });
-        let mark = mark.unwrap_or_default();
+        let mark = mark_of(found);
         if self.of == 0 {
             self.of = mark;
         }
@@ -61,6 +59,15 @@ impl Marks {
         }
         ours
     }
+}
+
+/// Whose a segment is; 0: it does not say.
+pub fn mark_of(found: &[scan::Found]) -> u32 {
+    let mark = found.iter().find_map(|found| match found {
+        scan::Found::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
+        _ => None,
+    });
+    mark.unwrap_or_default()
 }
 
 /// A directory of a newer form is not even locked: nothing in it is ours to change.
@@ -106,6 +113,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let from = head.map_or(0, |head| head.segment);
     let next = segments.last().copied().unwrap_or_default().max(from) + 1;
     let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
+    let there = segments.clone();
     if unlisted {
         // It may hold anything.
         scanned.push(Scanned { segment: from, bytes: 0, found: None });
@@ -137,20 +145,29 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
     }
-    if let Some((segment, named)) = renamed(disk, &recovered, head, marks.of, setup) {
-        let why =
-            format!("it is segment {named} under another name: with the master stopped call it {} again", journal::path(named)).into();
-        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: recovered.last + 1, why });
+    let found = renamed(disk, &recovered, head, marks.of, setup);
+    let renamed = found.filter(|(_, named)| !there.contains(named));
+    if let Some((segment, named)) = found {
+        let path = journal::path(named);
+        let why = match renamed {
+            Some(_) => format!("it is segment {named} under another name: with the master stopped call it {path} again"),
+            None => format!(
+                "it says what {path} does: where that was put over the segment that belongs there, bring this one back from where it is kept; \
+                 where it is but a copy, remove it with the master stopped"
+            ),
+        };
+        let n = recovered.last + 1;
+        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n, why: why.into() });
     }
     let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
-    Found { recovered, old, live, next, of: marks.of }
+    Found { recovered, old, live, next, of: marks.of, renamed }
 }
 
-/// A segment without a line of its own that holds what neither the files nor the other segments say, and the one that its lines name.
-/// What a segment leaves in a file that is written over is in the files, so somebody has renamed it.
+/// A segment without a line of its own that holds what the files need not say, and the one that its lines name. What a segment leaves in
+/// a file that is written over is in the files, so somebody has renamed it, or put another one in its place.
 fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, setup: &Setup) -> Option<(u64, u64)> {
-    let last = recovered.records.last().map_or(recovered.last, |line| line.n);
-    let said = head.map_or(0, |head| head.n.saturating_sub(1)).max(last);
+    let last = || recovered.records.last().map_or(recovered.last, |line| line.n);
+    let said = head.map_or_else(last, |head| head.n.saturating_sub(1));
     let anyone = Protocol { own_lines: false, ..setup.protocol };
     recovered.void.iter().find_map(|segment| {
         let text = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX).ok()?;

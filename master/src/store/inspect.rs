@@ -45,14 +45,17 @@ impl Findings {
     }
 }
 
-/// What was given up.
+/// What was done about what is missing.
 #[derive(Debug)]
 pub struct Salvaged {
-    pub missing: Missing,
+    /// What was given up, and where the journal lies as it was found.
+    pub lost: Option<(Missing, String)>,
+    /// Segments that are called what they were.
+    pub renamed: Vec<String>,
+    /// What nobody is told any more: that something may be missing.
+    pub settled: Vec<String>,
     /// Objects that there are now.
     pub objects: usize,
-    /// Where the journal lies as it was found.
-    pub evidence: String,
 }
 
 /// `deep`: every document is held against its kind as well.
@@ -85,15 +88,27 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 }
 
 /// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to quarantine, and the next
-/// start serves reads and writes. None: no record is missing.
-pub fn salvage(dir: &Path, rules: &Rules) -> Result<Option<Salvaged>, OpenError> {
+/// start serves reads and writes. A segment under another name is not missing. What may be missing is told no more.
+pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
-    let (loaded, found) = look(&disk, rules)?;
-    let Some(missing) = found.recovered.missing.clone() else { return Ok(None) };
     let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
-    let evidence = keep_evidence(&*disk).map_err(failed_at)?;
-    give_up(disk, &loaded, &found).map_err(failed_at)?;
-    Ok(Some(Salvaged { missing, objects: loaded.state.all().count(), evidence }))
+    let mut renamed = Vec::new();
+    let (loaded, found) = loop {
+        let (loaded, found) = look(&disk, rules)?;
+        let Some((segment, named)) = found.renamed else { break (loaded, found) };
+        let (from, to) = (journal::path(segment), journal::path(named));
+        disk.rename(&from, &to).map_err(failed("rename", &from)).map_err(failed_at)?;
+        disk.sync_dir(WAL).map_err(failed("fsync", WAL)).map_err(failed_at)?;
+        renamed.push(format!("{from} is {to} again"));
+    };
+    let mut lost = None;
+    if let Some(missing) = found.recovered.missing.clone() {
+        let evidence = keep_evidence(&*disk).map_err(failed_at)?;
+        give_up(disk.clone(), &loaded, &found).map_err(failed_at)?;
+        lost = Some((missing, evidence));
+    }
+    let settled = quarantine::settle_doubts(&*disk).map_err(failed_at)?;
+    Ok(Salvaged { lost, renamed, settled, objects: loaded.state.all().count() })
 }
 
 fn unfit(key: &Key, why: &str) -> Damage {

@@ -93,7 +93,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if left.differs || left.sum.is_none() || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
         let end =
             head.as_ref().and_then(|head| head.wal).filter(|_| left.differs || recovered.missing.is_some() || !tree.overridden.is_empty());
-        let past = end.map_or_else(Past::default, |end| past(&*disk, end.n, &found, &setup.protocol));
+        let past = end.map_or_else(Past::default, |end| past(&*disk, end.n, &found, &setup.protocol, &mut tree.notes));
         tree.examine(&left, &past, &setup.protocol);
     } else if tree.stamped {
         tree.sample();

@@ -1,6 +1,8 @@
 //! Where files go that are no object of ours: each into a folder of its own whose name says why,
 //! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled` once the object
 //! was given up or put right. Nothing in it is ever removed.
+//!
+//! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason in it.
 
 use super::disk::{Disk, What};
 use super::files::{DiskError, OBJECTS, QUARANTINE, failed, levels, make_folder};
@@ -12,6 +14,8 @@ use std::io;
 /// Why what lies beside it was set aside.
 const REASON: &str = "REASON";
 const REASON_BYTES_MAX: usize = 64 << 10;
+/// How the folder of a doubt is called.
+const DOUBT: &str = "may-be-missing";
 /// How the folder of a damage that somebody dealt with ends.
 const SETTLED: &str = "-settled";
 
@@ -19,8 +23,8 @@ const SETTLED: &str = "-settled";
 pub struct Incident {
     /// Its folder.
     pub folder: String,
-    /// Where it lay, below `objects`.
-    pub path: String,
+    /// Where it lay, below `objects`; None: something may be missing, and nobody knows what.
+    pub path: Option<String>,
 }
 
 /// The damaged keys that wait for somebody.
@@ -136,6 +140,22 @@ pub fn settle(disk: &dyn Disk, folder: &str) -> Result<(), DiskError> {
     disk.sync_dir(QUARANTINE).map_err(failed("fsync", QUARANTINE))
 }
 
+/// A person has to look what may be missing. Durable when it returns.
+pub fn doubt(disk: &dyn Disk, number: u32, why: &str) -> Result<(), DiskError> {
+    let folder = format!("{QUARANTINE}/{}", folder(number, DOUBT));
+    let reason = format!("{folder}/{REASON}");
+    make_folder(disk, &folder)?;
+    disk.create(&reason, format!("{why}\n").as_bytes()).map_err(failed("write", &reason))?;
+    disk.sync_dir(&folder).map_err(failed("fsync", &folder))
+}
+
+/// A person has looked: gives the folders of which nobody is told any more.
+pub fn settle_doubts(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
+    let doubts: Vec<String> = open_incidents(disk)?.into_iter().filter(|open| open.path.is_none()).map(|open| open.folder).collect();
+    doubts.iter().try_for_each(|folder| settle(disk, folder))?;
+    Ok(doubts)
+}
+
 /// Everything that waits for somebody.
 pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
     let mut incidents = Vec::new();
@@ -145,13 +165,17 @@ pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
     };
     let open = |name: &str| !name.ends_with(SETTLED) && !name.starts_with('.');
     for incident in list(QUARANTINE)?.into_iter().filter(|found| found.what == What::Folder && open(&found.name)) {
+        if incident.name.ends_with(DOUBT) {
+            incidents.push(Incident { folder: incident.name, path: None });
+            continue;
+        }
         let mut folders = vec![String::new()];
         while let Some(above) = folders.pop() {
             for found in list(&format!("{QUARANTINE}/{}/{above}", incident.name))? {
                 match found.what {
                     What::Folder => folders.push(format!("{above}{}/", found.name)),
                     _ if above.is_empty() && found.name == REASON => {}
-                    _ => incidents.push(Incident { folder: incident.name.clone(), path: format!("{above}{}", found.name) }),
+                    _ => incidents.push(Incident { folder: incident.name.clone(), path: Some(format!("{above}{}", found.name)) }),
                 }
             }
         }

@@ -301,3 +301,22 @@ fn a_directory_with_one_sum_opens_and_what_it_cannot_tell_is_told_of_all() {
         assert!(told && renewed.contains("P-5") && renewed.len() > GROWN - 5, "closed {closed}: {renewed:?}");
     }
 }
+
+#[test]
+fn another_stores_old_segments_are_not_heeded() {
+    let (disk, before, _) = grown(false);
+    let strange = SimDisk::new(7);
+    let store = FlatStore::open_on(Arc::new(strange.clone()), None, None, ids(7), &rules(), Setup::SMALL).expect("it is new").store;
+    for name in ["P-5", "P-8"] {
+        store.write(create(pod(name, "z", None))).expect("new");
+    }
+    drop(store);
+    let segment = "wal/0000000001.jsonl";
+    assert!(disk.peek(segment).is_none());
+    disk.place(segment, &strange.peek(segment).expect("its journal"));
+    disk.take(&file("P-7"));
+    let open = |disk: &SimDisk| FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(1), &rules(), Setup::SMALL).expect("it opens");
+    let notes = open(&disk.fork(2)).notes;
+    assert!(notes.iter().any(|note| note.starts_with(segment) && note.contains("another store's journal")), "{notes:?}");
+    assert_eq!(renewed(&disk, &before), (false, BTreeSet::new()));
+}

@@ -38,6 +38,8 @@ pub struct Oracle {
     perhaps_gone: BTreeSet<Key>,
     /// Somebody touched some file since the last start.
     touched: bool,
+    /// Told ever since: nobody is there to look.
+    doubtful: BTreeSet<String>,
     /// What a person wrote while a master ran, None: took away: it counts or not.
     meddled: BTreeMap<Key, Option<Value>>,
 }
@@ -219,7 +221,10 @@ impl Oracle {
         let wrong = broken.symmetric_difference(&self.broken).any(|key| !self.perhaps_broken.contains(key));
         // Of a file that has no stamp, and no word in the journal, nothing but the sum tells.
         let touched = std::mem::take(&mut self.touched);
-        let nobodys = health.damaged.iter().any(|damage| damage.key.is_none() && !(touched && damage.file == "objects"));
+        let strange = health.damaged.iter().filter(|damage| damage.key.is_none() && !self.doubtful.contains(&damage.file));
+        let strange: Vec<String> = strange.map(|damage| damage.file.clone()).collect();
+        let nobodys = strange.iter().any(|file| !(touched && file.ends_with("-may-be-missing")));
+        self.doubtful.extend(strange);
         if health.degraded.is_some() || wrong || nobodys {
             return Err(format!("the store complains: {health:?}, broken: {:?}", self.broken));
         }

@@ -102,16 +102,62 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     let found = inspect(&place.0, &rules(), false).expect("a store");
     let missing = found.missing.expect("a record is missing");
     let before = fs::read(place.segment()).expect("a segment");
-    let salvaged = salvage(&place.0, &rules()).expect("the disk is well").expect("something is missing");
-    assert_eq!((salvaged.missing, salvaged.objects), (missing, 2));
-    assert_eq!(fs::read(place.0.join(&salvaged.evidence).join("wal/0000000001.jsonl")).expect("evidence"), before);
+    let salvaged = salvage(&place.0, &rules()).expect("the disk is well");
+    let (lost, evidence) = salvaged.lost.expect("something is missing");
+    assert_eq!((lost, salvaged.objects), (missing, 2));
+    assert_eq!(fs::read(place.0.join(&evidence).join("wal/0000000001.jsonl")).expect("evidence"), before);
 
     assert!(inspect(&place.0, &rules(), true).expect("a store").whole());
-    assert!(salvage(&place.0, &rules()).expect("the disk is well").is_none(), "nothing is missing any more");
+    assert!(salvage(&place.0, &rules()).expect("the disk is well").lost.is_none(), "nothing is missing any more");
     let store = place.open();
     assert_eq!((names_in(&store), store.health().degraded), (vec!["a".to_owned(), "c".to_owned()], None));
     let d = store.write(create(pod("d", "x", None))).expect("writes are taken");
     assert!(d.revision.0 > found.revision.0 + 100_000, "whoever saw what is lost has to look again");
+}
+
+#[test]
+fn a_segment_under_another_name_gets_its_own_again() {
+    let place = Place::killed("renamed");
+    fs::rename(place.segment(), place.0.join("wal/0000000099.jsonl")).expect("ours");
+    let missing = inspect(&place.0, &rules(), false).expect("a store").missing.expect("it is missed");
+    assert!(missing.to_string().contains("call it wal/0000000001.jsonl again"), "{missing}");
+    let salvaged = salvage(&place.0, &rules()).expect("the disk is well");
+    assert_eq!((salvaged.renamed, salvaged.lost), (vec!["wal/0000000099.jsonl is wal/0000000001.jsonl again".to_owned()], None));
+    let store = place.open();
+    assert_eq!((names_in(&store), store.health().degraded), (["Whole", "a", "c"].map(str::to_owned).to_vec(), None));
+}
+
+#[test]
+fn what_may_be_missing_is_told_until_a_person_has_looked() {
+    let place = Place::new("doubt");
+    let store = place.open();
+    store.write(create(pod("a", "first", None))).expect("it is new");
+    let older = fs::read(place.segment()).expect("a segment");
+    store.write(create(pod("d", "first", None))).expect("it is new");
+    store.flush().expect("the disk is well");
+    store.halt();
+    drop(store);
+    fs::write(place.segment(), older).expect("ours");
+    let doubt = "quarantine/0001-may-be-missing";
+    for start in 0..3 {
+        let store = place.open();
+        let damaged = store.health().damaged;
+        assert!(damaged.len() == 1 && damaged[0].file == doubt && damaged[0].why.contains("wal/ ends before"), "{start}: {damaged:?}");
+        assert!(damaged[0].remedy.contains("salvage") && names_in(&store).contains(&"d".to_owned()), "{damaged:?}");
+        assert_eq!(store.health().degraded, None);
+        if start == 1 {
+            store.close().expect("the disk is well");
+        }
+        store.halt();
+        drop(store);
+        let found = inspect(&place.0, &rules(), false).expect("a store");
+        assert!(!found.whole() && found.damage.len() == 1, "{start}: {found:?}");
+    }
+    let salvaged = salvage(&place.0, &rules()).expect("the disk is well");
+    assert_eq!((salvaged.settled, salvaged.lost), (vec!["0001-may-be-missing".to_owned()], None));
+    assert!(place.0.join(format!("{doubt}-settled/REASON")).exists());
+    assert!(inspect(&place.0, &rules(), false).expect("a store").whole());
+    assert!(place.open().health().damaged.is_empty());
 }
 
 /// As tar and `cp -r` do: nothing that stands beside a file comes with it.
@@ -145,7 +191,7 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
     place.rot("Whole");
     let copied = Place::new("salvage-copied");
     copy(&place.0, &copied.0);
-    salvage(&copied.0, &rules()).expect("the disk is well").expect("something is missing");
+    salvage(&copied.0, &rules()).expect("the disk is well").lost.expect("something is missing");
     for _ in 0..2 {
         let opened = FlatStore::open(&copied.0, None, &rules()).expect("it opens");
         assert!(!opened.notes.iter().any(|note| note.contains("edited")), "{:?}", opened.notes);
@@ -159,7 +205,7 @@ fn what_is_salvaged_of_a_copy_was_not_edited() {
     let text = fs::read_to_string(&file).expect("its file").replace("first", "hand");
     fs::remove_file(&file).expect("ours");
     fs::write(&file, text).expect("ours");
-    salvage(&place.0, &rules()).expect("the disk is well").expect("something is missing");
+    salvage(&place.0, &rules()).expect("the disk is well").lost.expect("something is missing");
     let store = place.open();
     let now = store.get(&key("Alpha")).expect("whole").expect("there");
     assert!(String::from_utf8_lossy(&now.json).contains("hand") && now.revision > alpha.revision);
