@@ -210,22 +210,22 @@ fn warned(what: &str, mut found: Vec<String>) -> Option<String> {
 }
 
 fn of_pod(spec: &Value, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut walk = Walk::default();
     for (name, value) in spec.as_object().into_iter().flatten().filter(|(name, _)| *name != EPHEMERAL) {
-        walk(value, name.clone(), format!("{path}.{name}"), &mut found);
+        walk.begin(name, &[path, ".", name], value);
     }
-    disk_limits(spec, path, &mut found);
-    found
+    disk_limits(spec, path, &mut walk.found);
+    walk.found
 }
 
 fn of_ephemeral(container: &Value, path: &str) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut walk = Walk::default();
     for (name, value) in container.as_object().into_iter().flatten() {
         let own = format!("{EPHEMERAL}[].{name}");
         let row = if exact(&own).is_some() { own } else { format!("containers[].{name}") };
-        walk(value, row, format!("{path}.{name}"), &mut found);
+        walk.begin(&row, &[path, ".", name], value);
     }
-    found
+    walk.found
 }
 
 fn told(found: &[String]) -> Option<String> {
@@ -237,46 +237,72 @@ fn told(found: &[String]) -> Option<String> {
     Some(text)
 }
 
-/// `row` is the path as in the table, `shown` the one with indexes.
-fn walk(value: &Value, row: String, shown: String, found: &mut Vec<String>) {
-    if is_empty(value) {
-        return;
+/// On its way through a pod: both paths grow and shrink where they are, for every pod that is written is looked through.
+#[derive(Default)]
+struct Walk {
+    /// The path as in the table.
+    row: String,
+    /// The same with indexes.
+    shown: String,
+    found: Vec<String>,
+}
+
+impl Walk {
+    fn begin(&mut self, row: &str, shown: &[&str], value: &Value) {
+        self.row.clear();
+        self.shown.clear();
+        self.below(&[row], shown, value);
     }
-    let below = has_rows_below(&row);
-    match exact(&row) {
-        Some(Only(values)) => {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            if !values.contains(&text.as_str()) {
-                found.push(format!("{shown} ({text})"));
-            }
+
+    /// Looks at what stands one step further.
+    fn below(&mut self, row: &[&str], shown: &[&str], value: &Value) {
+        let before = (self.row.len(), self.shown.len());
+        row.iter().for_each(|part| self.row.push_str(part));
+        shown.iter().for_each(|part| self.shown.push_str(part));
+        self.look(value);
+        self.row.truncate(before.0);
+        self.shown.truncate(before.1);
+    }
+
+    fn look(&mut self, value: &Value) {
+        if is_empty(value) {
             return;
         }
-        Some(Keys(keys)) => {
-            let others = value.as_object().into_iter().flatten().filter(|(key, _)| !keys.contains(&key.as_str()));
-            found.extend(others.map(|(key, _)| format!("{shown}[{key}]")));
-            return;
-        }
-        Some(Harmless(_)) => return,
-        // `false` asks for nothing that is not so anyway.
-        Some(Refused) if *value == Value::Bool(false) => return,
-        Some(Refused) if !below => return found.push(shown),
-        Some(Acted) if !below => return,
-        Some(Acted | Refused) | None => {}
-    }
-    match value {
-        Value::Object(object) => {
-            for (name, value) in object {
-                walk(value, format!("{row}.{name}"), format!("{shown}.{name}"), found);
+        match exact(&self.row) {
+            Some(Only(values)) => {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                if !values.contains(&text.as_str()) {
+                    self.found.push(format!("{} ({text})", self.shown));
+                }
+                return;
             }
-        }
-        Value::Array(items) => {
-            for (index, value) in items.iter().enumerate() {
-                walk(value, format!("{row}[]"), format!("{shown}[{index}]"), found);
+            Some(Keys(keys)) => {
+                let others = value.as_object().into_iter().flatten().filter(|(key, _)| !keys.contains(&key.as_str()));
+                self.found.extend(others.map(|(key, _)| format!("{}[{key}]", self.shown)));
+                return;
             }
+            Some(Harmless(_)) => return,
+            // `false` asks for nothing that is not so anyway.
+            Some(Refused) if *value == Value::Bool(false) => return,
+            Some(Refused) if !has_rows_below(&mut self.row) => return self.found.push(self.shown.clone()),
+            Some(Acted) if !has_rows_below(&mut self.row) => return,
+            Some(Acted | Refused) | None => {}
         }
-        // Neither a row of its own nor anything below one: the nearest row above decides.
-        _ if !is_acted(&row) => found.push(shown),
-        _ => {}
+        match value {
+            Value::Object(object) => {
+                for (name, value) in object {
+                    self.below(&[".", name], &[".", name], value);
+                }
+            }
+            Value::Array(items) => {
+                for (index, value) in items.iter().enumerate() {
+                    self.below(&["[]"], &["[", &index.to_string(), "]"], value);
+                }
+            }
+            // Neither a row of its own nor anything below one: the nearest row above decides.
+            _ if !is_acted(&self.row) => self.found.push(self.shown.clone()),
+            _ => {}
+        }
     }
 }
 
@@ -296,10 +322,14 @@ fn exact(row: &str) -> Option<Verdict> {
     TABLE.binary_search_by(|(path, _)| (*path).cmp(row)).ok().map(|at| TABLE[at].1)
 }
 
-fn has_rows_below(row: &str) -> bool {
+/// `row` is as it was when this returns.
+fn has_rows_below(row: &mut String) -> bool {
     ['.', '['].into_iter().any(|next| {
-        let first = TABLE.partition_point(|(path, _)| path.bytes().lt(row.bytes().chain([next as u8])));
-        TABLE.get(first).is_some_and(|(path, _)| path.strip_prefix(row).is_some_and(|rest| rest.starts_with(next)))
+        row.push(next);
+        let first = TABLE.partition_point(|(path, _)| *path < row.as_str());
+        let below = TABLE.get(first).is_some_and(|(path, _)| path.starts_with(row.as_str()));
+        row.pop();
+        below
     })
 }
 
@@ -436,15 +466,15 @@ mod tests {
                     Element::Named(of) if of == "EphemeralContainer" => {
                         let known = |path: &str| {
                             TABLE.iter().any(|(row, _)| *row == path) || {
-                                let same = path.replace(EPHEMERAL, "containers");
-                                nearest(&same).is_some() || has_rows_below(&same)
+                                let mut same = path.replace(EPHEMERAL, "containers");
+                                nearest(&same).is_some() || has_rows_below(&mut same)
                             }
                         };
                         let fields = types.get(of).unwrap().fields.iter().map(|field| format!("{inner}.{}", field.name));
                         paths.extend(fields.clone());
                         rowless.extend(fields.filter(|path| !known(path)));
                     }
-                    Element::Named(of) if !exact || has_rows_below(&path) => todo.push((of.to_string(), inner)),
+                    Element::Named(of) if !exact || has_rows_below(&mut path.clone()) => todo.push((of.to_string(), inner)),
                     _ if nearest(&path).is_none() => rowless.push(path),
                     _ => {}
                 }

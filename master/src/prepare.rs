@@ -162,7 +162,7 @@ pub fn create_admitted(
         fields.remove("status");
     }
     default(&TYPES, &kind.type_name, &mut object);
-    let said = owned::said(&mut object, &ownership);
+    let said = owned::said(kind, &mut object, &ownership);
     let name = called(&object);
     admit(Stage::Complete, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     (kind.strategy.create)(&mut object, making);
@@ -199,7 +199,7 @@ pub fn question(
     default(&TYPES, &kind.type_name, &mut object);
     tidy(&TYPES, &kind.type_name, &mut object);
     fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
-    let said = owned::said(&mut object, &ownership);
+    let said = owned::said(kind, &mut object, &ownership);
     owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
     Ok(object)
 }
@@ -249,19 +249,19 @@ pub fn update_owned(
                 strategy::keep_status(&mut new, old.object);
             }
             default(&TYPES, &kind.type_name, &mut new);
-            said = owned::said(&mut new, &ownership);
+            said = owned::said(kind, &mut new, &ownership);
             tidy(&TYPES, &kind.type_name, &mut new);
             (kind.strategy.update)(&mut new, old.object, making);
         }
         Part::Status => {
-            said = owned::said(&mut new, &ownership);
+            said = owned::said(kind, &mut new, &ownership);
             strategy::keep_metadata(&mut new, old.object, kind.status_keeps);
             (kind.strategy.status_update)(&mut new, old.object);
             default(&TYPES, &kind.type_name, &mut new);
             tidy(&TYPES, &kind.type_name, &mut new);
         }
         Part::Share(share) => {
-            said = owned::said(&mut new, &ownership);
+            said = owned::said(kind, &mut new, &ownership);
             (share.take)(&mut new, old.object, making.now);
             default(&TYPES, &kind.type_name, &mut new);
             tidy(&TYPES, &kind.type_name, &mut new);

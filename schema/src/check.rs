@@ -24,9 +24,12 @@ pub fn check(types: &Types, name: &str, value: &Value) -> Vec<Problem> {
 
 fn object_of(types: &Types, name: &str, object: &Map<String, Value>, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
     let Some(row) = types.get(name).filter(|_| trail.depth <= DEPTH_MAX) else { return };
+    // Both are sorted by name.
+    let mut said = object.iter().peekable();
     for field in row.fields.iter() {
         let here = trail.then(Step::Field(&field.name));
-        match object.get(&*field.name) {
+        while said.next_if(|(name, _)| name.as_str() < &*field.name).is_some() {}
+        match said.next_if(|(name, _)| **name == *field.name).map(|(_, value)| value) {
             None | Some(Value::Null) if field.rules.required => tell(problems, || Problem::required(&here.path(), "")),
             None | Some(Value::Null) => {}
             Some(value) => value_of(types, field, value, &here, problems),

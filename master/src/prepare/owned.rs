@@ -8,16 +8,42 @@ use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
 pub struct Said {
-    /// None where nobody asks.
+    /// Of its fields those that the server gives or takes, and its name; None where nobody asks.
     object: Option<Value>,
     managed: Value,
 }
 
 /// Takes the list of owners out of a document: no strategy has to mind it.
-pub fn said(object: &mut Value, ownership: &Ownership<'_>) -> Said {
+pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> Said {
     let meta = object.get_mut("metadata").and_then(Value::as_object_mut);
     let managed = meta.and_then(|meta| meta.remove("managedFields")).unwrap_or_default();
-    Said { object: matches!(ownership, Ownership::Written(..)).then(|| object.clone()), managed }
+    if !matches!(ownership, Ownership::Written(..)) {
+        return Said { object: None, managed };
+    }
+    let mut asked = Value::Null;
+    for path in ["metadata.name"].iter().chain(kind.given).chain(kind.given_unnamed).chain(kind.taken) {
+        copy(object, &mut asked, &steps(path));
+    }
+    Said { object: Some(asked), managed }
+}
+
+fn steps<'p>(path: &'p &str) -> Vec<&'p str> {
+    path.split(if path.contains('|') { '|' } else { '.' }).collect()
+}
+
+/// What stands at a path, and that there is a way to it.
+fn copy(from: &Value, to: &mut Value, path: &[&str]) {
+    match (path, from) {
+        ([name, rest @ ..], Value::Object(fields)) if *name != "*" => {
+            if !to.is_object() {
+                *to = Value::Object(Map::new());
+            }
+            if let Some(inside) = fields.get(*name) {
+                copy(inside, &mut to[*name], rest);
+            }
+        }
+        _ => *to = from.clone(),
+    }
 }
 
 /// Writes the owners into what will stand there. Where nothing else has changed, no time moves.
@@ -38,12 +64,10 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
             let named = said.object.as_ref().is_some_and(|said| said["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()));
             let unnamed: &[&str] = if named { &[] } else { kind.given_unnamed };
             for path in kind.given.iter().chain(unnamed) {
-                let path: Vec<&str> = path.split(if path.contains('|') { '|' } else { '.' }).collect();
-                put_back(&mut counted, said.object.as_ref(), Some(before), &path);
+                put_back(&mut counted, said.object.as_ref(), Some(before), &steps(path));
             }
             for path in kind.taken.iter().filter(|_| part == Part::Main) {
-                let path: Vec<&str> = path.split('.').collect();
-                say_again(&mut counted, said.object.as_ref(), &path);
+                say_again(&mut counted, said.object.as_ref(), &steps(path));
             }
             let managed = match part {
                 Part::Main => Managed::sent(&said.managed, before),

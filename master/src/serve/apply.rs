@@ -3,7 +3,7 @@
 
 use super::options::{self, Wish};
 use super::write::{Lost, New, Place, Written};
-use super::{Serve, advise, body, document, namespace, patch, warn, write, yaml};
+use super::{Serve, body, document, namespace, patch, warn, write, yaml};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::{self, Ownership, Part};
@@ -31,7 +31,7 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
         if let Some((status, written, warnings)) = done {
             let mut answer = document(call, status, &written.stored);
             warn(&mut answer, &warnings);
-            advise(&mut answer, call, &written.object);
+            warn(&mut answer, &written.advice);
             return Ok(answer);
         }
     }

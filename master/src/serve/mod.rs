@@ -283,11 +283,9 @@ pub fn failure(form: Form, fault: &Fault) -> Answer {
     answer
 }
 
-/// What whoever wrote the object is told of it.
-fn advise(answer: &mut Answer, call: &Call, written: &serde_json::Value) {
-    if let Some(advice) = call.kind.advice.filter(|_| call.version == Version::V1) {
-        warn(answer, &advice(written));
-    }
+/// What whoever writes the object is told of it.
+fn advice(call: &Call, object: &serde_json::Value) -> Vec<String> {
+    call.kind.advice.filter(|_| call.version == Version::V1).map(|advice| advice(object)).unwrap_or_default()
 }
 
 /// Text for a Warning header, each in its own: as kubectl prints them.

@@ -1,7 +1,7 @@
 //! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
 
 use super::write::{Lost, Place, Written};
-use super::{Serve, advise, apply, body, document, options, warn, write};
+use super::{Serve, apply, body, document, options, warn, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::prepare::Part;
@@ -63,12 +63,12 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
         };
         let owners = strategy::meta::doubled_owners(&new);
         match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
-            Ok(Written { stored, object }) => {
+            Ok(Written { stored, advice }) => {
                 heard(serve, call, part, &stored, wish.rehearsal);
                 let mut answer = document(call, StatusCode::OK, &stored);
                 warn(&mut answer, &warnings);
                 warn(&mut answer, &owners.into_iter().collect::<Vec<_>>());
-                advise(&mut answer, call, &object);
+                warn(&mut answer, &advice);
                 return Ok(answer);
             }
             Err(Lost::Race) => old = serve.standing(call)?,

@@ -2,7 +2,7 @@
 
 use super::body::Document;
 use super::options::Wish;
-use super::{RACES_MAX, Serve, advise, body, document, namespace, options, patch, warn};
+use super::{RACES_MAX, Serve, advice, body, document, namespace, options, patch, warn};
 use crate::admit::{self, ledger::Barred};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
@@ -37,7 +37,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut answer = document(call, StatusCode::CREATED, &written.stored);
     warn(&mut answer, &sent.warnings);
     warn_of_owners(&mut answer, sent.object());
-    advise(&mut answer, call, &written.object);
+    warn(&mut answer, &written.advice);
     Ok(answer)
 }
 
@@ -71,7 +71,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
         warn(&mut answer, &[RENEWED.to_owned()]);
     }
     warn_of_owners(&mut answer, sent.object());
-    advise(&mut answer, call, &written.object);
+    warn(&mut answer, &written.advice);
     Ok(answer)
 }
 
@@ -112,13 +112,13 @@ pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) ->
 /// What a create or an update came to.
 pub struct Written {
     pub stored: Stored,
-    /// The same, parsed.
-    pub object: Value,
+    /// What its writer is told of it.
+    pub advice: Vec<String>,
 }
 
 /// Why nothing was made.
 pub enum Unmade {
-    /// The store refused it: its key, what was to be written, why.
+    /// The store refused it: its key, what of what was to be written has to be shown, why.
     Refused(Key, Option<Value>, Box<Refused>),
     Fault(Fault),
 }
@@ -159,7 +159,7 @@ pub fn make<'o>(serve: &Serve, call: &Call, new: New<'_>, ownership: impl Fn() -
         if over_damaged {
             write = in_place(write);
         }
-        let (key, written) = (key_of(&write), object_of(&write));
+        let (key, advice, written) = (key_of(&write), advised(call, object_of(&write)), to_show(&write));
         let outcome = match serve.charge(call.kind, write, None, rehearsal) {
             Err(Barred::Forbidden(why)) => return Err(Unmade::Fault(Status::forbidden(&key.resource, &key.name, &why).into())),
             Err(Barred::Refused(refused)) => Err(refused),
@@ -176,7 +176,7 @@ pub fn make<'o>(serve: &Serve, call: &Call, new: New<'_>, ownership: impl Fn() -
                 if !rehearsal {
                     namespace::furnish_new(serve, call, &stored);
                 }
-                return Ok(Written { stored, object: written.unwrap_or_default() });
+                return Ok(Written { stored, advice });
             }
             Err(Refused::Exists { .. }) if !named => last = Some(Status::already_exists(&key.resource, &key.name)),
             Err(Refused::Claimed { claim, .. }) if !claim.space.starts_with("creationToken/") && !holds(object, &claim.value) => {
@@ -208,9 +208,22 @@ fn key_of(write: &Write) -> Key {
     }
 }
 
-fn object_of(write: &Write) -> Option<Value> {
+fn advised(call: &Call, object: Option<&Value>) -> Vec<String> {
+    object.map(|object| advice(call, object)).unwrap_or_default()
+}
+
+fn object_of(write: &Write) -> Option<&Value> {
     match write {
-        Write::Create { object, .. } | Write::Update { object, .. } => Some(object.clone()),
+        Write::Create { object, .. } | Write::Update { object, .. } => Some(object),
+        Write::Delete { .. } => None,
+    }
+}
+
+/// What a refusal would show of what was to be written: where a claim stands in it, if it makes any.
+fn to_show(write: &Write) -> Option<Value> {
+    match write {
+        Write::Create { object, claims, .. } | Write::Update { object, claims, .. } if !claims.is_empty() => Some(object.clone()),
+        Write::Create { .. } | Write::Update { .. } => Some(Value::Null),
         Write::Delete { .. } => None,
     }
 }
@@ -271,11 +284,11 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     let old = Standing { key: &old.key, revision: old.revision, object: standing };
     let write = serve.maker.making(|making| prepare::update_owned(call.kind, old, part, new, serve.rules(call), making, ownership));
     let Updated { write, last } = write.map_err(|unfit| Lost::from(Fault::unfit(call, &call.name, unfit)))?;
-    let written = object_of(&write);
     let forbidden = |why: String| Lost::from(Fault::from(Status::forbidden(&old.key.resource, &old.key.name, &why)));
-    if let Some(written) = written.as_ref().filter(|_| part == Part::Main) {
-        admit::update(&&*serve.store, call.kind, &old.key.namespace, written, standing).map_err(forbidden)?;
+    if let Some(object) = object_of(&write).filter(|_| part == Part::Main) {
+        admit::update(&&*serve.store, call.kind, &old.key.namespace, object, standing).map_err(forbidden)?;
     }
+    let (advice, written) = (advised(call, last.as_ref().or(object_of(&write))), to_show(&write));
     let stored = serve.charge(call.kind, write, Some(standing), rehearsal).map_err(|barred| match barred {
         Barred::Forbidden(why) => forbidden(why),
         Barred::Refused(Refused::Stale { .. }) => Lost::Race,
@@ -283,8 +296,8 @@ pub fn put(serve: &Serve, call: &Call, place: Place<'_>, new: Value, ownership: 
     })?;
     // It went, and the client is shown how.
     Ok(match last {
-        Some(mut last) => Written { stored: Stored::of(stored.key.clone(), stored.revision, &mut last), object: last },
-        None => Written { stored, object: written.unwrap_or_default() },
+        Some(mut last) => Written { stored: Stored::of(stored.key.clone(), stored.revision, &mut last), advice },
+        None => Written { stored, advice },
     })
 }
 

@@ -290,8 +290,9 @@ impl Entry {
             "operation": if self.owner.applies { "Apply" } else { "Update" },
             "apiVersion": self.owner.api_version,
             "fieldsType": "FieldsV1",
-            "fieldsV1": self.fields.to_value(),
         });
+        // Moved: the macro would write what it is given out anew.
+        value["fieldsV1"] = self.fields.to_value();
         if let Some(time) = &self.time {
             value["time"] = time.clone().into();
         }
