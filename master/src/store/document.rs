@@ -5,7 +5,7 @@ use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -165,23 +165,49 @@ fn string_end_from(text: &[u8], mut end: usize) -> usize {
 /// stays is copied as text, for a number that is read and written need not be the same.
 pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
     let own = "the store wrote this JSON itself";
-    let mut fields: BTreeMap<Cow<str>, &RawValue> = serde_json::from_slice(compact).expect(own);
-    let metadata = fields.get("metadata").map_or("{}", |metadata| metadata.get());
-    let mut head = json!({"metadata": serde_json::from_str::<Value>(metadata).expect(own)});
-    if !keep_durable(&mut head, durable) {
+    if durable == Durable::Nothing {
         return None;
     }
+    let mut fields: Fields = serde_json::from_slice(compact).expect(own);
+    let mut metadata: Fields = fields.get("metadata").map(|text| serde_json::from_str(text.get()).expect(own)).unwrap_or_default();
+    let owners = metadata.get("managedFields").filter(|_| durable == Durable::WithoutStatus).and_then(|owners| outlasting(owners));
     if durable == Durable::WithoutStatus {
         fields.remove("status");
     }
-    if let Some(revision) = revision {
-        stamp(&mut head, revision);
+    match &owners {
+        Some(Some(some)) => drop(metadata.insert("managedFields".into(), some)),
+        Some(None) => drop(metadata.remove("managedFields")),
+        None => {}
     }
-    let metadata = to_raw_value(&head["metadata"]).expect(own);
+    let version = revision.map(|revision| to_raw_value(&revision.to_string()).expect(own));
+    if let Some(version) = &version {
+        metadata.insert("resourceVersion".into(), version);
+    }
+    let metadata = to_raw_value(&metadata).expect(own);
     if let Some(text) = fields.get_mut("metadata") {
         *text = &metadata;
     }
     Some(Bytes::from(written(fields.iter().map(|(name, text)| (name.as_ref(), text))).into_boxed_slice()))
+}
+
+/// The fields of an object, as text.
+type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+/// What is left of a list of owners without those of a status, or nothing at all. None: it has none of them.
+fn outlasting(owners: &RawValue) -> Option<Option<Box<RawValue>>> {
+    memchr::memmem::find(owners.get().as_bytes(), b"\"status\"")?;
+    let mut owners: Vec<Value> = serde_json::from_str(owners.get()).ok()?;
+    owners.retain(|owner| !is_of_status(owner));
+    Some((!owners.is_empty()).then(|| to_raw_value(&owners).expect("a Value has string keys only")))
+}
+
+fn is_of_status(owner: &Value) -> bool {
+    owner["subresource"] == "status"
+}
+
+/// Whether somebody owns fields of its status.
+pub fn has_status_owner(document: &Value) -> bool {
+    document["metadata"]["managedFields"].as_array().into_iter().flatten().any(is_of_status)
 }
 
 /// Takes away what is not made durable. False: nothing of it is.
@@ -203,7 +229,7 @@ pub fn keep_durable(document: &mut Value, durable: Durable) -> bool {
 fn remove_status_owners(document: &mut Value) {
     let Some(meta) = document.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(owners) = meta.get_mut("managedFields").and_then(Value::as_array_mut) else { return };
-    owners.retain(|owner| owner["subresource"] != "status");
+    owners.retain(|owner| !is_of_status(owner));
     if owners.is_empty() {
         meta.remove("managedFields");
     }

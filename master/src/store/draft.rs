@@ -6,6 +6,7 @@ use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
 use serde_json::{Map, Value};
+use std::ops::Range;
 
 /// What most objects take, so that their text is seldom moved while it grows.
 const TEXT_BYTES: usize = 4096;
@@ -48,6 +49,8 @@ pub struct Text {
     bytes: Vec<u8>,
     /// Where the revision goes.
     gap: usize,
+    /// Where its status stands, with the comma before it: behind the revision.
+    status: Range<usize>,
 }
 
 impl Draft {
@@ -74,6 +77,7 @@ impl Document {
         let has_status = object.get("status").is_some();
         let part = match durable {
             Durable::Nothing => Part::Nothing,
+            Durable::WithoutStatus if has_status && !document::has_status_owner(&object) => Part::Less(text.without_status()),
             Durable::WithoutStatus if has_status => {
                 document::keep_durable(&mut object, durable);
                 Part::Less(Text::of(&mut object))
@@ -87,7 +91,7 @@ impl Document {
 impl Text {
     pub fn of(object: &mut Value) -> Text {
         document::stamp(object, Revision(0));
-        let mut text = Text { bytes: Vec::with_capacity(TEXT_BYTES), gap: 0 };
+        let mut text = Text { bytes: Vec::with_capacity(TEXT_BYTES), gap: 0, status: 0..0 };
         match object.as_object() {
             Some(fields) => text.object(fields),
             None => text.value(object),
@@ -95,6 +99,14 @@ impl Text {
         // It is kept as it is now: with room for its revision, and no more.
         text.bytes.shrink_to(text.bytes.len() + REVISION_BYTES_MAX);
         text
+    }
+
+    fn without_status(&self) -> Text {
+        let (front, back) = (&self.bytes[..self.status.start], &self.bytes[self.status.end..]);
+        let mut bytes = Vec::with_capacity(front.len() + back.len() + REVISION_BYTES_MAX);
+        bytes.extend_from_slice(front);
+        bytes.extend_from_slice(back);
+        Text { bytes, gap: self.gap, status: 0..0 }
     }
 
     pub fn at(mut self, revision: Revision) -> Bytes {
@@ -121,10 +133,14 @@ impl Text {
         let rest = fields.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
         self.bytes.push(b'{');
         for (name, value) in first.chain(rest) {
+            let from = self.bytes.len();
             self.name(name);
             match value.as_object() {
                 Some(metadata) if name == "metadata" => self.metadata(metadata),
                 _ => self.value(value),
+            }
+            if name == "status" {
+                self.status = from..self.bytes.len();
             }
         }
         self.bytes.push(b'}');
@@ -200,5 +216,12 @@ mod tests {
         assert_eq!(part(object(), Durable::Whole), "whole");
         assert_eq!(part(object(), Durable::WithoutStatus), r#"{"metadata":{"resourceVersion":"3"}}"#);
         assert_eq!(part(json!({"metadata": {}}), Durable::WithoutStatus), "whole");
+        let owned =
+            |owners: Value| json!({"kind": "K", "metadata": {"managedFields": owners}, "spec": 1, "status": {}, "z": {"status": 1}});
+        let (one, other) = (json!({"manager": "a"}), json!({"manager": "b", "subresource": "status"}));
+        for owners in [json!([one]), json!([one, other])] {
+            let left = r#"{"kind":"K","metadata":{"managedFields":[{"manager":"a"}],"resourceVersion":"3"},"spec":1,"z":{"status":1}}"#;
+            assert_eq!(part(owned(owners), Durable::WithoutStatus), left);
+        }
     }
 }
