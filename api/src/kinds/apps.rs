@@ -95,7 +95,7 @@ fn autoscalers_v1() -> Kind {
     let (told, back) = (forms::read_autoscaler, forms::show_autoscaler);
     Kind {
         other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", told, back }),
-        alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler, refuse: |_| Vec::new() }),
+        alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
         ..row.short(&["hpa"]).in_all().with_status().idle()
     }
 }

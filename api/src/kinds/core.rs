@@ -109,7 +109,7 @@ fn events_of_their_group() -> Kind {
     let (told, back) = (forms::read_event, forms::show_event);
     Kind {
         other_form: Some(Form { api_version: "v1", type_name: "Event", told, back }),
-        alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event, refuse: forms::refuse_event }),
+        alias: Some(Alias { of: ("v1", "Event"), read: forms::read_event, show: forms::show_event }),
         ..row
     }
 }

@@ -14,7 +14,6 @@ use crate::meta::Resource;
 use crate::old::Version;
 use crate::strategy::advice::Advice;
 use crate::strategy::{Fate, Share, Strategy, review};
-use coracle_schema::Problem;
 use coracle_schema::apply::Form;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -80,9 +79,6 @@ pub struct Alias {
     pub read: fn(&mut Value),
     /// And back.
     pub show: fn(&mut Value),
-    /// Every problem of a create in this form, which is held to more than the other, by the names of its own fields. Of the
-    /// document as it would be stored.
-    pub refuse: fn(&Value) -> Vec<Problem>,
 }
 
 /// What the objects of a kind are, to who wants to reach one through the server.

@@ -182,11 +182,9 @@ fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     if skew <= 0 {
         found.push(Problem::invalid(&path.field("maxSkew"), skew, "must be greater than zero"));
     }
-    let (key, at) = (text(constraint, "topologyKey"), path.field("topologyKey"));
-    if key.is_empty() {
-        found.push(Problem::required(&at, NO_KEY));
-    } else {
-        found.extend(names::problems(&at, key, names::qualified(key)));
+    // Any text: no label of a node is called what is no name, and nothing is spread.
+    if text(constraint, "topologyKey").is_empty() {
+        found.push(Problem::required(&path.field("topologyKey"), NO_KEY));
     }
     let words = ["DoNotSchedule", "ScheduleAnyway"];
     found.extend(one_of(text(constraint, "whenUnsatisfiable"), &words, &path.field("whenUnsatisfiable")));

@@ -3,10 +3,10 @@
 use super::apps::immutable;
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, container, full, general, names, pod_parts, without_status};
+use super::{Rules, Strategy, container, csi, full, general, names, pod_parts, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Above are the system's own.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -164,9 +164,13 @@ fn parameters(class: &Value) -> Vec<Problem> {
 /// Where volumes of the class may be: terms of labels with values.
 fn topologies(class: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
+    let mut terms = HashSet::new();
     for (at, term) in list(class, "allowedTopologies").iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
         let mut keys = HashSet::new();
+        if !terms.insert(meaning(term)) {
+            found.push(Problem::new(&path, Reason::Duplicate, Some("".into()), ""));
+        }
         for (n, label) in list(term, "matchLabelExpressions").iter().enumerate() {
             if full(&found) {
                 return found;
@@ -187,6 +191,12 @@ fn topologies(class: &Value) -> Vec<Problem> {
         }
     }
     found
+}
+
+/// What a term asks for, in whatever order it says that.
+fn meaning(term: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
+    let values = |label| list(label, "values").iter().filter_map(Value::as_str).collect();
+    list(term, "matchLabelExpressions").iter().map(|label| (text(label, "key"), values(label))).collect()
 }
 
 /// A class says something, or it would be none.
@@ -211,12 +221,10 @@ fn needs(object: &Value, rules: Rules, field: &str) -> Vec<Problem> {
 fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(attachment, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&attachment["spec"], Path::new("spec"));
-    for field in ["attacher", "nodeName"] {
-        if is_empty(&spec[field]) {
-            found.push(Problem::required(&path.field(field), ""));
-        }
-    }
-    let source = &spec["source"];
+    let (attacher, node, source) = (text(spec, "attacher"), text(spec, "nodeName"), &spec["source"]);
+    found.extend(csi::driver_name(attacher, &path.field("attacher")));
+    found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
+    let volume = path.field("source").field("persistentVolumeName");
     match (has(source, "persistentVolumeName"), has(source, "inlineVolumeSpec")) {
         (false, false) => {
             let words = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
@@ -226,7 +234,14 @@ fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
             let words = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
             found.push(Problem::new(&path.field("source"), Reason::Forbidden, None, words));
         }
-        _ => {}
+        (true, false) if is_empty(&source["persistentVolumeName"]) => {
+            found.push(Problem::required(&volume, "must specify non empty persistentVolumeName"));
+        }
+        (true, false) => {
+            let name = text(source, "persistentVolumeName");
+            found.extend(names::problems(&volume, name, names::subdomain(name)));
+        }
+        (false, true) => {}
     }
     found
 }

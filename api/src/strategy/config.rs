@@ -150,7 +150,10 @@ fn of_type(secret: &Value, path: &Path) -> Vec<Problem> {
         "kubernetes.io/dockercfg" => registry(secret, ".dockercfg", path),
         "kubernetes.io/dockerconfigjson" => registry(secret, ".dockerconfigjson", path),
         "kubernetes.io/basic-auth" if !has("username") && !has("password") => needed(&["username", "password"]),
-        "kubernetes.io/ssh-auth" => needed(&["ssh-privatekey"]),
+        // Here alone an empty one is none.
+        "kubernetes.io/ssh-auth" if is_empty(&secret["data"]["ssh-privatekey"]) => {
+            vec![Problem::required(&path.key("ssh-privatekey"), "")]
+        }
         "kubernetes.io/tls" => needed(&["tls.crt", "tls.key"]),
         _ => Vec::new(),
     }

@@ -5,8 +5,7 @@
 //!
 //! Each way gives a document of the other type with its `apiVersion`; nothing that the other can say is lost.
 
-use super::doc::{list, remove, text};
-use coracle_schema::{Path, Problem};
+use super::doc::{list, remove};
 use serde_json::{Map, Value, json};
 
 /// What is called otherwise: events.k8s.io, core.
@@ -56,26 +55,6 @@ pub fn show_event(event: &mut Value) {
         }
     }
     said(event, "events.k8s.io/v1");
-}
-
-/// A new event of today says when it happened and what kind it is; what it says else is held to the rules of all events.
-pub fn refuse_event(event: &Value) -> Vec<Problem> {
-    let mut found = if event["eventTime"].is_null() { Vec::new() } else { super::event::new_style(event) };
-    for problem in &mut found {
-        for (theirs, ours) in EVENT_FIELDS.iter().filter(|(theirs, _)| *theirs != "note") {
-            if let Some(rest) = problem.path.as_str().strip_prefix(ours) {
-                problem.path = Path::new(&format!("{theirs}{rest}"));
-            }
-        }
-    }
-    if event["eventTime"].is_null() {
-        found.push(Problem::required(&Path::new("eventTime"), ""));
-    }
-    let kind = text(event, "type");
-    if !matches!(kind, "Normal" | "Warning") {
-        found.push(Problem::invalid(&Path::new("type"), "", format!("has invalid value: {kind}")));
-    }
-    found
 }
 
 /// autoscaling/v1 -> v2

@@ -168,6 +168,8 @@ pub struct Rules {
     pub service_cidr: Option<Cidr>,
     /// The object stands already, and nobody knows what it was before: what may not be there from the first may be there now.
     pub standing: bool,
+    /// The object is said in another form than it is stored in (`Kind::alias`), which may be held to more.
+    pub other_form: bool,
 }
 
 /// What purity forbids to invent.

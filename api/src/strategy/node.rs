@@ -1,6 +1,6 @@
 //! Nodes: hosts that run pods.
 
-use super::doc::{copy, entries, has, is_empty, list, map_at, remove, text};
+use super::doc::{copy, entries, has, is_empty, list, map_at, remove};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, amounts, full, general, names, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
@@ -39,10 +39,16 @@ fn status_update(new: &mut Value, old: &Value) {
 fn defaults(node: &mut Value) {
     allocatable(node);
     let spec = map_at(node, "spec");
-    if let Some(cidr) = spec.get("podCIDR").filter(|cidr| !is_empty(cidr)).cloned()
-        && spec.get("podCIDRs").is_none_or(is_empty)
-    {
-        spec.insert("podCIDRs".into(), vec![cidr].into());
+    let first = spec.get("podCIDRs").and_then(|all| all.get(0)).cloned();
+    match (spec.get("podCIDR").filter(|cidr| !is_empty(cidr)).cloned(), first) {
+        // The older field decides.
+        (Some(cidr), first) if first.as_ref() != Some(&cidr) => {
+            spec.insert("podCIDRs".into(), vec![cidr].into());
+        }
+        (None, Some(first)) => {
+            spec.insert("podCIDR".into(), first);
+        }
+        _ => {}
     }
 }
 
@@ -59,15 +65,11 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(pod_spec::taints(spec));
     let path = Path::new("spec").field("podCIDRs");
     let ranges: Vec<&str> = list(spec, "podCIDRs").iter().filter_map(Value::as_str).collect();
-    let (first, ranges_path) = (text(spec, "podCIDR"), &path);
-    if !first.is_empty() && ranges.first().is_some_and(|range| *range != first) {
-        found.push(Problem::invalid(&path.index(0), ranges[0], "must match podCIDR"));
-    }
     for (at, range) in ranges.iter().enumerate() {
         if full(&found) {
             break;
         }
-        found.extend(names::problems(&ranges_path.index(at), *range, names::cidr(range)));
+        found.extend(names::problems(&path.index(at), *range, names::cidr(range)));
     }
     let mut seen = HashSet::new();
     for (at, address) in list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
@@ -118,6 +120,22 @@ mod tests {
         assert_eq!(node["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"]}));
         assert_eq!(node["status"], json!({"capacity": {"cpu": "4"}, "allocatable": {"cpu": "4"}}));
         assert_eq!(validate(&node, Rules::default()), []);
+        for (said, expected) in [
+            (
+                json!({"podCIDRs": ["10.1.0.0/24", "fd00::/64"]}),
+                json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24", "fd00::/64"]}),
+            ),
+            (
+                json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.2.0.0/24"]}),
+                json!({"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}),
+            ),
+            (json!({"podCIDR": "", "podCIDRs": []}), json!({"podCIDR": "", "podCIDRs": []})),
+        ] {
+            let mut one = json!({"metadata": {"name": "n"}, "spec": said});
+            create(&mut one, &mut making);
+            assert_eq!(one["spec"], expected);
+            assert_eq!(validate(&one, Rules::default()), []);
+        }
 
         let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {"unschedulable": true}, "status": {"capacity": {}}});
         update(&mut new, &node, &mut making);

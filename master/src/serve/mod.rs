@@ -238,7 +238,8 @@ impl Serve {
     }
 
     fn rules(&self, call: &Call) -> Rules {
-        Rules { old_names: call.version.is_flat(), service_cidr: Some(self.maker.service_cidr()), ..Rules::default() }
+        let other_form = call.shown.alias.is_some();
+        Rules { old_names: call.version.is_flat(), service_cidr: Some(self.maker.service_cidr()), other_form, ..Rules::default() }
     }
 }
 

@@ -23,7 +23,6 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut sent = body::object(call, request)?;
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
-    refuse_form(call, sent.object())?;
     name_old(serve, call, sent.object_mut());
     if call.version.is_flat() {
         // A document that is refused must not leave a namespace behind.
@@ -332,15 +331,6 @@ pub fn right_name(call: &Call, object: &mut Value) -> Result<(), Fault> {
             Ok(())
         }
     }
-}
-
-/// What is said in another form than it is stored in may be held to more.
-fn refuse_form(call: &Call, object: &Value) -> Result<(), Fault> {
-    let problems = call.shown.alias.map(|alias| (alias.refuse)(object)).unwrap_or_default();
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(Status::invalid(call.kind, object["metadata"]["name"].as_str().unwrap_or_default(), &problems).into())
 }
 
 /// Who names a uid means an object that is there.

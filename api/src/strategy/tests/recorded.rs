@@ -53,10 +53,9 @@ pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, V
     if let Some(message) = decode(&types, &kind.type_name, &mut object).message() {
         return Err(message);
     }
-    let mut refused = Vec::new();
+    let rules = Rules { other_form: kind.alias.is_some(), ..Rules::default() };
     if let Some(alias) = kind.alias {
         (alias.read)(&mut object);
-        refused = (alias.refuse)(&object);
     }
     let kinds = Kinds::builtin();
     let kind = kinds.stored_as(kind);
@@ -84,7 +83,7 @@ pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, V
         },
     };
     (kind.strategy.create)(&mut object, &mut making);
-    let mut found = (kind.strategy.validate)(&object, Rules::default());
+    let mut found = (kind.strategy.validate)(&object, rules);
     for problem in check(&types, &kind.type_name, &object) {
         let same = |other: &Problem| {
             other.reason == problem.reason
@@ -95,7 +94,7 @@ pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, V
         }
     }
     tidy(&types, &kind.type_name, &mut object);
-    Ok((object, if refused.is_empty() { found } else { refused }))
+    Ok((object, found))
 }
 
 /// Differences, a line each.

@@ -251,6 +251,45 @@ fn what_is_reached() {
 }
 
 #[test]
+fn what_is_any_text() {
+    let spread =
+        |key: &str| json!({"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}]});
+    pod(spread("a/b/c"), &[]);
+    pod(spread("-1"), &[]);
+    pod(spread(""), &["spec.topologySpreadConstraints[0].topologyKey: Required value: can not be empty"]);
+}
+
+#[test]
+fn where_volumes_are() {
+    let term = |key: &str, values: &[&str]| json!({"matchLabelExpressions": [{"key": key, "values": values}]});
+    let class = |terms: &[Value]| json!({"provisioner": "p", "allowedTopologies": terms});
+    check("storage.k8s.io/v1 StorageClass", class(&[term("z", &["a"]), term("z", &["b"])]), &[]);
+    let twice = &["allowedTopologies[1].matchLabelExpressions: Duplicate value: \"\""];
+    check("storage.k8s.io/v1 StorageClass", class(&[term("z", &["a", "b"]), term("z", &["b", "a"])]), twice);
+    let attachment = |attacher: &str, node: &str, volume: &str| json!({"spec": {"attacher": attacher, "nodeName": node, "source": {"persistentVolumeName": volume}}});
+    check("storage.k8s.io/v1 VolumeAttachment", attachment("CSI.example.com", "n", "v"), &[]);
+    let all = ["attacher", "nodeName", "source.persistentVolumeName"].map(|field| format!("spec.{field}: Invalid value: \"A_B!\""));
+    check("storage.k8s.io/v1 VolumeAttachment", attachment("A_B!", "A_B!", "A_B!"), &all.each_ref().map(String::as_str));
+    check(
+        "storage.k8s.io/v1 VolumeAttachment",
+        attachment("", "", ""),
+        &[
+            "spec.attacher: Required value",
+            "spec.nodeName: Invalid value: \"\"",
+            "spec.source.persistentVolumeName: Required value: must specify non empty persistentVolumeName",
+        ],
+    );
+}
+
+#[test]
+fn what_secrets_hold() {
+    let key = |value: &str| json!({"type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": value}});
+    check("v1 Secret", key("YQ=="), &[]);
+    check("v1 Secret", key(""), &["data[ssh-privatekey]: Required value"]);
+    check("v1 Secret", json!({"type": "kubernetes.io/tls", "data": {"tls.crt": "", "tls.key": ""}}), &[]);
+}
+
+#[test]
 fn what_keeps_pods_in_number() {
     let workload = |more: Value| {
         let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
