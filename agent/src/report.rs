@@ -7,14 +7,18 @@
 //! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
 //! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
 
-use crate::desired::Source;
 use crate::desired::master::Heard;
+mod mirror;
+
+use self::mirror::{is_contradicted, mirror};
+pub use self::mirror::{manifest_hash, mirror_name};
+use crate::desired::Source;
 use crate::events::now;
-use crate::hash::hash_text;
 use crate::naming::Tag;
 use crate::node::{About, node_document, node_status};
 use crate::plan::Verdicts;
 use crate::runtime::Seen;
+use crate::status::CONDITIONS;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
@@ -325,6 +329,12 @@ fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, 
             continue;
         };
         let shows = &pod["status"];
+        // A mirror that says of a container that it has ended for good takes no other word of it: a new one does.
+        if mirrored.contains_key(&key) && is_contradicted(&shown.desired.pods[local], shows, status) {
+            calls.push(delete());
+            continue;
+        }
+        let status = &with_others(status, shows);
         let same = equal(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && equal(made, shows));
         if !same {
             calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status: status.clone() });
@@ -333,6 +343,18 @@ fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, 
         }
     }
     calls
+}
+
+/// A status with the conditions that others have set: whoever evicts a pod says why, and gates are opened by conditions.
+fn with_others(status: &Value, shows: &Value) -> Value {
+    let mut status = status.clone();
+    let theirs = shows["conditions"].as_array().into_iter().flatten();
+    let theirs = theirs.filter(|condition| condition["type"].as_str().is_some_and(|kind| !CONDITIONS.contains(&kind)));
+    if let Some(conditions) = status["conditions"].as_array_mut() {
+        let missing: Vec<Value> = theirs.filter(|theirs| !conditions.iter().any(|ours| ours["type"] == theirs["type"])).cloned().collect();
+        conditions.extend(missing);
+    }
+    status
 }
 
 fn text(object: &Value, field: &str) -> String {
@@ -366,32 +388,6 @@ fn equal(ours: &Value, theirs: &Value) -> bool {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
         (a, b) => a == b,
     }
-}
-
-pub fn mirror_name(name: &str, node_name: &str) -> String {
-    format!("{name}-{node_name}")
-}
-
-/// A file that was only touched asks for the same.
-pub fn manifest_hash(document: &Value) -> String {
-    let mut document = document.clone();
-    document["metadata"]["creationTimestamp"] = Value::Null;
-    hash_text(&document.to_string())
-}
-
-/// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
-fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
-    let mut pod = document.clone();
-    let hash = manifest_hash(document);
-    let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
-    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), ("kubernetes.io/config.source", "file")] {
-        annotations.insert(key.to_owned(), value.into());
-    }
-    pod["metadata"] = json!({
-        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"], "annotations": annotations,
-    });
-    pod["spec"]["nodeName"] = node_name.into();
-    pod
 }
 
 #[cfg(test)]
@@ -436,6 +432,36 @@ mod tests {
         check(&shown(vec![], &[("u", running.clone())]), &heard(vec![pod("a", "u", json!({"phase": "Pending"}))]), &["status a"]);
         let theirs = json!({"phase": "Running", "qosClass": "BestEffort"});
         check(&shown(vec![], &[("u", running)]), &heard(vec![pod("a", "u", theirs)]), &[]);
+    }
+
+    #[test]
+    fn conditions_of_others_stay() {
+        let ready = json!({"type": "Ready", "status": "True"});
+        let doomed = json!({"type": "DisruptionTarget", "status": "True"});
+        let shows = json!({"conditions": [{"type": "Ready", "status": "False"}, doomed]});
+        let both = json!({"conditions": [ready, doomed]});
+        assert_eq!(with_others(&json!({"conditions": [ready]}), &shows), both);
+        assert_eq!(with_others(&both, &shows), both, "what is on record as a whole has them");
+        check(&shown(vec![], &[("u", json!({"conditions": [ready]}))]), &heard(vec![pod("a", "u", both)]), &[]);
+    }
+
+    /// The master refuses to hear that what ended for good runs: a mirror of its own begins anew.
+    #[test]
+    fn a_mirror_that_is_contradicted_is_made_anew() {
+        let check = |policy: &str, state: Value, expected: &[&str]| {
+            let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]});
+            let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": spec});
+            let wanted = Wanted::new(Source::File, document).unwrap();
+            let of = |state: Value| json!({"containerStatuses": [{"name": "c", "state": state}]});
+            let mut mirror = mirror(&wanted.document, "web-n1", "n1");
+            mirror["metadata"]["uid"] = "m1".into();
+            mirror["status"] = of(json!({"terminated": {"exitCode": 0}}));
+            check(&shown(vec![wanted], &[("f1", of(state))]), &heard(vec![mirror]), expected);
+        };
+        check("Never", json!({"waiting": {}}), &["delete web-n1"]);
+        check("OnFailure", json!({"running": {}}), &["delete web-n1"]);
+        check("Always", json!({"running": {}}), &["status web-n1"]);
+        check("Never", json!({"terminated": {"exitCode": 1}}), &["status web-n1"]);
     }
 
     #[test]

@@ -3,15 +3,16 @@
 //! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine has
 //! forgotten (an address, when it all began).
 
+mod member;
+
 use coracle_api::meta::Time;
 use coracle_api::pod::Container;
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
+use self::member::{One, one, unknown};
 use crate::desired::Wanted;
-use crate::naming::{LABEL_POD_UID, PodName, SANDBOX, Tag};
-use crate::plan::images;
-use crate::plan::memory::UNKNOWN_CODE;
+use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::seen::{self, Run};
 use crate::plan::{Now, Waiting, Waits, World};
 use crate::runtime::State;
@@ -114,21 +115,6 @@ impl End {
     }
 }
 
-/// One container's part of the status.
-struct One {
-    name: String,
-    value: Value,
-    ready: bool,
-    /// Nothing of it ever ran.
-    never_ran: bool,
-    /// The engine refused its newest start.
-    start_error: bool,
-    /// The pod ended before it was made.
-    unmade: bool,
-    /// How its newest start ended.
-    exit_code: Option<i32>,
-}
-
 struct Facts<'a> {
     up: bool,
     ended: Option<End>,
@@ -187,162 +173,8 @@ fn end(policy: &str, deleting: bool, containers: &[One], waits: &Waits) -> Optio
     Some(if containers.iter().all(|one| one.exit_code == Some(0)) { End::Succeeded } else { End::Failed })
 }
 
-fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
-    let newest = seen::of(runs, &container.name).next();
-    let previous = seen::of(runs, &container.name).nth(1);
-    let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
-    let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
-    let waiting = waits.containers.get(&container.name);
-    let mut before = previous.map_or(Value::Null, terminated);
-    let mut exit_code = None;
-    let (mut runs_now, mut unmade) = (false, false);
-    let state = match (newest, lost) {
-        (_, Some(lost)) => {
-            exit_code = lost.exit_code;
-            let unknown = unknown(&lost.text);
-            match (waiting, lost.exit_code) {
-                (Some(waiting), _) => {
-                    // What was never made never ended either.
-                    before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown), terminated);
-                    wait(waiting)
-                }
-                (None, Some(_)) => json!({"terminated": unknown}),
-                (None, None) => wait(&Waiting::new("CreateContainerError", lost.text.clone())),
-            }
-        }
-        (Some(run), None) => match &run.seen.state {
-            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&creating()),
-            State::Running { .. } if world.memory.hooks_failed.contains_key(&run.seen.id) => {
-                wait(&hook_failed(wanted, container, &world.memory.hooks_failed[&run.seen.id]))
-            }
-            State::Running { started_ms } => {
-                runs_now = true;
-                json!({"running": {"startedAt": time(*started_ms)}})
-            }
-            State::Created { refused: None } => wait(&creating()),
-            State::Created { refused: Some(_) } | State::Exited { .. } => {
-                let death = terminated(run);
-                exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
-                match waiting {
-                    Some(waiting) => {
-                        before = death;
-                        wait(waiting)
-                    }
-                    None => json!({"terminated": death}),
-                }
-            }
-        },
-        (None, None) if pod_is_over => {
-            unmade = true;
-            exit_code = Some(UNKNOWN_CODE);
-            json!({"terminated": unknown("The container could not be located when the pod was terminated")})
-        }
-        (None, None) => wait(waiting.unwrap_or(&creating())),
-    };
-    let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
-    let ready = runs_now && (container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true)));
-    let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
-    let never_ran = state.get("waiting").is_some() && before.is_null();
-    let last_state = if before.is_null() { json!({}) } else { json!({"terminated": before}) };
-    let mut value = json!({
-        "name": container.name, "state": state, "lastState": last_state, "ready": ready, "restartCount": attempt,
-        "image": container.image, "imageID": "", "started": runs_now,
-    });
-    if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
-        value["image"] = json!(images::full_name(&run.seen.image));
-        value["imageID"] = json!(run.seen.image_id);
-        value["containerID"] = json!(format!("docker://{}", run.seen.id));
-        add_resources(&mut value, wanted, container);
-    }
-    add_mounts(&mut value, container);
-    let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
-    One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
-}
-
-fn wait(waiting: &Waiting) -> Value {
-    if waiting.message.is_empty() {
-        json!({"waiting": {"reason": waiting.reason}})
-    } else {
-        json!({"waiting": {"reason": waiting.reason, "message": waiting.message}})
-    }
-}
-
-fn creating() -> Waiting {
-    Waiting::new("ContainerCreating", "")
-}
-
-fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
-    let PodName { namespace, name, uid, .. } = &wanted.name;
-    let action = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
-    let kind = match action.and_then(|action| action.exec.as_ref()) {
-        Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
-        None => "HTTP lifecycle hook".to_owned(),
-    };
-    let message = format!("{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}", container.name);
-    Waiting::new("PostStartHookError", message)
-}
-
-/// Of a run that is dead.
-fn terminated(run: &Run<'_>) -> Value {
-    let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
-        State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
-            let reason = match exit_code {
-                0 => "Completed",
-                // With another code only a child of it was killed.
-                137 if *out_of_memory => "OOMKilled",
-                _ => "Error",
-            };
-            (*exit_code, reason, *started_ms, *finished_ms, run.seen.message.clone())
-        }
-        State::Created { refused: Some(text) } => (128, "StartError", 0, run.seen.created_ms, Some(text.clone())),
-        State::Created { refused: None } | State::Running { .. } => return Value::Null,
-    };
-    let mut value = json!({
-        "exitCode": code, "reason": reason, "startedAt": time(started_ms), "finishedAt": time(finished_ms),
-        "containerID": format!("docker://{}", run.seen.id),
-    });
-    if let Some(message) = message.filter(|message| !message.is_empty()) {
-        value["message"] = json!(message);
-    }
-    value
-}
-
-fn unknown(text: &str) -> Value {
-    json!({"exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null, "finishedAt": null})
-}
-
-fn add_resources(value: &mut Value, wanted: &Wanted, container: &Container) {
-    let documents = wanted.document["spec"]["containers"].as_array();
-    let document = documents.into_iter().flatten().find(|document| document["name"] == container.name.as_str());
-    let mut resources = document.map_or(Value::Null, |document| document["resources"].clone());
-    // A limit without a request is the request too.
-    if let Some(limits) = resources["limits"].as_object().cloned() {
-        for (name, amount) in limits {
-            if resources["requests"].get(&name).is_none() {
-                resources["requests"][name] = amount;
-            }
-        }
-    }
-    if let Some(requests) = resources.get("requests").filter(|requests| !requests.is_null()) {
-        value["allocatedResources"] = requests.clone();
-    }
-    value["resources"] = if resources.is_null() { json!({}) } else { resources };
-}
-
-fn add_mounts(value: &mut Value, container: &Container) {
-    if container.volume_mounts.is_empty() {
-        return;
-    }
-    let mounts = container.volume_mounts.iter().map(|mount| {
-        let mut shown = json!({"name": mount.name, "mountPath": mount.mount_path});
-        if mount.read_only {
-            shown["readOnly"] = json!(true);
-            shown["recursiveReadOnly"] = json!("Disabled");
-        }
-        shown
-    });
-    value["volumeMounts"] = mounts.collect();
-}
+/// The conditions that are the agent's to say.
+pub const CONDITIONS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
 fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
     let unready: Vec<&str> = facts.containers.iter().filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
@@ -442,6 +274,62 @@ mod tests {
         check(json!({"running": {}}), json!("ContainerStatusUnknown"));
         check(json!({"terminated": {"reason": "Completed"}}), json!("Completed"));
         check(json!({"waiting": {}}), Value::Null);
+    }
+
+    /// The master takes no other word of it: see `pod_status` among its strategies.
+    #[test]
+    fn what_has_ended_for_good_stays_ended() {
+        let check = |policy: &str, code: i64, seen: Option<(State, &str)>, expected: Value| {
+            let before = json!({"name": "c", "image": "i", "ready": false, "state": {"terminated": {"exitCode": code, "reason": "Told"}}});
+            let document = json!({
+                "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "status": {"phase": "Running", "containerStatuses": [before]},
+                "spec": {"restartPolicy": policy, "containers": [{"name": "c", "image": "i"}]},
+            });
+            let wanted = Wanted::new(Source::Master, document).unwrap();
+            let mut world = World::default();
+            if let Some((state, hash)) = seen {
+                let hash = if hash.is_empty() { wanted.hash_of(0).unwrap() } else { hash.to_owned() };
+                let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None };
+                let image = crate::runtime::Image::default();
+                let config = crate::container::member_config(&world, &[], &wanted, &wanted.pod.spec.containers[0], &image, place).unwrap();
+                let (id, image) = (config.name.clone(), config.image);
+                let (name, labels, image_id) = (config.name, config.labels, String::new());
+                world.containers.push(crate::runtime::Seen {
+                    id,
+                    name,
+                    labels,
+                    image,
+                    image_id,
+                    created_ms: 0,
+                    state,
+                    ip: None,
+                    message: None,
+                });
+            }
+            let status = status(&wanted, &world, &Waits::default(), &Value::Null, Now::default());
+            let shown = &status["containerStatuses"][0]["state"];
+            assert_eq!(
+                (shown, status["phase"] == "Succeeded"),
+                (&expected, shown["terminated"]["exitCode"] == 0),
+                "{policy} {code}: {status}"
+            );
+        };
+        let told = |code: i64| json!({"terminated": {"exitCode": code, "reason": "Told"}});
+        let (runs, ended) = (State::Running { started_ms: 0 }, |exit_code| State::Exited {
+            exit_code,
+            out_of_memory: false,
+            started_ms: 0,
+            finished_ms: 0,
+        });
+        let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
+        check("Never", 3, None, told(3));
+        check("Never", 0, Some((runs.clone(), "")), told(0));
+        check("Never", 0, Some((runs.clone(), "another")), told(0));
+        check("OnFailure", 0, None, told(0));
+        check("OnFailure", 3, None, waiting.clone());
+        check("Always", 0, None, waiting.clone());
+        // Stopped to be replaced by what it was edited to: that is not its end.
+        check("OnFailure", 3, Some((ended(0), "another")), waiting);
     }
 
     #[test]

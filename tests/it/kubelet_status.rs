@@ -153,12 +153,13 @@ fn dead(terminated: &Value) -> (State, Option<String>) {
 }
 
 fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: State, message: Option<String>) -> Seen {
+    let at = wanted.pod.spec.containers.iter().position(|one| one.name == container);
     let tag = Tag {
         pod: wanted.name.clone(),
         container: container.to_owned(),
         attempt,
         sandbox: 0,
-        hash: "h".to_owned(),
+        hash: at.and_then(|at| wanted.hash_of(at)).unwrap_or_default(),
         step: 0,
         grace_s: 30,
         stop_signal: "SIGTERM".to_owned(),

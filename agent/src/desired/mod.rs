@@ -79,12 +79,36 @@ impl Wanted {
         Ok(Wanted { name, document, pod, sandbox_hash, container_hashes, refused })
     }
 
+    /// What the master has on record of a container that has ended for good: it is not started again, even if nothing of it is left here.
+    pub fn ended_before(&self, container: &str) -> Option<&Value> {
+        let recorded = Some(&self.document["status"]).filter(|_| self.name.source == Source::Master)?;
+        ended_for_good(recorded, &self.pod.spec.restart_policy, container)
+    }
+
+    /// What a container was started of stands on it, as this.
+    pub fn hash_of(&self, index: usize) -> Option<String> {
+        Some(format!("{}.{}", self.container_hashes.get(index)?, self.sandbox_hash))
+    }
+
     /// What the master has on record of an ephemeral container that was started.
     pub fn started_before(&self, ephemeral: &str) -> Option<&Value> {
         let statuses = self.document["status"]["ephemeralContainerStatuses"].as_array();
         let status = statuses.into_iter().flatten().find(|status| status["name"] == ephemeral)?;
         (!status["state"]["waiting"].is_object() && status["containerID"].is_string()).then_some(status)
     }
+}
+
+/// A container's part of a status that says that it has ended, and will not be started again.
+pub fn ended_for_good<'a>(status: &'a Value, policy: &str, container: &str) -> Option<&'a Value> {
+    let statuses = status["containerStatuses"].as_array().into_iter().flatten();
+    let status = statuses.into_iter().find(|status| status["name"] == container)?;
+    let code = Some(&status["state"]["terminated"]).filter(|state| state.is_object())?["exitCode"].as_i64().unwrap_or(0);
+    match policy {
+        "Never" => true,
+        "OnFailure" => code == 0,
+        _ => false,
+    }
+    .then_some(status)
 }
 
 /// What one source said last.

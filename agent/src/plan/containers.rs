@@ -54,9 +54,16 @@ pub const EPHEMERAL_HASH: &str = "ephemeral";
 
 pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
     let spec = &wanted.pod.spec.containers[index];
-    // What its pod shares is part of it: an edit of that replaces a container that its policy would leave dead.
-    let hash = format!("{}.{}", wanted.container_hashes[index], wanted.sandbox_hash);
-    told(case, wanted, spec, hash, Again::Policy(&wanted.pod.spec.restart_policy), runs)
+    // What its pod shares is part of it: an edit of that replaces a container, too.
+    let hash = wanted.hash_of(index).unwrap_or_default();
+    let mut story = told(case, wanted, spec, hash, Again::Policy(&wanted.pod.spec.restart_policy), runs);
+    // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
+    if let Some(before) = wanted.ended_before(&spec.name) {
+        let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+        let death = Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code: code.unwrap_or(UNKNOWN_CODE) };
+        (story.last, story.same) = (Last::Ended { death, step: 0, never_made: None }, true);
+    }
+    story
 }
 
 /// Of an ephemeral container. What the engine has forgotten, the master may know: it was started, and never is again.
@@ -147,6 +154,8 @@ pub fn end_what_has_to(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: 
             Some("it was edited".to_owned())
         } else if let Some(sick) = sick {
             Some(sick)
+        } else if story.finished(case) {
+            Some("it has ended for good before".to_owned())
         } else {
             // A stop once begun is ended, whatever its reason was and whether it still holds.
             case.world.memory.stops.contains_key(id).then(|| "it is being stopped".to_owned())

@@ -81,6 +81,39 @@ fn short(what: &What) -> String {
     }
 }
 
+/// What the master has on record as ended stays ended: removed by hand, edited, started by hand; beside another that runs.
+#[test]
+fn what_ended_on_record_stays_ended() {
+    for (policy, code, stays) in
+        [("Never", 0, true), ("Never", 3, true), ("OnFailure", 0, true), ("OnFailure", 3, false), ("Always", 0, false)]
+    {
+        let spec = json!({"restartPolicy": policy, "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}]});
+        let recorded = json!({"containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": code}}}]});
+        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec, "status": recorded});
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        let due = |what: &[&'static str], attempt: &str| -> Vec<String> {
+            let start = (!stays).then(|| format!("start c {attempt}"));
+            start.into_iter().chain(what.iter().map(|one| (*one).to_owned())).collect()
+        };
+        let check = |world: World, expected: &[String]| {
+            check(from_ref(&wanted), world, 0, &expected.iter().map(String::as_str).collect::<Vec<_>>());
+        };
+        check(world(&wanted, Some(RUNS), &[]), &due(&["start d 0 step 0"], "0 step 0"));
+        let mut edited = world(&wanted, Some(RUNS), &[(0, 0, died(code))]);
+        for seen in &mut edited.containers {
+            seen.labels.entry(crate::naming::LABEL_HASH.to_owned()).and_modify(|hash| {
+                if hash.contains('.') {
+                    "of.another".clone_into(hash);
+                }
+            });
+        }
+        check(edited, &due(&["start d 0 step 0"], "1 step 0"));
+        let by_hand = if stays { vec!["stop c".to_owned()] } else { Vec::new() };
+        let expected: Vec<String> = by_hand.into_iter().chain(["start d 0 step 0".to_owned()]).collect();
+        check(world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), &expected);
+    }
+}
+
 #[test]
 fn from_nothing_to_running() {
     let wanted = one("Always");

@@ -1,0 +1,40 @@
+//! Mirrors: pods of the API that show what a file asks for. PURE.
+
+use super::HASH;
+use crate::desired::{Wanted, ended_for_good};
+use crate::hash::hash_text;
+use coracle_api::annotations::MIRROR;
+use serde_json::{Value, json};
+
+pub fn mirror_name(name: &str, node_name: &str) -> String {
+    format!("{name}-{node_name}")
+}
+
+/// A file that was only touched asks for the same.
+pub fn manifest_hash(document: &Value) -> String {
+    let mut document = document.clone();
+    document["metadata"]["creationTimestamp"] = Value::Null;
+    hash_text(&document.to_string())
+}
+
+/// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
+pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
+    let mut pod = document.clone();
+    let hash = manifest_hash(document);
+    let mut annotations = pod["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    for (key, value) in [(MIRROR, hash.as_str()), (HASH, hash.as_str()), ("kubernetes.io/config.source", "file")] {
+        annotations.insert(key.to_owned(), value.into());
+    }
+    pod["metadata"] = json!({
+        "name": name, "namespace": pod["metadata"]["namespace"], "labels": pod["metadata"]["labels"], "annotations": annotations,
+    });
+    pod["spec"]["nodeName"] = node_name.into();
+    pod
+}
+
+/// Whether a container that has ended for good runs again, or is about to.
+pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
+    let policy = &wanted.pod.spec.restart_policy;
+    let ended = |status: &Value, name: &str| ended_for_good(status, policy, name).is_some();
+    wanted.pod.spec.containers.iter().any(|container| ended(shows, &container.name) && !ended(status, &container.name))
+}

@@ -1,0 +1,225 @@
+//! One container's part of a status. PURE.
+
+use coracle_api::pod::Container;
+use serde_json::{Value, json};
+
+use super::time;
+use crate::desired::Wanted;
+use crate::naming::PodName;
+use crate::plan::images;
+use crate::plan::memory::UNKNOWN_CODE;
+use crate::plan::seen::{self, Run};
+use crate::plan::{Waiting, Waits, World};
+use crate::runtime::State;
+
+/// One container's part of the status.
+pub(super) struct One {
+    pub(super) name: String,
+    pub(super) value: Value,
+    pub(super) ready: bool,
+    /// Nothing of it ever ran.
+    pub(super) never_ran: bool,
+    /// The engine refused its newest start.
+    pub(super) start_error: bool,
+    /// The pod ended before it was made.
+    pub(super) unmade: bool,
+    /// How its newest start ended.
+    pub(super) exit_code: Option<i32>,
+}
+
+pub(super) fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
+    let newest = seen::of(runs, &container.name).next();
+    let previous = seen::of(runs, &container.name).nth(1);
+    let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
+    let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
+    if let Some(before) = wanted.ended_before(&container.name)
+        && !newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }))
+    {
+        return ended_before(before);
+    }
+    let waiting = waits.containers.get(&container.name);
+    let mut before = previous.map_or(Value::Null, terminated);
+    let mut exit_code = None;
+    let (mut runs_now, mut unmade) = (false, false);
+    let state = match (newest, lost) {
+        (_, Some(lost)) => {
+            exit_code = lost.exit_code;
+            let unknown = unknown(&lost.text);
+            match (waiting, lost.exit_code) {
+                (Some(waiting), _) => {
+                    // What was never made never ended either.
+                    before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown), terminated);
+                    wait(waiting)
+                }
+                (None, Some(_)) => json!({"terminated": unknown}),
+                (None, None) => wait(&Waiting::new("CreateContainerError", lost.text.clone())),
+            }
+        }
+        (Some(run), None) => match &run.seen.state {
+            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&creating()),
+            State::Running { .. } if world.memory.hooks_failed.contains_key(&run.seen.id) => {
+                wait(&hook_failed(wanted, container, &world.memory.hooks_failed[&run.seen.id]))
+            }
+            State::Running { started_ms } => {
+                runs_now = true;
+                json!({"running": {"startedAt": time(*started_ms)}})
+            }
+            State::Created { refused: None } => wait(&creating()),
+            State::Created { refused: Some(_) } | State::Exited { .. } => {
+                let death = terminated(run);
+                // It was stopped to be replaced, which is not its end.
+                let edited = is_edited(wanted, container, run);
+                exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
+                match waiting.or(edited.then_some(&creating())) {
+                    Some(waiting) => {
+                        before = death;
+                        wait(waiting)
+                    }
+                    None => json!({"terminated": death}),
+                }
+            }
+        },
+        (None, None) if pod_is_over => {
+            unmade = true;
+            exit_code = Some(UNKNOWN_CODE);
+            json!({"terminated": unknown("The container could not be located when the pod was terminated")})
+        }
+        (None, None) => wait(waiting.unwrap_or(&creating())),
+    };
+    let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
+    let ready = runs_now && (container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true)));
+    let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
+    let never_ran = state.get("waiting").is_some() && before.is_null();
+    let mut value = json!({
+        "name": container.name, "state": state, "lastState": {}, "ready": ready, "restartCount": attempt,
+        "image": container.image, "imageID": "", "started": runs_now,
+    });
+    if !before.is_null() {
+        value["lastState"] = json!({"terminated": before});
+    }
+    add_origin(&mut value, wanted, container, newest);
+    let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
+    One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
+}
+
+/// Whether it was started of something else than what is wanted now, and its end would be one for good.
+fn is_edited(wanted: &Wanted, container: &Container, run: &Run<'_>) -> bool {
+    if !matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure") {
+        return false;
+    }
+    let at = wanted.pod.spec.containers.iter().position(|one| one.name == container.name);
+    let hash = at.and_then(|at| wanted.hash_of(at)).filter(|_| wanted.pod.metadata.deletion_timestamp.is_none());
+    hash.is_some_and(|hash| hash != run.tag.hash)
+}
+
+/// As it is on record.
+fn ended_before(before: &Value) -> One {
+    let mut value = before.clone();
+    (value["ready"], value["started"]) = (false.into(), false.into());
+    let exit_code = value["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+    One {
+        name: value["name"].as_str().unwrap_or_default().to_owned(),
+        value,
+        ready: false,
+        never_ran: false,
+        start_error: false,
+        unmade: false,
+        exit_code: exit_code.or(Some(0)),
+    }
+}
+
+/// What the engine made of it, and of what.
+fn add_origin(value: &mut Value, wanted: &Wanted, container: &Container, newest: Option<&Run<'_>>) {
+    if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
+        value["image"] = json!(images::full_name(&run.seen.image));
+        value["imageID"] = json!(run.seen.image_id);
+        value["containerID"] = json!(format!("docker://{}", run.seen.id));
+        add_resources(value, wanted, container);
+    }
+    add_mounts(value, container);
+}
+
+fn wait(waiting: &Waiting) -> Value {
+    if waiting.message.is_empty() {
+        json!({"waiting": {"reason": waiting.reason}})
+    } else {
+        json!({"waiting": {"reason": waiting.reason, "message": waiting.message}})
+    }
+}
+
+fn creating() -> Waiting {
+    Waiting::new("ContainerCreating", "")
+}
+
+fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
+    let PodName { namespace, name, uid, .. } = &wanted.name;
+    let action = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
+    let kind = match action.and_then(|action| action.exec.as_ref()) {
+        Some(exec) => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
+        None => "HTTP lifecycle hook".to_owned(),
+    };
+    let message = format!("{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}", container.name);
+    Waiting::new("PostStartHookError", message)
+}
+
+/// Of a run that is dead.
+fn terminated(run: &Run<'_>) -> Value {
+    let (code, reason, started_ms, finished_ms, message) = match &run.seen.state {
+        State::Exited { exit_code, out_of_memory, started_ms, finished_ms } => {
+            let reason = match exit_code {
+                0 => "Completed",
+                // With another code only a child of it was killed.
+                137 if *out_of_memory => "OOMKilled",
+                _ => "Error",
+            };
+            (*exit_code, reason, *started_ms, *finished_ms, run.seen.message.clone())
+        }
+        State::Created { refused: Some(text) } => (128, "StartError", 0, run.seen.created_ms, Some(text.clone())),
+        State::Created { refused: None } | State::Running { .. } => return Value::Null,
+    };
+    let mut value = json!({
+        "exitCode": code, "reason": reason, "startedAt": time(started_ms), "finishedAt": time(finished_ms),
+        "containerID": format!("docker://{}", run.seen.id),
+    });
+    if let Some(message) = message.filter(|message| !message.is_empty()) {
+        value["message"] = json!(message);
+    }
+    value
+}
+
+pub(super) fn unknown(text: &str) -> Value {
+    json!({"exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null, "finishedAt": null})
+}
+
+fn add_resources(value: &mut Value, wanted: &Wanted, container: &Container) {
+    let documents = wanted.document["spec"]["containers"].as_array();
+    let document = documents.into_iter().flatten().find(|document| document["name"] == container.name.as_str());
+    let mut resources = document.map_or(Value::Null, |document| document["resources"].clone());
+    // A limit without a request is the request too.
+    if let Some(limits) = resources["limits"].as_object().cloned() {
+        for (name, amount) in limits {
+            if resources["requests"].get(&name).is_none() {
+                resources["requests"][name] = amount;
+            }
+        }
+    }
+    if let Some(requests) = resources.get("requests").filter(|requests| !requests.is_null()) {
+        value["allocatedResources"] = requests.clone();
+    }
+    value["resources"] = if resources.is_null() { json!({}) } else { resources };
+}
+
+fn add_mounts(value: &mut Value, container: &Container) {
+    if container.volume_mounts.is_empty() {
+        return;
+    }
+    let mounts = container.volume_mounts.iter().map(|mount| {
+        let mut shown = json!({"name": mount.name, "mountPath": mount.mount_path});
+        if mount.read_only {
+            shown["readOnly"] = json!(true);
+            shown["recursiveReadOnly"] = json!("Disabled");
+        }
+        shown
+    });
+    value["volumeMounts"] = mounts.collect();
+}
