@@ -132,7 +132,11 @@ impl Chain<'_> {
             Some(end) if self.protocol.fence => {
                 if end.last < fence.prev && fence.prev >= self.from {
                     let (place, n) = (end.bad_place(), (end.last + 1).max(self.from));
-                    self.miss(place, n, "the next segment continues after it");
+                    self.miss(
+                        place,
+                        n,
+                        "the next segment continues after it, as in a copy that a master overtook by its writes: copy it again",
+                    );
                 }
                 // Refused, or carried over: whoever wrote the fence has dealt with it.
                 self.all.records.retain(|line| line.n <= fence.prev);
