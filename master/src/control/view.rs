@@ -33,6 +33,7 @@ pub struct PodView {
     pub created: Option<Time>,
     /// Empty: on no node yet.
     pub node: String,
+    /// Of a pod on no node yet, as the next field: only who looks for one asks, and there are thousands on theirs.
     pub node_selector: Labels,
     pub tolerations: Vec<Toleration>,
     pub default_scheduler: bool,
@@ -244,6 +245,7 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
     let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
     let name_of_controller = |kind: &str, name: &str| (kind == "ReplicationController").then(|| name.to_owned());
     let owner = pod.metadata.controller();
+    let unbound = pod.spec.node_name.is_empty();
     Some(PodView {
         revision: stored.revision,
         generation: pod.metadata.generation,
@@ -256,8 +258,8 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
         came: was.map_or(uptime, |was| was.came),
         ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
         uid: pod.metadata.uid,
-        node_selector: pod.spec.node_selector,
-        tolerations: pod.spec.tolerations,
+        node_selector: if unbound { pod.spec.node_selector } else { Labels::new() },
+        tolerations: if unbound { pod.spec.tolerations } else { Vec::new() },
         default_scheduler: matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler"),
         gated: !pod.spec.scheduling_gates.is_empty(),
         ready: ready.map(|condition| condition.status == "True"),
