@@ -21,8 +21,6 @@ pub enum Trust {
     Nothing,
     /// The store has written it.
     File,
-    /// The same, and its status is not worth flash.
-    Kept,
 }
 
 /// None: it is not as the store writes the object of this key, or has to be read whole.
@@ -31,15 +29,10 @@ pub fn outline(compact: &[u8], key: &Key, row: &KindRow, told: &dyn Fn(&Key, &Sk
     let front = match trust {
         Trust::Nothing => false,
         Trust::File => memchr::memmem::find(compact, STATUS).is_none(),
-        Trust::Kept => true,
     };
     let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
     let whole = || Some(compact).filter(|text| sketch::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
-    let mut sketch = sketch.or_else(whole)?;
-    if trust == Trust::Kept {
-        // Had it been worth flash, it would not be here.
-        sketch.status = None;
-    }
-    let durable = told(key, &sketch).filter(|durable| trust != Trust::Kept || *durable != Durable::Whole)?;
+    let sketch = sketch.or_else(whole)?;
+    let durable = told(key, &sketch)?;
     Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })
 }

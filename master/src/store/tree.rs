@@ -17,6 +17,7 @@ use super::quarantine::Incidents;
 use super::sketch::Sketch;
 use super::state::Entry;
 use super::sums::Sums;
+use super::volatile::Kept;
 use super::{Damage, KindRow, LeftOut, Rules, Stored, document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
@@ -63,7 +64,7 @@ pub struct Tree<'a> {
     pub frozen: bool,
     pub statuses_kept: bool,
     /// What was in memory alone when the last master closed, in the order of the keys.
-    pub kept: Option<Vec<(Key, Bytes)>>,
+    pub kept: Option<Vec<(Key, Kept)>>,
     /// What the files sum up to as they were left, where that is known.
     pub sum_left: Option<Sums>,
     /// The last revision that this start has given or found used.
@@ -106,7 +107,7 @@ struct Seen {
     key: Key,
     file: Option<Text>,
     /// As it was in memory when the last master closed.
-    kept: Option<Bytes>,
+    kept: Option<Kept>,
 }
 
 /// What an object is called, and what is known of it.
@@ -244,17 +245,16 @@ impl<'a> Tree<'a> {
         let outlines = gather(&seen, |Seen { key, file, kept }, _| {
             let row = kinds.iter().find(|kind| kind.resource == key.resource)?;
             match (kept, file) {
-                (Some(compact), _) => outline(compact, key, row, told, Trust::Kept),
                 (None, Some(text)) => outline(&text.compact, key, row, told, trust),
-                (None, None) => None,
+                _ => None,
             }
         });
         let mut taken = Vec::with_capacity(seen.len());
-        for (Seen { key, file, kept }, mut outline) in seen.into_iter().zip(outlines) {
+        for (Seen { key, file, kept }, outline) in seen.into_iter().zip(outlines) {
             let crc = file.as_ref().map(|file| file.crc);
-            let newer = kept.as_ref().and_then(|compact| self.take_kept(key.clone(), compact, outline.take(), crc));
-            // What was kept and is not usable: its file has not been read.
-            taken.extend(newer.or_else(|| self.take(key, file?, outline, as_left && kept.is_none())));
+            let was_read = kept.is_none();
+            let newer = kept.and_then(|kept| self.take_kept(key.clone(), kept, crc));
+            taken.extend(newer.or_else(|| self.take(key, file?, outline, as_left && was_read)));
         }
         self.objects = taken.into_iter().collect();
     }
@@ -352,22 +352,20 @@ impl<'a> Tree<'a> {
 
     /// What is still kept, over what people may have edited: their files count.
     pub fn overlay(&mut self) {
-        for (key, compact) in self.kept.take().unwrap_or_default() {
-            let Some(row) = self.row(&key) else { continue };
+        for (key, kept) in self.kept.take().unwrap_or_default() {
             let file_crc = self.objects.get(&key).and_then(|entry| entry.file_crc);
             let edited = self.edited.iter().any(|edited| *edited.key == key);
-            let outline = outline(&compact, &key, row, self.rules.told, Trust::Kept);
-            let taken = self.take_kept(key, &compact, outline, file_crc);
+            let taken = self.take_kept(key, kept, file_crc);
             self.objects.extend(taken.filter(|(_, entry)| !edited || entry.durable == Durable::Nothing));
         }
     }
 
     /// None: it does not count. `file_crc`: of its file, where it has one.
-    fn take_kept(&self, mut key: Key, compact: &Bytes, outline: Option<Outline>, file_crc: Option<u32>) -> Option<Taken> {
+    fn take_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
         key.resource = self.row(&key)?.resource.clone();
         let quick = outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
         let told = quick.or_else(|| {
-            let document: Value = serde_json::from_slice(compact).ok()?;
+            let document: Value = serde_json::from_slice(&json).ok()?;
             let claims = (self.rules.claims)(&key, &document).into();
             Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
         });
@@ -375,24 +373,24 @@ impl<'a> Tree<'a> {
         // What a person removed is gone.
         (file_crc.is_some() || durable == Durable::Nothing).then(|| {
             let key = Arc::new(key);
-            let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(compact), labels);
+            let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(&json), labels);
             (key, Entry { stored, durable, file_crc, claims })
         })
     }
 }
 
 /// Both in the order of their keys.
-fn joined(files: Vec<(Key, Text)>, kept: Vec<(Key, Bytes)>) -> Vec<Seen> {
+fn joined(files: Vec<(Key, Text)>, kept: Vec<(Key, Kept)>) -> Vec<Seen> {
     let mut seen = Vec::with_capacity(files.len().max(kept.len()));
     let mut kept = kept.into_iter().peekable();
     for (key, text) in files {
-        while let Some((key, compact)) = kept.next_if(|(kept, _)| *kept < key) {
-            seen.push(Seen { key, file: None, kept: Some(compact) });
+        while let Some((key, kept)) = kept.next_if(|(kept, _)| *kept < key) {
+            seen.push(Seen { key, file: None, kept: Some(kept) });
         }
-        let kept = kept.next_if(|(kept, _)| *kept == key).map(|(_, compact)| compact);
+        let kept = kept.next_if(|(kept, _)| *kept == key).map(|(_, kept)| kept);
         seen.push(Seen { key, file: Some(text), kept });
     }
-    seen.extend(kept.map(|(key, compact)| Seen { key, file: None, kept: Some(compact) }));
+    seen.extend(kept.map(|(key, kept)| Seen { key, file: None, kept: Some(kept) }));
     seen
 }
 

@@ -4,11 +4,15 @@
 use super::disk::Disk;
 use super::document::crc32;
 use super::files::failed;
+use super::outline::Outline;
+use super::sketch::Texts;
 use super::state::Entry;
 use super::{DiskError, names};
 use bytes::Bytes;
-use coracle_api::meta::{Key, Revision};
+use coracle_api::meta::{Durable, Key, Revision};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
 
 const FILE: &str = "volatile.jsonl";
 const FILE_TMP: &str = "volatile.tmp";
@@ -23,9 +27,27 @@ struct First {
     crc: u32,
 }
 
-/// A line is `{"path":"PATH","object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where the object's name begins.
+/// An object as it was in memory.
+pub struct Kept {
+    pub json: Bytes,
+    /// None: it has to be read whole, for it claims something.
+    pub outline: Option<Outline>,
+}
+
+/// What a start would otherwise read out of each object.
+#[derive(Deserialize)]
+struct Told<'a> {
+    revision: u64,
+    /// A part of it lies in a file.
+    part: bool,
+    #[serde(borrow)]
+    labels: Texts<'a>,
+}
+
+/// A line is `{"path":"PATH","told":TOLD,"object":OBJECT}`. A path holds nothing that JSON escapes, so it ends where the next name begins.
 const PATH: &str = "{\"path\":\"";
-const OBJECT: &str = "\",\"object\":";
+const TOLD: &str = "\",\"told\":";
+const OBJECT: &str = ",\"object\":";
 
 pub fn write<'a>(
     disk: &dyn Disk,
@@ -36,8 +58,9 @@ pub fn write<'a>(
 ) -> Result<(), DiskError> {
     let mut lines = Vec::new();
     for entry in entries {
-        let path = names::path(&entry.stored.key);
-        for part in [PATH.as_bytes(), path.as_bytes(), OBJECT.as_bytes(), &entry.stored.json, b"}\n"] {
+        let (path, told) = (names::path(&entry.stored.key), told(entry));
+        let front = [PATH, &path, TOLD, &told, OBJECT].map(str::as_bytes);
+        for part in front.into_iter().chain([&*entry.stored.json, b"}\n"]) {
             lines.extend_from_slice(part);
         }
     }
@@ -49,8 +72,16 @@ pub fn write<'a>(
     disk.rename(FILE_TMP, FILE).map_err(|error| failed("rename", FILE)(error))
 }
 
+fn told(entry: &Entry) -> String {
+    if !entry.claims.is_empty() {
+        return "null".to_owned();
+    }
+    let labels: BTreeMap<&str, &str> = entry.stored.labels.iter().collect();
+    json!({"revision": entry.stored.revision.0, "part": entry.durable == Durable::WithoutStatus, "labels": labels}).to_string()
+}
+
 /// None: there is none that belongs to this store, this run of the host and this very revision. The objects share the memory of the file.
-pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Bytes)>> {
+pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Kept)>> {
     let text = Bytes::from(disk.read(FILE, FILE_BYTES_MAX).ok()?);
     let end = memchr::memchr(b'\n', &text)?;
     let (first, lines) = (&text[..end], &text[end + 1..]);
@@ -61,8 +92,11 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
     let line = |line: &[u8]| {
         let line = line.strip_prefix(PATH.as_bytes())?.strip_suffix(b"}")?;
         let path = &line[..memchr::memchr(b'"', line)?];
-        let object = line[path.len()..].strip_prefix(OBJECT.as_bytes())?;
-        Some((names::key(std::str::from_utf8(path).ok()?)?, text.slice_ref(object)))
+        let rest = line[path.len()..].strip_prefix(TOLD.as_bytes())?;
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Option<Told>>();
+        let outline = values.next()?.ok()?.map(Told::outline);
+        let object = rest[values.byte_offset()..].strip_prefix(OBJECT.as_bytes())?;
+        Some((names::key(std::str::from_utf8(path).ok()?)?, Kept { json: text.slice_ref(object), outline }))
     };
     let (mut kept, mut from) = (Vec::new(), 0);
     for end in memchr::memchr_iter(b'\n', lines) {
@@ -70,6 +104,13 @@ pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Opt
         from = end + 1;
     }
     Some(kept)
+}
+
+impl Told<'_> {
+    fn outline(self) -> Outline {
+        let durable = if self.part { Durable::WithoutStatus } else { Durable::Nothing };
+        Outline { said: Some(Revision(self.revision)), durable, labels: self.labels.iter().collect() }
+    }
 }
 
 pub fn remove(disk: &dyn Disk) {
