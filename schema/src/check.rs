@@ -65,7 +65,8 @@ fn value_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, prob
 fn entry_of(types: &Types, field: &Field, value: &Value, trail: &Trail<'_>, problems: &mut Vec<Problem>) {
     match (&field.element, value) {
         (Element::Named(name), Value::Object(object)) => object_of(types, name, object, trail, problems),
-        (_, Value::String(text)) if !text.is_empty() && !allows(&field.rules.choices, text) => {
+        // Where it is no pointer an empty text is as good as none.
+        (_, Value::String(text)) if (field.rules.pointer || !text.is_empty()) && !allows(&field.rules.choices, text) => {
             tell(problems, || unsupported(field, value, trail));
         }
         _ => {}
@@ -104,6 +105,7 @@ mod tests {
   ports 2 [Port]
   by 3 {Port}
   kinds 4 [string] enum=A
+  mode 5 string enum=Block|File pointer
 [Port]
   number 1 int32 required
   protocol 2 string enum=TCP|UDP
@@ -112,6 +114,7 @@ mod tests {
         for (document, expected) in [
             (json!({}), vec!["spec: Required value"]),
             (json!({"spec": {"policy": ""}}), vec![]),
+            (json!({"spec": {"mode": ""}}), vec!["spec.mode: Unsupported value: \"\": supported values: \"Block\", \"File\""]),
             (
                 json!({"spec": {"policy": "never"}}),
                 vec!["spec.policy: Unsupported value: \"never\": supported values: \"Always\", \"Never\""],

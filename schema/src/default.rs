@@ -41,11 +41,11 @@ fn each<'v>(types: &Types, name: &str, entries: impl Iterator<Item = &'v mut Val
     }
 }
 
-/// Missing, null, an empty text where the default is a text, and zero where zero says nothing.
+/// Missing, null, an empty text where the default is a text, and zero where zero says nothing. What a pointer holds is said.
 fn is_missing(field: &Field, value: Option<&Value>, default: &str) -> bool {
     match value {
         None | Some(Value::Null) => true,
-        Some(Value::String(text)) => text.is_empty() && default.starts_with('"'),
+        Some(Value::String(text)) => text.is_empty() && default.starts_with('"') && !field.rules.pointer,
         Some(Value::Number(number)) => field.rules.zero_is_missing && number.as_i64() == Some(0),
         Some(_) => false,
     }
@@ -66,16 +66,17 @@ mod tests {
   grace 2 int64 default=30
   probes 3 [Probe]
   named 4 {Probe}
+  mode 5 string default=\"File\" pointer
 [Probe]
   period 1 int32 default=10 nonzero
 ";
         let types = Types::parse(text, &Types::default()).unwrap();
         for (document, expected) in [
-            (json!({}), json!({"spec": {"policy": "Always", "grace": 30}})),
-            (json!({"spec": {"policy": "", "grace": 0}}), json!({"spec": {"policy": "Always", "grace": 0}})),
+            (json!({}), json!({"spec": {"policy": "Always", "grace": 30, "mode": "File"}})),
+            (json!({"spec": {"policy": "", "grace": 0, "mode": ""}}), json!({"spec": {"policy": "Always", "grace": 0, "mode": ""}})),
             (
-                json!({"spec": {"policy": "Never", "grace": null, "probes": [{"period": 0}, {}], "named": {"a": {"period": 7}, "b": {}}}}),
-                json!({"spec": {"policy": "Never", "grace": 30, "probes": [{"period": 10}, {"period": 10}],
+                json!({"spec": {"policy": "Never", "grace": null, "mode": null, "probes": [{"period": 0}, {}], "named": {"a": {"period": 7}, "b": {}}}}),
+                json!({"spec": {"policy": "Never", "grace": 30, "mode": "File", "probes": [{"period": 10}, {"period": 10}],
                     "named": {"a": {"period": 7}, "b": {"period": 10}}}}),
             ),
             (json!([]), json!([])),

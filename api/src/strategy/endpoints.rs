@@ -68,8 +68,7 @@ fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     if !host.is_empty() {
         found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
     }
-    let node = text(address, "nodeName");
-    if !node.is_empty() {
+    if let Some(node) = address["nodeName"].as_str() {
         let form = if rules.old_names { names::old_id } else { names::subdomain };
         found.extend(names::problems(&path.field("nodeName"), node, form(node)));
     }
@@ -109,8 +108,7 @@ fn this_port(port: &Value, needs_name: bool, path: &Path) -> Vec<Problem> {
     let value = number(port, "port").unwrap_or(0);
     found.extend(names::problems(&path.field("port"), value, names::port_number(value)));
     found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
-    let protocol = text(port, "appProtocol");
-    if !protocol.is_empty() {
+    if let Some(protocol) = port["appProtocol"].as_str() {
         found.extend(names::problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
     }
     found

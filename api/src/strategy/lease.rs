@@ -1,7 +1,7 @@
 //! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by hand.
 
 use super::apps::{NOT_NEGATIVE, immutable};
-use super::doc::{is_empty, list, number, text};
+use super::doc::{list, number, text};
 use super::meta::{self, Scope};
 use super::{Rules, Strategy, full, general, names, nothing};
 use crate::meta::Durable;
@@ -155,7 +155,7 @@ fn ports(slice: &Value) -> Vec<Problem> {
         if !seen.insert(name) {
             found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
         }
-        if is_empty(&port["protocol"]) {
+        if port["protocol"].is_null() {
             found.push(Problem::required(&path.field("protocol"), ""));
         }
         if let Some(number) = number(port, "port") {

@@ -1,7 +1,7 @@
 //! What a namespace may use: limit ranges and resource quotas.
 
 use super::amounts::{self, Whose};
-use super::doc::{entries, has, is_empty, list, list_at, map_at, text};
+use super::doc::{default_to, entries, has, is_empty, list, list_at, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
 use super::{Making, Rules, Strategy, full, general, names, without_status};
@@ -13,6 +13,9 @@ pub static LIMIT_RANGE: Strategy = Strategy {
     create: |range, making| {
         defaults(range);
         general::create::<false>(range, making);
+        // Of all kinds this one alone may come without a name.
+        let name = making.uid.clone();
+        default_to(&mut range["metadata"], "name", name);
     },
     update: |new, old, making: &mut Making<'_>| {
         defaults(new);
@@ -229,7 +232,10 @@ fn conflict(scopes: &[&str]) -> bool {
 /// What a quota is about stays as it was made.
 fn quota_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, quota);
-    found.extend(super::apps::immutable(&new["spec"], &old["spec"], "scopes", &Path::new("spec")));
+    let set = |quota: &Value| list(&quota["spec"], "scopes").iter().map(Value::to_string).collect::<BTreeSet<_>>();
+    if set(new) != set(old) {
+        found.extend(super::apps::immutable(&new["spec"], &old["spec"], "scopes", &Path::new("spec")));
+    }
     found
 }
 
@@ -237,6 +243,18 @@ fn quota_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn quotas_stay_about_the_same() {
+        let quota = |scopes: Value| json!({"metadata": {"name": "q", "namespace": "n"}, "spec": {"scopes": scopes}});
+        let old = quota(json!(["BestEffort", "NotTerminating"]));
+        let check = |scopes: Value, expected: &[&str]| {
+            crate::strategy::tests::told(quota_update(&quota(scopes), &old, Rules::default()), expected);
+        };
+        check(json!(["NotTerminating", "BestEffort"]), &[]);
+        check(json!(["NotTerminating", "BestEffort", "BestEffort"]), &[]);
+        check(json!(["BestEffort"]), &["spec.scopes: Invalid value: [\"BestEffort\"]: field is immutable"]);
+    }
 
     #[test]
     fn scopes_of_quotas() {

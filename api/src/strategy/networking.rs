@@ -133,11 +133,11 @@ fn paths(http: &Value, path: &Path) -> Vec<Problem> {
 fn of_path(one: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let (place, at) = (text(one, "path"), path.field("path"));
-    match text(one, "pathType") {
-        "" => {
+    match one["pathType"].as_str() {
+        None => {
             found.push(Problem::required(&path.field("pathType"), "pathType must be specified"));
         }
-        "Exact" | "Prefix" => {
+        Some("Exact" | "Prefix") => {
             if !place.starts_with('/') {
                 found.push(Problem::invalid(&at, place, "must be an absolute path"));
             }
@@ -148,12 +148,12 @@ fn of_path(one: &Value, path: &Path) -> Vec<Problem> {
                 found.push(Problem::invalid(&at, place, format!("cannot end with '{bad}'")));
             }
         }
-        "ImplementationSpecific" => {
+        Some("ImplementationSpecific") => {
             if !place.is_empty() && !place.starts_with('/') {
                 found.push(Problem::invalid(&at, place, "must be an absolute path"));
             }
         }
-        other => {
+        Some(other) => {
             let words = super::supported_text(&PATH_TYPES);
             found.push(Problem::new(&path.field("pathType"), Reason::NotSupported, Some(other.into()), words));
         }

@@ -124,8 +124,7 @@ fn this_port<'a>(port: &'a Value, needs_name: bool, seen: &mut HashSet<&'a str>,
     if has(port, "targetPort") && (port["targetPort"] != port["port"] || port["port"].is_string()) {
         found.extend(container::port(&port["targetPort"], &path.field("targetPort")));
     }
-    let protocol = text(port, "appProtocol");
-    if !protocol.is_empty() {
+    if let Some(protocol) = port["appProtocol"].as_str() {
         found.extend(problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
     }
     found

@@ -50,9 +50,9 @@ fn webhook(hook: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         }
         found.extend(of_rule(rule, &path.field("rules").index(n)));
     }
-    found.extend(match text(hook, "sideEffects") {
-        "" => Some(Problem::required(&path.field("sideEffects"), "must specify one of None, NoneOnDryRun")),
-        effects => container::one_of(effects, &["None", "NoneOnDryRun"], &path.field("sideEffects")),
+    found.extend(match hook["sideEffects"].as_str() {
+        None => Some(Problem::required(&path.field("sideEffects"), "must specify one of None, NoneOnDryRun")),
+        Some(effects) => container::one_of(effects, &["None", "NoneOnDryRun"], &path.field("sideEffects")),
     });
     if let Some(seconds) = number(hook, "timeoutSeconds").filter(|seconds| !(1..=SECONDS_MAX).contains(seconds)) {
         let words = format!("the timeout value must be between 1 and {SECONDS_MAX} seconds");

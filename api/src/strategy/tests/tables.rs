@@ -152,6 +152,7 @@ fn what_others_name() {
             "spec.hard[foo]: Invalid value: \"foo\": must be a standard resource for quotas",
         ],
     );
+    check("v1 LimitRange", json!({"metadata": {}, "spec": {"limits": []}}), &[]);
     check(
         "v1 LimitRange",
         json!({"spec": {"limits": [{"type": "Pod", "max": {"pods": "1"}}]}}),
@@ -281,6 +282,42 @@ fn where_volumes_are() {
     );
 }
 
+/// A pointer to an empty text says something: a value that a chart left empty, mostly.
+#[test]
+fn what_is_said_empty() {
+    let refused = |of: &str, object: Value, place: &str, words: &str| check(of, object, &[&format!("{place}: {words}")]);
+    let unsupported = "Unsupported value: \"\": supported values: ";
+    let (capacity, modes, class) = (json!({"storage": "1Gi"}), json!(["ReadWriteOnce"]), "storage.k8s.io/v1 StorageClass");
+    let volume = json!({"capacity": capacity, "accessModes": modes, "hostPath": {"path": "/a"}, "volumeMode": ""});
+    refused("v1 PersistentVolume", json!({"spec": volume}), "spec.volumeMode", unsupported);
+    let claim = json!({"resources": {"requests": capacity}, "accessModes": modes, "volumeMode": ""});
+    refused("v1 PersistentVolumeClaim", json!({"spec": claim}), "spec.volumeMode", unsupported);
+    refused(class, json!({"provisioner": "p", "volumeBindingMode": ""}), "volumeBindingMode", unsupported);
+    refused("scheduling.k8s.io/v1 PriorityClass", json!({"value": 1, "preemptionPolicy": ""}), "preemptionPolicy", unsupported);
+    let driver = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false, "fsGroupPolicy": ""});
+    refused("storage.k8s.io/v1 CSIDriver", json!({"spec": driver}), "spec.fsGroupPolicy", unsupported);
+    let policy = json!({"podSelector": {}, "ingress": [{"ports": [{"protocol": ""}]}]});
+    refused("networking.k8s.io/v1 NetworkPolicy", json!({"spec": policy}), "spec.ingress[0].ports[0].protocol", unsupported);
+    let mount = json!({"name": "v", "mountPath": "/a", "mountPropagation": ""});
+    let pod = json!({"containers": [{"name": "c", "image": "i", "volumeMounts": [mount]}], "volumes": [{"name": "v"}]});
+    refused("v1 Pod", json!({"spec": pod}), "spec.containers[0].volumeMounts[0].mountPropagation", unsupported);
+    let pod = json!({"containers": [{"name": "c", "image": "i"}], "securityContext": {"fsGroupChangePolicy": ""}});
+    refused("v1 Pod", json!({"spec": pod}), "spec.securityContext.fsGroupChangePolicy", unsupported);
+    let name = ["name part must be non-empty", "name part must consist"].map(|words| format!("Invalid value: \"\": {words}"));
+    let port = ["spec.ports[0].appProtocol: ", "subsets[0].ports[0].appProtocol: "]
+        .map(|place| name.each_ref().map(|words| place.to_owned() + words));
+    let service = json!({"spec": {"ports": [{"port": 80, "appProtocol": ""}]}});
+    check("v1 Service", service, &port[0].each_ref().map(String::as_str));
+    let subset = |address: Value, port: Value| json!({"subsets": [{"addresses": [address], "ports": [port]}]});
+    let endpoints = subset(json!({"ip": "10.0.0.1"}), json!({"port": 80, "appProtocol": ""}));
+    check("v1 Endpoints", endpoints, &port[1].each_ref().map(String::as_str));
+    let endpoints = subset(json!({"ip": "10.0.0.1", "nodeName": ""}), json!({"port": 80}));
+    check("v1 Endpoints", endpoints, &["subsets[0].addresses[0].nodeName: Invalid value: \"\""]);
+    let path = json!({"path": "/", "pathType": "", "backend": {"service": {"name": "s", "port": {"number": 80}}}});
+    let ingress = json!({"spec": {"rules": [{"http": {"paths": [path]}}]}});
+    refused("networking.k8s.io/v1 Ingress", ingress, "spec.rules[0].http.paths[0].pathType", unsupported);
+}
+
 #[test]
 fn what_secrets_hold() {
     let key = |value: &str| json!({"type": "kubernetes.io/ssh-auth", "data": {"ssh-privatekey": value}});
@@ -304,6 +341,7 @@ fn what_keeps_pods_in_number() {
         json!({"maxSurge": "0%", "maxUnavailable": 0}),
         &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: 0: may not be 0"],
     );
+    deployment(json!({"maxSurge": ""}), &["spec.strategy.rollingUpdate.maxSurge: Invalid value: \"\": a valid percent string"]);
     deployment(json!({"maxSurge": 1, "maxUnavailable": "101%"}), &["spec.strategy.rollingUpdate.maxUnavailable: Invalid value: \"101%\""]);
     let daemons = |rolling: Value, expected: &[&str]| check("apps/v1 DaemonSet", strategy("updateStrategy", rolling), expected);
     daemons(json!({"maxSurge": 1, "maxUnavailable": 0}), &[]);
