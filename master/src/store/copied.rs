@@ -247,8 +247,8 @@ impl Tree<'_> {
         }
         let (count, named) = (keys.len(), named(keys.iter()));
         let why = format!(
-            "{OBJECTS}: {count} files are older than what was written there, or of objects that had been deleted: put back by hand, so they \
-             count, at new revisions: {named}"
+            "{OBJECTS}: {count} files are not what was written there last, or of objects that had been deleted: older, or put there by hand, so \
+             they count, at new revisions: {named}"
         );
         let remedy = "look whether something newer is missed".to_owned();
         self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });

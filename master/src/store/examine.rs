@@ -131,7 +131,11 @@ impl Tree<'_> {
                     older.push(key.clone());
                     edited.push(key.clone());
                 }
-                Age::Other if may_be_edited && past.is_whole() => edited.push(key.clone()),
+                Age::Other if may_be_edited && past.is_whole() => {
+                    // In a copy of a running store it may be older than all that the journal still says.
+                    older.extend((!left.clean).then(|| key.clone()));
+                    edited.push(key.clone());
+                }
                 Age::Unknown | Age::Last | Age::Older | Age::Other => return true,
             }
             false

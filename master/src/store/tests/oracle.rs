@@ -261,7 +261,7 @@ impl Oracle {
     fn has_done(&self, key: Option<&Key>) -> bool {
         match key {
             Some(key) => self.hands.contains(key) || self.meddled.contains_key(key),
-            None => self.removed || self.meddled.values().any(Option::is_none),
+            None => self.removed || !self.hands.is_empty() || self.meddled.values().any(Option::is_none),
         }
     }
 
