@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Nothing here takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -227,6 +227,16 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     assert_eq!((reply.code, far.asked().body.as_str()), (418, "b"));
 }
 
+/// Returns when a watch has told of the address: the endpoints follow their service.
+fn has_endpoints(bed: &Bed, service: &str, address: &str) {
+    let path = format!("/api/v1/namespaces/default/endpoints?watch=true&fieldSelector=metadata.name%3D{service}");
+    let mut watch = bed.network();
+    watch.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).expect("the request is taken");
+    let lines = BufReader::new(watch).lines();
+    let told = lines.map(|line| line.expect("events come")).find(|line| line.contains(&format!("{address:?}")));
+    assert!(told.is_some(), "the watch ended before");
+}
+
 #[test]
 fn a_service_is_asked_through_its_ready_endpoints() {
     let Some(address) = address_for("proxy::a_service_is_asked_through_its_ready_endpoints") else { return };
@@ -234,13 +244,8 @@ fn a_service_is_asked_through_its_ready_endpoints() {
     pod_at(&bed, "web", &address.to_string(), far.address.port());
     let service = json!({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": "web"}]}});
     must(&bed, "POST", "/api/v1/namespaces/default/services", &service);
-    // The endpoints follow in a moment.
-    let begun = Instant::now();
-    let path = "/api/v1/namespaces/default/services/s:80/proxy/x?a=b";
-    while send(&bed, "GET", path, &[], "").code != 200 {
-        assert!(begun.elapsed() < PATIENCE, "the service has endpoints");
-        thread::sleep(Duration::from_millis(20));
-    }
+    has_endpoints(&bed, "s", &address.to_string());
+    assert_eq!(send(&bed, "GET", "/api/v1/namespaces/default/services/s:80/proxy/x?a=b", &[], "").code, 200);
     assert_eq!(far.asked().line, "GET /x?a=b HTTP/1.1");
     assert_eq!(send(&bed, "GET", "/api/v1beta1/proxy/services/s/x?namespace=default", &[], "").code, 200);
     assert_eq!(far.asked().line, "GET /x?namespace=default HTTP/1.1");
