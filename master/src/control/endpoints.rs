@@ -130,7 +130,8 @@ pub fn target(place: &Place<'_>) -> ObjectReference {
 }
 
 fn address(place: &Place<'_>) -> EndpointAddress {
-    let node_name = Some(place.pod.node.clone());
+    // A pod that was never placed may have an address all the same: whoever writes statuses says so.
+    let node_name = Some(place.pod.node.clone()).filter(|node| !node.is_empty());
     EndpointAddress { ip: place.ip.clone(), hostname: String::new(), node_name, target_ref: Some(target(place)) }
 }
 
@@ -208,11 +209,12 @@ pub fn is_truncated(annotations: &Labels) -> bool {
 fn subset(subset: &EndpointSubset) -> Value {
     let address = |address: &EndpointAddress| {
         let target = address.target_ref.clone().unwrap_or_default();
-        json!({
-            "ip": address.ip,
-            "nodeName": address.node_name,
-            "targetRef": {"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid},
-        })
+        let target = json!({"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid});
+        let mut shown = json!({"ip": address.ip, "targetRef": target});
+        if let Some(node) = &address.node_name {
+            shown["nodeName"] = node.as_str().into();
+        }
+        shown
     };
     let port = |EndpointPort { name, port, protocol, .. }: &EndpointPort| {
         let mut port = json!({"port": port, "protocol": protocol});

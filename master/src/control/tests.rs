@@ -248,6 +248,7 @@ fn endpoints_of(decision: &Decision) -> Option<Vec<String>> {
         _ => None,
     });
     let object = written.into_iter().find(|object| object["addressType"].is_null())?;
+    assert!(!object.to_string().contains(r#""nodeName":"""#), "no endpoints could be written so: {object}");
     let ips = |list: &Value| list.as_array().into_iter().flatten().filter_map(|a| a["ip"].as_str()).collect::<Vec<_>>().join(",");
     let port = |p: &Value| format!("{}{}", p["name"].as_str().map(|n| format!("{n}=")).unwrap_or_default(), p["port"]);
     let ports = |list: &Value| list.as_array().into_iter().flatten().map(port).collect::<Vec<_>>().join(",");
@@ -267,6 +268,8 @@ fn endpoints() {
         &[service(none.clone()), running("a", "n1", "10.0.0.2", true), running("b", "n1", "10.0.0.3", false)],
         &["10.0.0.2|10.0.0.3:8080"],
     );
+    // Never placed, and said to run: reached without a node's name.
+    check(&[service(none.clone()), running("a", "", "10.0.0.2", true)], &["10.0.0.2|:8080"]);
     // No address, or over: no place.
     let done = json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Failed", "podIP": "10.0.0.9"}});
     check(&[service(none.clone()), pod("a", none.clone()), pod("b", done)], &[]);
