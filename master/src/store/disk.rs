@@ -11,6 +11,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Paths are relative to the store's directory, with `/`; the empty one is the directory itself.
 pub trait Disk: Send + Sync {
@@ -49,6 +50,10 @@ pub trait Disk: Send + Sync {
         self.read(path, bytes_max)
     }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
+    /// The file was written a second later than it was, by what is said of it. Nothing need be durable.
+    fn postdate(&self, _path: &str) -> io::Result<()> {
+        Ok(())
+    }
     /// Bytes of the file system that may still be had; None: it does not say.
     fn room(&self) -> Option<u64> {
         None
@@ -109,24 +114,24 @@ impl RealDisk {
 
     /// A folder and all that is in it, where it is.
     pub fn remove_tree(&self, path: &str) -> io::Result<()> {
-        match fs::remove_dir_all(self.at(path)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
-        }
+        let done = fs::remove_dir_all(self.at(path));
+        done.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
 
     fn at(&self, path: &str) -> PathBuf {
         if path.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(&raw(path))) }
     }
 
+    /// What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
+    fn existing(&self, path: &str) -> io::Result<File> {
+        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
+        OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))
+    }
+
     fn written(&self, path: &str, bytes: &[u8]) -> io::Result<File> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .custom_flags(OFlag::O_NOFOLLOW.bits())
-            .open(self.at(path))?;
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+        let mut file = options.open(self.at(path))?;
         file.write_all(bytes)?;
         Ok(file)
     }
@@ -153,8 +158,7 @@ impl Disk for RealDisk {
         let new = options.write(true).create_new(true).mode(0o600);
         let mut file = match new.open(self.at(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(self.at(path))?;
-                new.open(self.at(path))?
+                fs::remove_file(self.at(path)).and_then(|()| new.open(self.at(path)))?
             }
             opened => opened?,
         };
@@ -168,8 +172,7 @@ impl Disk for RealDisk {
     }
 
     fn mark(&self, path: &str, stamp: u32) -> io::Result<()> {
-        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
+        let file = self.existing(path)?;
         Ok(rustix::fs::fsetxattr(&file, STAMP, stamp_value(stamp, &file.metadata()?).as_bytes(), XattrFlags::empty())?)
     }
 
@@ -224,9 +227,7 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-        // What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
-        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
+        let file = self.existing(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
@@ -242,11 +243,8 @@ impl Disk for RealDisk {
     }
 
     fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
-        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))?;
         // Best effort: what is on its way to the disk stays.
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).ok();
-        drop(file);
+        rustix::fs::fadvise(self.existing(path)?, 0, None, rustix::fs::Advice::DontNeed).ok();
         self.read(path, bytes_max)
     }
 
@@ -256,17 +254,20 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(self.at(path))? {
             let entry = entry?;
             let kind = entry.file_type()?;
-            let what = if kind.is_file() {
-                What::File
-            } else if kind.is_dir() {
-                What::Folder
-            } else {
-                What::Other
+            let what = match () {
+                () if kind.is_file() => What::File,
+                () if kind.is_dir() => What::Folder,
+                () => What::Other,
             };
             found.push((entry.ino(), Found { name: told(entry.file_name().as_bytes()), what }));
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
+    }
+
+    fn postdate(&self, path: &str) -> io::Result<()> {
+        let file = self.existing(path)?;
+        file.set_modified(file.metadata()?.modified()? + Duration::from_secs(1))
     }
 
     fn room(&self) -> Option<u64> {

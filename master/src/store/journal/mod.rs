@@ -13,8 +13,9 @@
 //! refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
-//! past PURE: what the files were before.
+//! past PURE: what the files were before · dates PURE: when they were written.
 
+mod dates;
 pub mod past;
 mod place;
 pub mod record;
@@ -24,6 +25,7 @@ pub mod scan;
 use super::disk::{Disk, DiskFile};
 use super::files::{DiskError, failed};
 use super::setup::Setup;
+use dates::Dates;
 use place::{NEXT, Placing};
 use record::{Record, encode};
 use recover::{Position, Recovered};
@@ -79,6 +81,7 @@ pub struct Journal {
     own: u64,
     /// Bytes written since the last checkpoint began.
     pub fresh_bytes: u64,
+    pub dates: Dates,
     /// Of the last batch.
     text: Vec<u8>,
 }
@@ -110,6 +113,8 @@ impl Journal {
         reserved: u64,
         of: u32,
     ) -> Journal {
+        let mut dates = Dates::default();
+        live.iter().for_each(|(segment, _)| dates.written(*segment));
         Journal {
             disk,
             setup,
@@ -126,6 +131,7 @@ impl Journal {
             free: 0,
             own: next,
             fresh_bytes: 0,
+            dates,
             text: Vec::new(),
         }
     }
@@ -317,6 +323,7 @@ impl Journal {
         }
         self.n += records.len() as u64;
         self.segment = writing.segment;
+        self.dates.written(writing.segment);
         writing.offset += bytes;
         self.fresh_bytes += bytes as u64;
         for record in carried.iter().chain(records) {

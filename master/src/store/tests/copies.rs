@@ -406,3 +406,62 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
         assert!(cuts > 40, "{cuts}");
     }
 }
+
+/// As `rsync -a --delete` does it: a file of the same size and the same second is taken for the one that is there.
+fn copy_anew(from: &std::path::Path, to: &std::path::Path) {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::create_dir_all(to).expect("it can be made");
+    let names = |folder: &std::path::Path| std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
+    for gone in names(to).filter(|name| !from.join(name).exists()) {
+        let gone = to.join(gone);
+        if gone.is_dir() { std::fs::remove_dir_all(gone) } else { std::fs::remove_file(gone) }.expect("it can be removed");
+    }
+    for name in names(from) {
+        let (from, to) = (from.join(&name), to.join(&name));
+        if from.is_dir() {
+            copy_anew(&from, &to);
+            continue;
+        }
+        let found = from.metadata().expect("a file");
+        if to.metadata().is_ok_and(|to| (to.len(), to.mtime()) == (found.len(), found.mtime())) {
+            continue;
+        }
+        std::fs::copy(&from, &to).expect("it can be copied");
+        std::fs::File::options().write(true).open(&to).and_then(|file| file.set_modified(found.modified()?)).expect("it is ours");
+    }
+}
+
+/// Twice into the same place, and what was written between the two was so in the second of the first.
+#[test]
+fn a_second_copy_takes_what_was_written_since_the_first() {
+    let dir = std::env::temp_dir().join(format!("coracle-store-{}-twice", std::process::id()));
+    std::fs::remove_dir_all(&dir).ok();
+    let (data, copy) = (dir.join("data"), dir.join("copy"));
+    let store = FlatStore::open_in(&data, None, &rules(), Setup::SMALL).expect("it opens").store;
+    // As the keeper does after some seconds.
+    let settle = |uptime| _ = locked(&store.inner.writer).postdate(Duration::from_secs(uptime));
+    store.write(create(pod("A", "a", None))).expect("new");
+    settle(10);
+    copy_anew(&data, &copy);
+    // On to another segment: the one before has its last write at the same time.
+    let more = ('B'..='M').map(String::from);
+    for name in more.clone() {
+        store.write(create(pod(&name, "a", None))).expect("new");
+    }
+    for entry in std::fs::read_dir(data.join("wal")).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if let Ok(there) = copy.join("wal").join(path.file_name().expect("a name")).metadata() {
+            let file = std::fs::File::options().write(true).open(&path).expect("it is ours");
+            file.set_modified(there.modified().expect("a time")).expect("it is ours");
+        }
+    }
+    settle(20);
+    copy_anew(&data, &copy);
+    drop(store);
+    let store = FlatStore::open_in(&copy, None, &rules(), Setup::SMALL).expect("it opens").store;
+    for name in std::iter::once("A".to_owned()).chain(more) {
+        assert!(store.get(&key(&name)).expect("whole").is_some(), "{name}");
+    }
+    assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]));
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+}
