@@ -2,7 +2,8 @@
 //! somebody else owns them; a field of somebody else with another value is a conflict, unless forced.
 
 use super::fields::Fields;
-use super::managed::{Entry, Managed, Moved, NOBODYS, Owner, Writer, updated};
+use super::managed::{Entry, Managed, Moved, NOBODYS, Owner, updated};
+use super::writer::Writer;
 use super::{check, compare, merge, shape};
 use crate::types::Types;
 use serde_json::Value;

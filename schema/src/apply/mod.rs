@@ -6,6 +6,7 @@
 //!     check      whether what is applied fits the types
 //!     compare    the fields of a document; what is added, changed and gone between two
 //!     merge      one document laid over another by the types; fields taken out
+//!     writer     who writes, and the versions in which such documents are told
 //!     managed    `metadata.managedFields`: the sets of all who write, how a write moves fields between them
 //!     lay        apply: a configuration laid over what stands
 //!
@@ -18,8 +19,10 @@ mod lay;
 pub mod managed;
 mod merge;
 mod shape;
+mod writer;
 
 pub use fields::Fields;
 pub use lay::{Applied, Conflict, Refusal, apply};
-pub use managed::{Form, Managed, Owner, Writer, same_but_times, track};
+pub use managed::{Managed, Owner, same_but_times, track};
 pub use shape::zero;
+pub use writer::{Form, Writer};

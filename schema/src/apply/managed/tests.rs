@@ -1,6 +1,7 @@
 //! Lives of small documents: who writes what, and who owns what then.
 
 use super::super::lay::{LAST_APPLIED, Refusal, apply};
+use super::super::writer::Form;
 use super::super::{merge, shape};
 use super::*;
 use crate::patch::tests::Chance;

@@ -1,0 +1,76 @@
+//! Who writes a document, and the versions in which such documents are told.
+
+use super::fields::Fields;
+use super::managed::Owner;
+use serde_json::Value;
+
+/// Who writes what kind of document, when, through which path.
+#[derive(Clone, Copy, Debug)]
+pub struct Writer<'a> {
+    pub manager: &'a str,
+    /// Empty: the object itself.
+    pub subresource: &'a str,
+    /// `apps/v1`
+    pub api_version: &'a str,
+    pub kind: &'a str,
+    /// The name of its type.
+    pub type_name: &'a str,
+    /// RFC 3339.
+    pub now: &'a str,
+    /// Fields that this path does not write, whatever is said.
+    pub ignored: &'a Fields,
+    /// Another version in which such documents are told: who wrote in that one owns its fields there.
+    pub other: Option<Form<'a>>,
+}
+
+/// Another version of the documents of a writer.
+#[derive(Clone, Copy, Debug)]
+pub struct Form<'a> {
+    pub api_version: &'a str,
+    pub type_name: &'a str,
+    /// A document of the writer's version becomes one of this, its `apiVersion` too.
+    pub told: fn(&mut Value),
+    /// And back.
+    pub back: fn(&mut Value),
+}
+
+impl Form<'_> {
+    pub(super) fn tell(&self, document: &Value) -> Value {
+        formed(document, self.told)
+    }
+
+    pub(super) fn tell_back(&self, document: &Value) -> Value {
+        formed(document, self.back)
+    }
+}
+
+/// What is taken out of a document may stand in it as a null, of which no version tells another anything.
+fn formed(document: &Value, form: fn(&mut Value)) -> Value {
+    let mut document = without_nulls(document);
+    form(&mut document);
+    document
+}
+
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let said = map.iter().filter(|(_, value)| !value.is_null());
+            said.map(|(name, value)| (name.clone(), without_nulls(value))).collect()
+        }
+        Value::Array(list) => list.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+impl<'a> Writer<'a> {
+    /// The same writer, as if it wrote in its other version.
+    pub(super) fn turned(self, form: Form<'a>) -> Writer<'a> {
+        let back = Form { api_version: self.api_version, type_name: self.type_name, told: form.back, back: form.told };
+        Writer { api_version: form.api_version, type_name: form.type_name, other: Some(back), ..self }
+    }
+
+    /// The other version, if that is the one of these fields.
+    pub(super) fn other_of(&self, owner: &Owner) -> Option<Form<'a>> {
+        self.other.filter(|form| form.api_version == owner.api_version)
+    }
+}
