@@ -82,6 +82,11 @@ impl Fault {
             }
             Unfit::Forbidden { name, why } => Status::forbidden(resource, &name, &why),
             Unfit::Stale => Status::stale(resource, name),
+            Unfit::Unseen => {
+                let problem = Problem::invalid(&Path::new("metadata.resourceVersion"), 0, "must be specified for an update");
+                // Kubernetes calls the object by its resource here, and by its kind wherever else one is invalid.
+                Status::invalid_of(&resource.group, &resource.plural, name, &[problem])
+            }
             Unfit::NoRevision { given } => {
                 let why = format!("resourceVersion: Invalid value: {given:?}: strconv.ParseUint: parsing {given:?}: invalid syntax");
                 Status::bad_request(why)

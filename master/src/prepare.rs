@@ -83,6 +83,8 @@ pub enum Unfit {
     Invalid(Vec<Problem>),
     /// The document names another revision than the one that stands.
     Stale,
+    /// It names none, and objects of its kind are not written over unseen.
+    Unseen,
     /// It names something that is no revision at all.
     NoRevision {
         given: String,
@@ -114,6 +116,7 @@ impl fmt::Display for Unfit {
             }
             Unfit::Forbidden { name, why } => write!(f, "{name:?} is forbidden: {why}"),
             Unfit::Stale => f.write_str("somebody else wrote first"),
+            Unfit::Unseen => f.write_str("it names no resourceVersion"),
             Unfit::NoRevision { given } => write!(f, "resourceVersion {given:?} is no number"),
             Unfit::OtherUid { given, stands } => write!(f, "uid {given} was meant, and {stands} stands there"),
             Unfit::OtherRevision { given, stands } => write!(f, "resourceVersion {given} was meant, and {stands} stands there"),
@@ -205,7 +208,7 @@ pub fn question(
 }
 
 /// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
-/// revision, one without (or with 0) for any.
+/// revision, one without (or with 0) for any, where the kind allows that.
 pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
     update_owned(kind, old, part, new, rules, making, Ownership::Untold).map(|updated| updated.write)
 }
@@ -237,6 +240,9 @@ pub fn update_owned(
     }
     if !given.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Unfit::NoRevision { given: given.to_owned() });
+    }
+    if kind.put_names_revision && matches!(given, "" | "0") {
+        return Err(Unfit::Unseen);
     }
     if !matches!(given, "" | "0") && given != old.revision.to_string() {
         return Err(Unfit::Stale);

@@ -76,7 +76,8 @@ pub fn rows() -> Vec<Kind> {
         POLICY
             .row("poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &strategy::DISRUPTION_BUDGET)
             .short(&["pdb"])
-            .with_status(),
+            .with_status()
+            .put_names_revision(),
     ]
 }
 

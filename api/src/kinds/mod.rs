@@ -134,6 +134,8 @@ pub struct Kind {
     pub heartbeats: bool,
     /// A PUT of an object that is not there makes it.
     pub put_creates: bool,
+    /// A PUT of an object that is there names the revision that it means; else any may be written over.
+    pub put_names_revision: bool,
     /// A DELETE that is done at once answers the object that was, and not a Status.
     pub delete_shows: bool,
     /// What a deletion does to what the object owns where it says nothing of that. None: nothing may name it as its owner.
@@ -309,5 +311,25 @@ mod tests {
         assert!(kinds.by_path("", "v1", "replicationControllers").is_none(), "v1 has no upper case");
         assert!(kinds.by_kind("apps/v1", "Pod").is_none());
         assert!(kinds.by_path("", "v1", "deployments").is_none());
+    }
+
+    /// Kubernetes' own list, of the kinds that stand here and have a PUT.
+    #[test]
+    fn what_is_not_written_over_unseen() {
+        let kinds = Kinds::builtin();
+        let mut named: Vec<&str> = kinds.iter().filter(|row| row.put_names_revision).map(|row| &*row.resource.plural).collect();
+        named.sort_unstable();
+        let expected = [
+            "csidrivers",
+            "csinodes",
+            "csistoragecapacities",
+            "leases",
+            "mutatingwebhookconfigurations",
+            "poddisruptionbudgets",
+            "runtimeclasses",
+            "validatingwebhookconfigurations",
+            "volumeattachments",
+        ];
+        assert_eq!(named, expected);
     }
 }

@@ -29,7 +29,7 @@ pub fn rows() -> Vec<Kind> {
             .selectable([field("spec.signerName")])
             .unowned(&["spec"])
             .idle(),
-        LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates(),
+        LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates().put_names_revision(),
         DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice).idle(),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING
@@ -44,7 +44,8 @@ pub fn rows() -> Vec<Kind> {
             .row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS)
             .of_cluster()
             .advised(advice::runtime_class)
-            .put_creates(),
+            .put_creates()
+            .put_names_revision(),
         RBAC.row("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &strategy::CLUSTER_ROLE_BINDING)
             .of_cluster()
             .put_creates()
@@ -72,5 +73,5 @@ fn definitions() -> Kind {
 
 /// As data: manifests of today bring them along, and installing one must not fail for that.
 fn webhooks(plural: &'static str, singular: &'static str, kind: &'static str) -> Kind {
-    ADMISSION.row(plural, singular, kind, &strategy::WEBHOOKS).of_cluster().in_category("api-extensions").idle()
+    ADMISSION.row(plural, singular, kind, &strategy::WEBHOOKS).of_cluster().in_category("api-extensions").put_names_revision().idle()
 }

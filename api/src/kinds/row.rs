@@ -56,6 +56,7 @@ impl Group {
             strategy,
             heartbeats: false,
             put_creates: false,
+            put_names_revision: false,
             delete_shows: false,
             fate: Some(Fate::Background),
             parting: None,
@@ -195,6 +196,11 @@ impl Kind {
 
     pub(super) fn put_creates(mut self) -> Kind {
         self.put_creates = true;
+        self
+    }
+
+    pub(super) fn put_names_revision(mut self) -> Kind {
+        self.put_names_revision = true;
         self
     }
 

@@ -7,9 +7,12 @@ const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "
 
 pub fn rows() -> Vec<Kind> {
     vec![
-        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().idle(),
-        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().idle(),
-        STORAGE.row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY).idle(),
+        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().put_names_revision().idle(),
+        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().idle(),
+        STORAGE
+            .row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY)
+            .put_names_revision()
+            .idle(),
         STORAGE
             .row("storageclasses", "storageclass", "StorageClass", &strategy::STORAGE_CLASS)
             .of_cluster()
@@ -21,6 +24,7 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .with_status()
             .status_keeps(&["annotations", "finalizers", "labels", "ownerReferences"])
+            .put_names_revision()
             .idle(),
         STORAGE
             .row("volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", &strategy::ATTRIBUTES_CLASS)
