@@ -74,7 +74,8 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let is_due = left.differs || !head.as_ref().is_some_and(|head| says_all(head) && !head.clean);
     let mut head = Head { journal: mark, ..head.unwrap_or(Head { format: FORMAT, store, reserved, ..Head::default() }) };
     let fresh = Position { segment: next, n: recovered.last + 1 };
-    let start = recovered.start.filter(|_| !anew).unwrap_or(fresh);
+    // Where older segments have nothing more to say, what this one is to say would not be missed with it.
+    let start = recovered.start.filter(|_| !anew && !recovered.records.is_empty()).unwrap_or(fresh);
     let wanted = is_due.then(|| head_from(start, &head, &tree, then));
     let outdated = outdated.into_iter().map(|(segment, _)| segment).collect();
     let (heals, closed) = (!healed.is_empty(), left.clean);

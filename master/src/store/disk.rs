@@ -96,6 +96,9 @@ pub enum What {
 const STAMP: &str = "user.coracle";
 const STAMP_FORM: &str = "1";
 
+/// What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
+const UNFOLLOWED: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW);
+
 /// Of a file that is filled: few calls, and less memory than is asked of the kernel in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -122,15 +125,13 @@ impl RealDisk {
         if path.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(&raw(path))) }
     }
 
-    /// What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
     fn existing(&self, path: &str) -> io::Result<File> {
-        let flags = (OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW).bits();
-        OpenOptions::new().read(true).custom_flags(flags).open(self.at(path))
+        OpenOptions::new().read(true).custom_flags(UNFOLLOWED.bits()).open(self.at(path))
     }
 
     fn written(&self, path: &str, bytes: &[u8]) -> io::Result<File> {
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(UNFOLLOWED.bits());
         let mut file = options.open(self.at(path))?;
         file.write_all(bytes)?;
         Ok(file)
@@ -192,7 +193,7 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().write(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(self.at(path))?;
+        let file = OpenOptions::new().write(true).custom_flags(UNFOLLOWED.bits()).open(self.at(path))?;
         Ok(Box::new(file))
     }
 

@@ -193,6 +193,30 @@ impl Tree<'_> {
         }
     }
 
+    /// Nothing is known of the revisions used: whoever saw an object before has to look again.
+    pub fn restamp_all(&mut self, jump: u64) {
+        let highest = self.objects.values().map(|entry| entry.stored.revision.0).max();
+        let used = highest.is_some() || !self.damaged.is_empty() || !self.foreign.is_empty();
+        let mut next = self.next.max(highest.unwrap_or_default()) + if used { jump } else { 0 };
+        for entry in self.objects.values_mut() {
+            next += 1;
+            entry.stored = entry.stored.at(Revision(next));
+        }
+        self.next = next;
+    }
+
+    /// Files of a copy may say revisions that nothing else of it knows of. What such an object is called instead it is called for good:
+    /// else the next start would find another one's revision there.
+    pub fn keep_fresh(&mut self) {
+        let edited: HashSet<Arc<Key>> = self.edited.iter().map(|edited| edited.key.clone()).collect();
+        let beyond = std::mem::take(&mut self.beyond);
+        for key in beyond.into_iter().filter(|key| !self.covered.contains_key(key) && !edited.contains(key)) {
+            if let Some(was @ Some(crc)) = self.objects.get(&key).map(|entry| entry.file_crc) {
+                self.edited.push(Edited { key, was, before: Was::Sum(crc) });
+            }
+        }
+    }
+
     /// A person wrote this file: a write like any other, if it is one.
     fn edit(&mut self, key: Arc<Key>, uids: &mut HashMap<String, Arc<Key>>) {
         let Some(entry) = self.objects.remove(&key) else { return };

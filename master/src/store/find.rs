@@ -145,7 +145,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
     }
-    let found = renamed(disk, &recovered, head, marks.of, setup);
+    let found = renamed(disk, &recovered, head, marks.of, &there, setup);
     let renamed = found.filter(|(_, named)| !there.contains(named));
     if let Some((segment, named)) = found {
         let path = journal::path(named);
@@ -163,9 +163,10 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     Found { recovered, old, live, next, of: marks.of, renamed }
 }
 
-/// A segment without a line of its own that holds what the files need not say, and the one that its lines name. What a segment leaves in
-/// a file that is written over is in the files, so somebody has renamed it, or put another one in its place.
-fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, setup: &Setup) -> Option<(u64, u64)> {
+/// A segment without a line of its own that no store has left like that, and the one that its lines name: somebody has renamed it, or
+/// put another one in its place. What an older segment leaves in a file that is to be written over is in the files, its name is gone with
+/// it, and only the last file has not been begun yet.
+fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, there: &[u64], setup: &Setup) -> Option<(u64, u64)> {
     let last = || recovered.records.last().map_or(recovered.last, |line| line.n);
     let said = head.map_or_else(last, |head| head.n.saturating_sub(1));
     let anyone = Protocol { own_lines: false, ..setup.protocol };
@@ -177,6 +178,7 @@ fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u
         let ours = matches!(first.record, Record::Open { of: mark, .. } if mark == of || mark == 0 || of == 0);
         let named = first.segment.filter(|named| ours && named != segment)?;
         let newest = lines.filter(|line| line.segment == Some(named)).map(|line| line.n).max().unwrap_or(first.n);
-        (newest > said).then_some((*segment, named))
+        let is_copy = there.contains(&named) && there.last() > Some(segment);
+        (newest > said || is_copy).then_some((*segment, named))
     })
 }

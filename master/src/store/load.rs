@@ -98,6 +98,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     } else if tree.stamped {
         tree.sample();
     }
+    tree.keep_fresh();
     tree.recall_incidents(clean);
     if left.differs {
         tree.bring_homes();

@@ -54,6 +54,8 @@ pub struct Tree<'a> {
     pub(super) overridden: BTreeMap<Arc<Key>, Overridden>,
     /// Files that say no revision: no store has written them.
     pub(super) unwritten: HashSet<Arc<Key>>,
+    /// Files that say a revision of which nothing else knows that it was used.
+    pub(super) beyond: Vec<Arc<Key>>,
     /// Objects of the journal whose files are not where they belong, and are to be brought.
     pub brought: Vec<Arc<Key>>,
     /// The same, of files that HEAD.json says to have caught up.
@@ -121,6 +123,7 @@ impl<'a> Tree<'a> {
             covered: Covered::new(),
             overridden: BTreeMap::new(),
             unwritten: HashSet::new(),
+            beyond: Vec::new(),
             brought: Vec::new(),
             healed: Vec::new(),
             base: None,
@@ -279,7 +282,7 @@ impl<'a> Tree<'a> {
     /// `known`: it is as the store has written it.
     fn take(&mut self, key: Key, Text { compact, crc }: Text, outline: Option<Outline>, known: bool) -> Option<Taken> {
         if let Some(Outline { said, durable, labels }) = outline {
-            let revision = self.revision_of(said, durable);
+            let revision = self.revision_of(&key, said, durable);
             let other = || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
             if let Some(json) = if said == Some(revision) { Some(compact.clone()) } else { other() } {
                 let key = Arc::new(key);
@@ -313,7 +316,7 @@ impl<'a> Tree<'a> {
     fn take_document(&mut self, key: Key, mut document: Value, crc: u32) -> Taken {
         let durable = (self.rules.durable)(&key, &document);
         let said = document::revision(&document);
-        let revision = self.revision_of(said, durable);
+        let revision = self.revision_of(&key, said, durable);
         let claims = (self.rules.claims)(&key, &document).into();
         let key = Arc::new(key);
         if said.is_none() {
@@ -324,30 +327,20 @@ impl<'a> Tree<'a> {
     }
 
     /// The file holds the revision of the last durable write: what its status was later is lost, so is what it was called.
-    fn revision_of(&mut self, said: Option<Revision>, durable: Durable) -> Revision {
+    fn revision_of(&mut self, key: &Key, said: Option<Revision>, durable: Durable) -> Revision {
         let bound = self.base.unwrap_or(REVISION_MAX).min(REVISION_MAX);
         let lost = durable != Durable::Whole && !self.statuses_kept;
-        match said.filter(|said| said.0 > 0 && said.0 <= bound) {
-            Some(said) if !lost && self.revisions.insert(said.0) => said,
-            _ => self.fresh(),
+        match said {
+            Some(said) if !lost && (1..=bound).contains(&said.0) && self.revisions.insert(said.0) => return said,
+            Some(said) if said.0 > bound => self.beyond.push(Arc::new(key.clone())),
+            _ => {}
         }
+        self.fresh()
     }
 
     pub(super) fn fresh(&mut self) -> Revision {
         self.next += 1;
         Revision(self.next)
-    }
-
-    /// Nothing is known of the revisions used: whoever saw an object before has to look again.
-    pub fn restamp_all(&mut self, jump: u64) {
-        let highest = self.objects.values().map(|entry| entry.stored.revision.0).max();
-        let used = highest.is_some() || !self.damaged.is_empty() || !self.foreign.is_empty();
-        let mut next = self.next.max(highest.unwrap_or_default()) + if used { jump } else { 0 };
-        for entry in self.objects.values_mut() {
-            next += 1;
-            entry.stored = entry.stored.at(Revision(next));
-        }
-        self.next = next;
     }
 
     /// What is still kept, over what people may have edited: their files count.

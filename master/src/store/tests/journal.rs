@@ -200,6 +200,27 @@ fn an_older_segment_over_the_newest_is_told() {
 }
 
 #[test]
+fn what_was_written_since_a_start_is_missed_with_its_segment() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    put(&store, "Web", "a").expect("new");
+    store.close().expect("the disk is well");
+    let older = disk.peek(&segments(&disk)[0]).expect("its segment");
+    let store = memory_on(&disk);
+    put(&store, "Web", "since").expect("seen");
+    drop(store);
+    let holds = |path: &String| disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains("since"));
+    let newest = segments(&disk).into_iter().find(holds).expect("it is in the journal");
+    let (gone, over) = (disk.fork(2), disk.fork(3));
+    gone.take(&newest);
+    over.place(&newest, &older);
+    for (what, disk) in [("gone", gone), ("an older one over it", over)] {
+        let why = memory_on(&disk).health().degraded;
+        assert!(why.as_ref().is_some_and(|why| why.contains(&newest)), "{what}: {why:?}");
+    }
+}
+
+#[test]
 fn where_acknowledged_records_are_missing_reads_are_served_and_nothing_is_touched() {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);

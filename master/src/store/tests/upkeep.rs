@@ -127,6 +127,18 @@ fn a_segment_under_another_name_gets_its_own_again() {
     assert_eq!((names_in(&store), store.health().degraded), (["Whole", "a", "c"].map(str::to_owned).to_vec(), None));
 }
 
+/// What is no file is not waited for: nobody may ever write into a pipe.
+#[test]
+fn a_pipe_under_the_name_of_a_segment_is_told() {
+    let place = Place::killed("pipe");
+    let pipe = place.0.join("wal/0000000099.jsonl");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    let why = place.open().health().degraded.expect("nobody knows what it stands for");
+    assert!(why.contains("wal/0000000099.jsonl"), "{why}");
+    fs::remove_file(pipe).expect("ours");
+    assert_eq!(place.open().health().degraded, None);
+}
+
 #[test]
 fn what_may_be_missing_is_told_until_a_person_has_looked() {
     let place = Place::new("doubt");
