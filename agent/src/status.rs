@@ -328,6 +328,15 @@ mod tests {
         check("OnFailure", 0, None, told(0));
         check("OnFailure", 3, None, waiting.clone());
         check("Always", 0, None, waiting.clone());
+        // Edited after its end, which its master takes no other word of.
+        check(
+            "Never",
+            0,
+            Some((ended(0), "another")),
+            json!({"terminated": {
+                "containerID": "docker://k8s_c_p_d_u_0", "exitCode": 0, "reason": "Completed", "startedAt": "1970-01-01T00:00:00Z", "finishedAt": "1970-01-01T00:00:00Z",
+            }}),
+        );
         // Stopped to be replaced by what it was edited to: that is not its end.
         check("OnFailure", 3, Some((ended(0), "another")), waiting);
     }

@@ -67,8 +67,8 @@ pub(super) fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>
             State::Created { refused: None } => wait(&creating()),
             State::Created { refused: Some(_) } | State::Exited { .. } => {
                 let death = terminated(run);
-                // It was stopped to be replaced, which is not its end.
-                let edited = is_edited(wanted, container, run);
+                // It was stopped to be replaced, which is not its end, unless that is on record.
+                let edited = wanted.ended_before(&container.name).is_none() && is_edited(wanted, container, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
                 match waiting.or(edited.then_some(&creating())) {
                     Some(waiting) => {

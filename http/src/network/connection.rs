@@ -72,8 +72,11 @@ impl Future for Stalled<'_> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Client { pace, plane, .. } = self.client;
-        if self.timer.is_none() {
-            self.timer = pace.due(plane).map(|due| Box::pin(sleep_until(due)));
+        match (&mut self.timer, pace.due(plane)) {
+            (None, Some(due)) => self.timer = Some(Box::pin(sleep_until(due))),
+            // What waits now may wait for less long than what waited before it.
+            (Some(timer), Some(due)) if due < timer.deadline() => timer.as_mut().reset(due),
+            _ => {}
         }
         while let Some(timer) = &mut self.timer {
             ready!(timer.as_mut().poll(cx));
