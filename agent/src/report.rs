@@ -7,18 +7,20 @@
 //! A status is a patch that names nothing else: a PUT would say of labels, annotations and finalizers, too, that there are none.
 //! Compared is with what the master shows, not with what was sent: a status that it lost comes back by itself.
 
-use crate::desired::master::Heard;
 mod mirror;
+mod said;
 
 use self::mirror::{is_contradicted, mirror};
 pub use self::mirror::{manifest_hash, mirror_name};
+use self::said::agrees;
+pub use self::said::pod_status;
 use crate::desired::Source;
+use crate::desired::master::Heard;
 use crate::events::now;
 use crate::naming::Tag;
 use crate::node::{About, node_document, node_status};
 use crate::plan::Verdicts;
 use crate::runtime::Seen;
-use crate::status::CONDITIONS;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
@@ -35,9 +37,7 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Changes of many pods at once make one pass.
 const SETTLE: Duration = Duration::from_millis(10);
 const HASH: &str = "kubernetes.io/config.hash";
-/// Takes one value in the place of another, whole.
-const JSON_PATCH: &str = "application/json-patch+json";
-/// Leaves what it does not say, in lists by their keys: what others say of a node stays, its conditions and resources too.
+/// Leaves what it does not say, in lists by their keys: what others say of a node or a pod stays, their conditions too.
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
 struct Report {
@@ -56,7 +56,7 @@ struct Report {
 /// One request that has to be made.
 #[derive(Debug, PartialEq)]
 enum Call {
-    Status { uid: String, namespace: String, name: String, status: Value },
+    Status { uid: String, namespace: String, name: String, status: Value, patch: Value },
     Delete { uid: String, namespace: String, name: String },
     Mirror { namespace: String, name: String, document: Value },
 }
@@ -187,9 +187,9 @@ impl Report {
         }
         for call in calls(shown, heard, &self.about.name, &self.sent) {
             let reply = match &call {
-                Call::Status { uid, namespace, name, status } => {
+                Call::Status { uid, namespace, name, status, patch } => {
                     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
-                    let reply = self.patch(&path, JSON_PATCH, &pod_status(uid, status)).await;
+                    let reply = self.patch(&path, STRATEGIC_PATCH, patch).await;
                     if let Some(reply) = reply.as_ref().filter(|reply| reply.status.is_success()) {
                         let stored: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
                         self.sent.insert(uid.clone(), (status.clone(), stored["status"].clone()));
@@ -241,11 +241,6 @@ impl Report {
 
 fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
     reply.map_err(|error| log::debug!("{path}: {error}")).ok()
-}
-
-/// The patch that makes this the pod's status, and nothing else. A pod with another uid refuses it.
-pub fn pod_status(uid: &str, status: &Value) -> Value {
-    json!([{ "op": "add", "path": "/metadata/uid", "value": uid }, { "op": "add", "path": "/status", "value": status }])
 }
 
 /// The message of a Status, or the code.
@@ -334,27 +329,15 @@ fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, 
             calls.push(delete());
             continue;
         }
-        let status = &with_others(status, shows);
-        let same = equal(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && equal(made, shows));
+        let same = agrees(status, shows) || sent.get(uid).is_some_and(|(was, made)| was == status && agrees(made, shows));
         if !same {
-            calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status: status.clone() });
+            let (patch, status) = (pod_status(uid, status, shows), status.clone());
+            calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status, patch });
         } else if deleted(pod) && is_over(shown, local) {
             calls.push(delete());
         }
     }
     calls
-}
-
-/// A status with the conditions that others have set: whoever evicts a pod says why, and gates are opened by conditions.
-fn with_others(status: &Value, shows: &Value) -> Value {
-    let mut status = status.clone();
-    let theirs = shows["conditions"].as_array().into_iter().flatten();
-    let theirs = theirs.filter(|condition| condition["type"].as_str().is_some_and(|kind| !CONDITIONS.contains(&kind)));
-    if let Some(conditions) = status["conditions"].as_array_mut() {
-        let missing: Vec<Value> = theirs.filter(|theirs| !conditions.iter().any(|ours| ours["type"] == theirs["type"])).cloned().collect();
-        conditions.extend(missing);
-    }
-    status
 }
 
 fn text(object: &Value, field: &str) -> String {
@@ -370,24 +353,6 @@ fn is_over(shown: &Shown, uid: &str) -> bool {
     let of_pod = |tag: &Tag| tag.pod.uid == uid;
     let runs = shown.world.containers.iter().any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod));
     shown.looked && shown.engine_trouble.is_none() && !runs && !shown.world.busy.contains(uid)
-}
-
-/// What is left out and what is null is the same, and the class of service is the server's word.
-fn equal(ours: &Value, theirs: &Value) -> bool {
-    match (ours, theirs) {
-        (Value::Object(a), Value::Object(b)) => {
-            let empty = |value: Option<&Value>| value.is_none_or(Value::is_null);
-            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
-            keys.into_iter().all(|key| match (a.get(key), b.get(key)) {
-                (x, y) if empty(x) && empty(y) => true,
-                (None, Some(_)) if key == "qosClass" => true,
-                (Some(x), Some(y)) => equal(x, y),
-                _ => false,
-            })
-        }
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
-        (a, b) => a == b,
-    }
 }
 
 #[cfg(test)]
@@ -439,10 +404,9 @@ mod tests {
         let ready = json!({"type": "Ready", "status": "True"});
         let doomed = json!({"type": "DisruptionTarget", "status": "True"});
         let shows = json!({"conditions": [{"type": "Ready", "status": "False"}, doomed]});
-        let both = json!({"conditions": [ready, doomed]});
-        assert_eq!(with_others(&json!({"conditions": [ready]}), &shows), both);
-        assert_eq!(with_others(&both, &shows), both, "what is on record as a whole has them");
-        check(&shown(vec![], &[("u", json!({"conditions": [ready]}))]), &heard(vec![pod("a", "u", both)]), &[]);
+        let ours = shown(vec![], &[("u", json!({"conditions": [ready]}))]);
+        check(&ours, &heard(vec![pod("a", "u", shows)]), &["status a"]);
+        check(&ours, &heard(vec![pod("a", "u", json!({"conditions": [ready, doomed]}))]), &[]);
     }
 
     /// The master refuses to hear that what ended for good runs: a mirror of its own begins anew.

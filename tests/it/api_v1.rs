@@ -160,6 +160,51 @@ fn a_status_comes_with_metadata() {
     check(&bed, "/apis/storage.k8s.io/v1/volumeattachments", attachment, &FIELDS);
 }
 
+/// The agent's reports and others' conditions in every order, the reports out of views of every age: each has the last word in
+/// what is its own.
+#[test]
+fn reports_and_conditions_of_others_in_any_order() {
+    let bed = Bed::new();
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": null});
+    let mut unready = condition("Ready", "False");
+    unready["message"] = "not yet".into();
+    let reports = [
+        json!({"phase": "Running", "conditions": [condition("PodReadyToStartContainers", "True"), unready]}),
+        json!({"phase": "Running", "conditions": [condition("PodReadyToStartContainers", "True"), condition("Ready", "True")]}),
+    ];
+    let theirs = [
+        json!({"status": {"nominatedNodeName": "n", "conditions": [condition("a.b/gate", "False")]}}),
+        json!({"status": {"conditions": [condition("DisruptionTarget", "True"), condition("a.b/gate", "True")]}}),
+    ];
+    let orders = (0_u8..16).filter(|order| order.count_ones() == 2);
+    let mut tried = 0;
+    for (order, age) in orders.flat_map(|order| (0..=4).map(move |age| (order, age))) {
+        let name = format!("p{order}-{age}");
+        let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
+        let pod = posted(&bed, "/api/v1/namespaces/default/pods", &json!({"metadata": {"name": name}, "spec": spec}));
+        let (uid, path) = (pod["metadata"]["uid"].as_str().expect("a uid"), format!("/api/v1/namespaces/default/pods/{name}/status"));
+        let mut views = vec![pod.clone()];
+        let (mut reports, mut theirs) = (reports.iter(), theirs.iter());
+        for step in 0..4 {
+            let patch = if order & (1 << step) == 0 {
+                theirs.next().expect("two of them").clone()
+            } else {
+                let shows = &views[views.len().saturating_sub(1 + age)]["status"];
+                pod_status(uid, reports.next().expect("two of them"), shows)
+            };
+            views.push(patched(&bed, &path, "strategic-merge", &patch));
+        }
+        let status = &views.last().expect("the last")["status"];
+        let said = |kind: &str| status["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        for kind in ["PodReadyToStartContainers", "Ready", "DisruptionTarget", "a.b/gate"] {
+            assert_eq!(said(kind), Some(&condition(kind, "True")), "order {order:04b}, {age} behind: {status}");
+        }
+        assert_eq!((&status["nominatedNodeName"], &status["phase"]), (&json!("n"), &json!("Running")));
+        tried += 1;
+    }
+    assert_eq!(tried, 6 * 5);
+}
+
 /// Whatever the agent reports, what others wrote beside it stays.
 #[test]
 fn a_report_of_the_agent_loses_nothing() {
@@ -174,12 +219,16 @@ fn a_report_of_the_agent_loses_nothing() {
     let pod = posted(&bed, "/api/v1/namespaces/default/pods", &pod);
     let uid = pod["metadata"]["uid"].as_str().expect("a uid");
     let path = "/api/v1/namespaces/default/pods/p/status";
-    patched(&bed, path, "json", &pod_status(uid, &json!({"phase": "Pending", "message": "first"})));
-    let after = patched(&bed, path, "json", &pod_status(uid, &json!({"phase": "Running", "podIP": null})));
+    let ours = |uid: &str, status: Value, shows: &Value| pod_status(uid, &status, &shows["status"]);
+    let first =
+        json!({"phase": "Pending", "message": "first", "hostIPs": [{"ip": "1.1.1.1"}], "podIP": "2.2.2.2", "podIPs": [{"ip": "2.2.2.2"}]});
+    let shows = patched(&bed, path, "strategic-merge", &ours(uid, first, &pod));
+    let second = json!({"phase": "Running", "podIP": null, "hostIPs": [{"ip": "3.3.3.3"}]});
+    let after = patched(&bed, path, "strategic-merge", &ours(uid, second, &shows));
     check(&pod, &after);
-    assert_eq!((&after["status"]["phase"], &after["status"]["message"]), (&json!("Running"), &Value::Null));
-    let headers = [("Content-Type".to_owned(), "application/json-patch+json".to_owned())];
-    assert_eq!(ask(bed.local(), "PATCH", path, &headers, &pod_status("another", &json!({})).to_string()).code, 409);
+    assert_eq!(after["status"], json!({"phase": "Running", "hostIPs": [{"ip": "3.3.3.3"}], "qosClass": "BestEffort"}));
+    let headers = [("Content-Type".to_owned(), "application/strategic-merge-patch+json".to_owned())];
+    assert_eq!(ask(bed.local(), "PATCH", path, &headers, &ours("another", json!({}), &after).to_string()).code, 409);
 
     let node = posted(&bed, "/api/v1/nodes", &json!({"metadata": others("n")}));
     let theirs = json!({"status": {"capacity": {"a.b/device": "2"}, "conditions": [{"type": "NetworkUnavailable", "status": "False"}]}});

@@ -1,0 +1,107 @@
+//! What the agent says of a pod's status, beside what others say in it. PURE.
+//!
+//! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own conditions by their
+//! types. It names no revision and needs none: whatever others say meanwhile, and wherever it stands in the status, stays.
+
+use crate::status::CONDITIONS;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// What the agent says of a pod, or says by leaving it out. Placements, claims and gates are others' to tell.
+const FIELDS: [&str; 12] = [
+    "conditions",
+    "containerStatuses",
+    "ephemeralContainerStatuses",
+    "hostIP",
+    "hostIPs",
+    "message",
+    "observedGeneration",
+    "phase",
+    "podIP",
+    "podIPs",
+    "reason",
+    "startTime",
+];
+/// The server's word; the agent says it as long as nobody else has.
+const CLASS: &str = "qosClass";
+/// Merged by `ip`: what goes has to be named.
+const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
+
+/// The patch that makes this the agent's part of a pod's status, which shows `shows` now. A pod with another uid refuses it.
+pub fn pod_status(uid: &str, status: &Value, shows: &Value) -> Value {
+    let mut patch: Map<String, Value> = FIELDS.iter().map(|field| ((*field).to_owned(), status[*field].clone())).collect();
+    if status[CLASS].is_string() {
+        patch.insert(CLASS.to_owned(), status[CLASS].clone());
+    }
+    let conditions = own(&status["conditions"]);
+    let order: Vec<Value> = conditions.iter().map(|condition| json!({"type": condition["type"]})).collect();
+    let kind = |kind: &str| conditions.iter().find(|condition| condition["type"] == kind);
+    let gone = CONDITIONS.iter().filter(|missing| kind(missing).is_none()).map(|kind| json!({"$patch": "delete", "type": kind}));
+    let said = conditions.iter().map(|condition| {
+        let mut condition = (*condition).clone();
+        for left_out in ["reason", "message", "observedGeneration"] {
+            condition[left_out] = condition[left_out].take();
+        }
+        condition
+    });
+    patch.insert("conditions".to_owned(), said.chain(gone).collect());
+    patch.insert("$setElementOrder/conditions".to_owned(), order.into());
+    for field in ADDRESSES {
+        let entries = |status: &Value| status[field].as_array().cloned().unwrap_or_default();
+        let now = entries(status);
+        let gone = entries(shows).into_iter().filter(|entry| !now.contains(entry));
+        let gone: Vec<Value> = gone.map(|entry| json!({"$patch": "delete", "ip": entry["ip"]})).collect();
+        patch.insert(field.to_owned(), now.into_iter().chain(gone).collect());
+    }
+    json!({ "metadata": { "uid": uid }, "status": patch })
+}
+
+/// Whether of what is the agent's to say a shown status says the same.
+pub(super) fn agrees(status: &Value, shows: &Value) -> bool {
+    FIELDS.iter().all(|field| match *field {
+        "conditions" => {
+            let (ours, theirs) = (own(&status["conditions"]), own(&shows["conditions"]));
+            ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(ours, theirs)| equal(ours, theirs))
+        }
+        field => equal(&status[field], &shows[field]),
+    }) && (status[CLASS].is_null() || status[CLASS] == shows[CLASS])
+}
+
+fn own(conditions: &Value) -> Vec<&Value> {
+    let own = |condition: &&Value| condition["type"].as_str().is_some_and(|kind| CONDITIONS.contains(&kind));
+    conditions.as_array().into_iter().flatten().filter(own).collect()
+}
+
+/// What is left out, what is null and a list of nothing are the same.
+fn equal(ours: &Value, theirs: &Value) -> bool {
+    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    match (ours, theirs) {
+        (ours, theirs) if empty(ours) && empty(theirs) => true,
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            keys.into_iter().all(|key| equal(a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null)))
+        }
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
+        (a, b) => a == b,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_is_compared() {
+        let check = |status: Value, shows: Value, same: bool| assert_eq!(agrees(&status, &shows), same, "{status} {shows}");
+        let running = json!({"phase": "Running", "podIP": null, "ephemeralContainerStatuses": []});
+        check(running.clone(), json!({"phase": "Running", "qosClass": "BestEffort", "nominatedNodeName": "n"}), true);
+        check(running.clone(), json!({"phase": "Pending"}), false);
+        check(running.clone(), json!({"phase": "Running", "message": "left over"}), false);
+        check(json!({"qosClass": "Burstable"}), json!({}), false);
+        let (ready, gate) = (json!({"type": "Ready", "status": "True"}), json!({"type": "a.b/gate", "status": "True"}));
+        check(json!({"conditions": [ready]}), json!({"conditions": [gate, ready]}), true);
+        check(json!({"conditions": [ready]}), json!({"conditions": [gate]}), false);
+        check(json!({"conditions": [ready, gate]}), json!({"conditions": [ready]}), true);
+        check(json!({}), json!({"conditions": [ready]}), false);
+    }
+}
