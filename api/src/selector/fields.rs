@@ -71,12 +71,15 @@ impl Requirement {
     }
 }
 
-/// Kubernetes has one text for kinds with fields of their own, and one for all others.
+/// Kubernetes has one text for kinds with fields of their own, one for jobs, and one for all others.
 fn unknown(label: &str, kind: &Kind) -> String {
     if kind.fields.iter().all(|field| field.label.starts_with("metadata.")) {
         return format!("{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"");
     }
-    format!("field label not supported: {label}")
+    match &*kind.resource.group {
+        "batch" => format!("field label {label:?} not supported for batchv1.{}", kind.kind),
+        _ => format!("field label not supported: {label}"),
+    }
 }
 
 /// Split at commas that no backslash escapes.
@@ -253,6 +256,8 @@ mod tests {
             let selector = FieldSelector::parse(text, kinds.by_kind("v1", "Pod").unwrap());
             assert_eq!(selector, Err(expected.to_owned()), "{text}");
         }
+        let of_jobs = FieldSelector::parse("a=b", kinds.by_kind("batch/v1", "Job").unwrap());
+        assert_eq!(of_jobs, Err("field label \"a\" not supported for batchv1.Job".to_owned()));
     }
 
     #[test]

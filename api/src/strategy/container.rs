@@ -148,6 +148,7 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
             number => found.extend(problems(&path.field("hostPort"), number, names::port_number(number))),
         }
         found.extend(supported(port, "protocol", &PROTOCOLS, &path));
+        // Kubernetes takes any text; an engine may read one that is no address, like `localhost`, as all addresses of the host.
         let address = text(port, "hostIP");
         if !address.is_empty() {
             found.extend(problems(&path.field("hostIP"), address, names::ip(address)));

@@ -65,8 +65,10 @@ fn any(event: &Value, rules: Rules) -> Vec<Problem> {
     if dated {
         found.extend(reported(event, rules));
     }
-    let name_rule = if rules.other_form { names::subdomain } else { rbac::segment };
-    found.extend(meta::validate(event, Scope::Namespaced, name_rule, rules));
+    found.extend(match rules.other_form {
+        true => meta::validate(event, Scope::Namespaced, names::subdomain, rules),
+        false => meta::validate_any(event, Scope::Namespaced, rbac::segment, rules),
+    });
     found
 }
 

@@ -47,7 +47,7 @@ fn kept_by_us(slice: &Value) -> bool {
 }
 
 fn lease(lease: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(lease, Scope::Namespaced, names::subdomain, rules);
+    let mut found = meta::validate_any(lease, Scope::Namespaced, names::subdomain, rules);
     let (spec, path) = (&lease["spec"], Path::new("spec"));
     if let Some(seconds) = number(spec, "leaseDurationSeconds").filter(|seconds| *seconds <= 0) {
         found.push(Problem::invalid(&path.field("leaseDurationSeconds"), seconds, "must be greater than 0"));

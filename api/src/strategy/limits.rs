@@ -5,9 +5,12 @@ use super::doc::{default_to, entries, has, is_empty, list, list_at, map_at, text
 use super::meta::{self, Scope};
 use super::qos::quantity;
 use super::{Making, Rules, Strategy, full, general, names, without_status};
-use coracle_schema::{Path, Problem, Reason};
+use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
+
+/// Below it an amount is looked at in thousandths.
+const MILLI_VALUE_MAX: i64 = i64::MAX / 1000;
 
 pub static LIMIT_RANGE: Strategy = Strategy {
     create: |range, making| {
@@ -119,7 +122,30 @@ fn of_resource(item: &Value, name: &str, path: &Path) -> Vec<Problem> {
         let words = format!("ratio {} is less than 1", ratio.as_str().unwrap_or_default());
         found.push(Problem::invalid(&path.field("maxLimitRequestRatio").key(name), ratio.clone(), words));
     }
+    found.extend(over_ratio(item, name, path));
+    let (limit, request) = (&item["default"][name], &item["defaultRequest"][name]);
+    if amounts::is_not_shared(name) && !limit.is_null() && !request.is_null() && quantity(limit) != quantity(request) {
+        let text = |amount: &Value| amount.as_str().unwrap_or_default().to_owned();
+        let words = format!("default value {} must equal to defaultRequest value {} in {name}", text(limit), text(request));
+        found.push(Problem::invalid(&path.field("defaultRequest").key(name), request.clone(), words));
+    }
     found
+}
+
+/// What one may ask for at most and at least is no less far apart than a limit and its request.
+fn over_ratio(item: &Value, name: &str, path: &Path) -> Option<Problem> {
+    let [ratio, least, most] = ["maxLimitRequestRatio", "min", "max"].map(|field| &item[field][name]);
+    if ratio.is_null() || least.is_null() || most.is_null() {
+        return None;
+    }
+    let [wanted, least, most] = [ratio, least, most].map(quantity);
+    let fine = [wanted, least, most].iter().all(|amount| amount.value() < MILLI_VALUE_MAX);
+    let number = |amount: Quantity| if fine { amount.milli() as f64 / 1000.0 } else { amount.value() as f64 };
+    let between = number(most) / number(least);
+    (number(wanted) > between).then(|| {
+        let words = format!("ratio {} is greater than max/min = {between:.6}", ratio.as_str().unwrap_or_default());
+        Problem::invalid(&path.field("maxLimitRequestRatio").key(name), ratio.clone(), words)
+    })
 }
 
 fn quota(quota: &Value, rules: Rules) -> Vec<Problem> {

@@ -187,6 +187,19 @@ pub type NameRule = fn(&str) -> names::Faults;
 
 /// Every problem of an object's metadata. `scope`: whether the kind lives in namespaces; `name_rule`: the form of its names.
 pub fn validate(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules) -> Vec<Problem> {
+    let mut problems = validate_any(object, scope, name_rule, rules);
+    let path = Path::new("metadata.finalizers");
+    for (at, finalizer) in list(&object["metadata"], "finalizers").iter().enumerate() {
+        if full(&problems) {
+            break;
+        }
+        problems.extend(unknown_finalizer(finalizer.as_str().unwrap_or_default(), &path.index(at)));
+    }
+    problems
+}
+
+/// The same for the few kinds that Kubernetes lets have finalizers that nobody's domain qualifies.
+pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules) -> Vec<Problem> {
     let meta = &object["metadata"];
     let path = Path::new("metadata");
     let mut problems = Vec::new();
@@ -344,12 +357,12 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
     let path = path.field("finalizers");
     let all = list(meta, "finalizers");
     let mut problems = Vec::new();
-    for (at, finalizer) in all.iter().enumerate() {
+    for finalizer in all {
         if full(&problems) {
             break;
         }
         let name = finalizer.as_str().unwrap_or_default();
-        problems.extend(self::finalizer(name, &path, &path.index(at)));
+        problems.extend(names::problems(&path, name, names::qualified(name)));
     }
     if all.iter().any(|one| one == "orphan") && all.iter().any(|one| one == "foregroundDeletion") {
         problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
@@ -360,11 +373,14 @@ fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
 /// What is wrong with one finalizer: of its form, and of what it is called.
 pub fn finalizer(name: &str, of_form: &Path, of_name: &Path) -> Vec<Problem> {
     let mut problems = names::problems(of_form, name, names::qualified(name));
-    if !name.contains('/') && ![super::namespace::FINALIZER, ORPHAN, FOREGROUND].contains(&name) {
-        let words = "name is neither a standard finalizer name nor is it fully qualified";
-        problems.push(Problem::invalid(of_name, name, words));
-    }
+    problems.extend(unknown_finalizer(name, of_name));
     problems
+}
+
+fn unknown_finalizer(name: &str, path: &Path) -> Option<Problem> {
+    let known = name.contains('/') || [super::namespace::FINALIZER, ORPHAN, FOREGROUND].contains(&name);
+    let words = "name is neither a standard finalizer name nor is it fully qualified";
+    (!known).then(|| Problem::invalid(path, name, words))
 }
 
 /// What who names an owner twice is told. Of the document as it was sent.

@@ -18,11 +18,6 @@ fn create(node: &mut Value, making: &mut Making<'_>) {
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     defaults(new);
-    for kept in ["podCIDR", "podCIDRs", "providerID"] {
-        if is_empty(&new["spec"][kept]) && !is_empty(&old["spec"][kept]) {
-            map_at(new, "spec").insert(kept.into(), old["spec"][kept].clone());
-        }
-    }
     copy(new, old, "status");
     meta::update(new, old, false);
 }
@@ -97,7 +92,20 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::forbidden(&Path::new("spec").field(field), words));
         }
     }
+    if fixed(new, old) != fixed(old, old) {
+        found.push(Problem::forbidden(&Path::new("[]"), "node updates may only change labels, taints, or capacity"));
+    }
     found
+}
+
+/// What of a node's spec stays as it was in the old one.
+fn fixed<'n>(node: &'n Value, old: &Value) -> Vec<(&'n String, &'n Value)> {
+    let free = |field: &str| match field {
+        "taints" | "unschedulable" | "configSource" => true,
+        "podCIDR" | "podCIDRs" | "providerID" => is_empty(&old["spec"][field]),
+        _ => false,
+    };
+    entries(node, "spec").filter(|(field, value)| !free(field) && !is_empty(value)).collect()
 }
 
 #[cfg(test)]
@@ -137,22 +145,41 @@ mod tests {
             assert_eq!(validate(&one, Rules::default()), []);
         }
 
-        let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}}, "spec": {"unschedulable": true}, "status": {"capacity": {}}});
+        let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}},
+            "spec": {"podCIDR": "10.244.0.0/24", "unschedulable": true}, "status": {"capacity": {}}});
         update(&mut new, &node, &mut making);
         assert_eq!(new["spec"], json!({"podCIDR": "10.244.0.0/24", "podCIDRs": ["10.244.0.0/24"], "unschedulable": true}));
         assert_eq!(new["status"], node["status"]);
         assert_eq!(validate_update(&new, &node, Rules::default()), []);
-        let mut moved = new.clone();
-        moved["spec"] = json!({"podCIDR": "10.245.0.0/24"});
-        update(&mut moved, &node, &mut making);
-        let found: Vec<String> = validate_update(&moved, &node, Rules::default()).iter().map(Problem::to_string).collect();
-        assert_eq!(found, ["spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid"]);
-
         let mut said = json!({"metadata": {"name": "n", "annotations": {"x": "y"}, "labels": {"a": "b"}},
             "spec": {"unschedulable": false}, "status": {"capacity": {"cpu": "2"}, "config": {"error": "e"}}});
         status_update(&mut said, &new);
         assert_eq!(said["metadata"]["annotations"], json!({"x": "y"}));
         assert_eq!((&said["spec"], &said["metadata"]["labels"]), (&new["spec"], &json!({"a": "b"})));
         assert_eq!(said["status"], json!({"capacity": {"cpu": "2"}, "allocatable": {"cpu": "2"}}));
+    }
+
+    #[test]
+    fn what_a_node_is_called_elsewhere_stays() {
+        let node = |spec: Value| {
+            let mut node = json!({"metadata": {"name": "n"}, "spec": spec});
+            defaults(&mut node);
+            node
+        };
+        let check = |old: Value, new: Value, expected: &[&str]| {
+            crate::strategy::tests::told(validate_update(&node(new), &node(old), Rules::default()), expected);
+        };
+        let range = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
+        let provider = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
+        let other = "[]: Forbidden: node updates may only change labels, taints, or capacity";
+        let known = || json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24"});
+        check(known(), known(), &[]);
+        check(known(), json!({"providerID": "a://b", "podCIDRs": ["10.1.0.0/24"], "unschedulable": true}), &[]);
+        check(json!({}), json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]}), &[]);
+        check(known(), json!({"podCIDR": "10.1.0.0/24"}), &[provider, other]);
+        check(known(), json!({"providerID": "a://c", "podCIDR": "10.1.0.0/24"}), &[provider, other]);
+        check(known(), json!({"providerID": "a://b"}), &[range, other]);
+        check(known(), json!({"providerID": "a://b", "podCIDR": "10.2.0.0/24"}), &[range, other]);
+        check(json!({}), json!({"externalID": "x"}), &[other]);
     }
 }

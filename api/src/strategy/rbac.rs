@@ -113,7 +113,11 @@ fn cluster_role(role: &Value, rules: Rules) -> Vec<Problem> {
             if full(&found) {
                 break;
             }
-            found.extend(super::label_selector::validate(selector, rules, &path.index(at)));
+            let path = path.index(at);
+            let of_selector = super::label_selector::validate(selector, rules, &path);
+            let bad = !of_selector.is_empty();
+            found.extend(of_selector);
+            found.extend(bad.then(|| Problem::invalid(&path, "null", "invalid label selector.")));
         }
     }
     found

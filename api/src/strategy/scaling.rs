@@ -79,6 +79,12 @@ fn autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
         }
         found.extend(metric_problems(metric, &path.field("metrics").index(at)));
     }
+    // What is measured of pods says nothing where there are none.
+    let of_pods = !list(spec, "metrics").iter().any(|metric| matches!(text(metric, "type"), "Object" | "External"));
+    if least == Some(0) && of_pods {
+        let words = "must specify at least one Object or External metric to support scaling to zero replicas";
+        found.push(Problem::forbidden(&path.field("metrics"), words));
+    }
     for way in ["scaleUp", "scaleDown"] {
         if has(&spec["behavior"], way) {
             found.extend(behavior(&spec["behavior"][way], &path.field("behavior").field(way)));

@@ -19,7 +19,7 @@ pub static WEBHOOKS: Strategy = Strategy {
 };
 
 fn webhooks(configuration: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(configuration, Scope::Cluster, names::subdomain, rules);
+    let mut found = meta::validate_any(configuration, Scope::Cluster, names::subdomain, rules);
     let mut seen = HashSet::new();
     for (at, hook) in list(configuration, "webhooks").iter().enumerate() {
         if full(&found) {

@@ -381,3 +381,55 @@ fn what_keeps_pods_in_number() {
     );
     pod(json!({"imagePullSecrets": [{"name": ""}]}), &[]);
 }
+
+#[test]
+fn finalizers_that_nobody_qualifies() {
+    let held = || json!({"metadata": {"name": "a", "finalizers": ["bad"]}, "webhooks": []});
+    let words = "metadata.finalizers[0]: Invalid value: \"bad\": name is neither a standard finalizer name nor is it fully qualified";
+    check("v1 ConfigMap", json!({"metadata": held()["metadata"]}), &[words]);
+    check("coordination.k8s.io/v1 Lease", json!({"metadata": held()["metadata"]}), &[]);
+    check("v1 Event", json!({"metadata": held()["metadata"], "involvedObject": {"namespace": "ns"}}), &[]);
+    check("admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration", held(), &[]);
+    check("admissionregistration.k8s.io/v1 MutatingWebhookConfiguration", held(), &[]);
+    let odd = json!({"metadata": {"name": "a", "finalizers": ["a b"]}});
+    check("coordination.k8s.io/v1 Lease", odd, &["metadata.finalizers: Invalid value: \"a b\": name part must consist of"]);
+}
+
+#[test]
+fn second_causes() {
+    let scaled = |least: i64, metrics: Value| {
+        json!({"spec": {"minReplicas": least, "maxReplicas": 2, "metrics": metrics,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}}})
+    };
+    let none = "spec.minReplicas: Invalid value: 0: must be greater than or equal to 1";
+    let unmeasured = "spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas";
+    let outside = json!([{"type": "External", "external": {"metric": {"name": "m"}, "target": {"type": "Value", "value": "1"}}}]);
+    check("autoscaling/v2 HorizontalPodAutoscaler", scaled(0, json!([])), &[none, unmeasured]);
+    check("autoscaling/v2 HorizontalPodAutoscaler", scaled(0, outside), &[none]);
+    let role = json!({"aggregationRule": {"clusterRoleSelectors": [{"matchExpressions": [{"key": "a", "operator": "Foo"}]}]}});
+    let place = "aggregationRule.clusterRoleSelectors[0]";
+    let bad = [
+        &*format!("{place}.matchExpressions[0].operator: Invalid value: \"Foo\": not a valid selector operator"),
+        &*format!("{place}: Invalid value: \"null\": invalid label selector."),
+    ];
+    check("rbac.authorization.k8s.io/v1 ClusterRole", role, &bad);
+}
+
+#[test]
+fn limit_ranges_hold_what_they_promise() {
+    let limits = |limits: Value, expected: &[&str]| {
+        let mut one = json!({"type": "Container"});
+        one.as_object_mut().unwrap().extend(limits.as_object().unwrap().clone());
+        check("v1 LimitRange", json!({"spec": {"limits": [one]}}), expected);
+    };
+    let ratio = |least: &str, most: &str, ratio: &str| json!({"min": {"memory": least}, "max": {"memory": most}, "maxLimitRequestRatio": {"memory": ratio}});
+    let place = "spec.limits[0].maxLimitRequestRatio[memory]: Invalid value: \"10\": ratio 10 is greater than max/min";
+    limits(ratio("512Mi", "2Gi", "4"), &[]);
+    limits(ratio("512Mi", "2Gi", "10"), &[&format!("{place} = 4.000000")]);
+    limits(ratio("1Ei", "5Ei", "10"), &[&format!("{place} = 5.000000")]);
+    limits(ratio("0", "2Gi", "10"), &[]);
+    let devices = |limit: &str| json!({"default": {"a.b/c": limit}, "defaultRequest": {"a.b/c": "1"}});
+    limits(devices("1"), &[]);
+    let place = "spec.limits[0].defaultRequest[a.b/c]: Invalid value: \"1\"";
+    limits(devices("2"), &[&format!("{place}: default value 2 must equal to defaultRequest value 1 in a.b/c")]);
+}
