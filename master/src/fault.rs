@@ -73,8 +73,8 @@ impl Fault {
     pub fn unfit(call: &Call, name: &str, unfit: Unfit) -> Fault {
         let resource = &call.kind.resource;
         match unfit {
-            Unfit::Invalid(problems) => {
-                let mut fault = Fault::invalid(call, call.kind, name, problems);
+            Unfit::Invalid { name, problems } => {
+                let mut fault = Fault::invalid(call, call.kind, &name, problems);
                 if matches!(call.verb, Verb::Update | Verb::Patch) {
                     repeat(&mut fault.status);
                 }

@@ -80,20 +80,16 @@ impl PartialEq for Part {
 /// Why a document is no write. Expected outcomes.
 #[derive(Debug, PartialEq)]
 pub enum Unfit {
-    Invalid(Vec<Problem>),
+    /// `name`: as the object would be called, by a name that was made for it too.
+    Invalid { name: String, problems: Vec<Problem> },
     /// The document names another revision than the one that stands.
     Stale,
     /// It names none, and objects of its kind are not written over unseen.
     Unseen,
     /// It names something that is no revision at all.
-    NoRevision {
-        given: String,
-    },
+    NoRevision { given: String },
     /// The document, or a precondition, names another uid: it means an earlier object of this name.
-    OtherUid {
-        given: String,
-        stands: String,
-    },
+    OtherUid { given: String, stands: String },
     /// Because of what else there is.
     Forbidden {
         /// Of the object; what its name will begin with, where it has none yet.
@@ -101,16 +97,13 @@ pub enum Unfit {
         why: String,
     },
     /// A precondition names another revision.
-    OtherRevision {
-        given: String,
-        stands: Revision,
-    },
+    OtherRevision { given: String, stands: Revision },
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::Invalid(problems) => {
+            Unfit::Invalid { problems, .. } => {
                 let texts: Vec<String> = problems.iter().map(Problem::to_string).collect();
                 f.write_str(&texts.join(", "))
             }
@@ -169,7 +162,7 @@ pub fn create_admitted(
     let name = called(&object);
     admit(Stage::Complete, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     (kind.strategy.create)(&mut object, making);
-    fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    fit(&object, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
     let name = called(&object);
     admit(Stage::Judge, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     // Problems are told of the document as it was sent.
@@ -201,7 +194,7 @@ pub fn question(
     }
     default(&TYPES, &kind.type_name, &mut object);
     tidy(&TYPES, &kind.type_name, &mut object);
-    fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    fit(&Value::Null, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
     let said = owned::said(kind, &mut object, &ownership);
     owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
     Ok(object)
@@ -274,7 +267,7 @@ pub fn update_owned(
             validate = share.validate_update;
         }
     }
-    fit(check(&TYPES, &kind.type_name, &new), validate(&new, old.object, rules))?;
+    fit(&new, check(&TYPES, &kind.type_name, &new), validate(&new, old.object, rules))?;
     owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
     // The last finalizer has gone from an object whose time is over.
     if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {
@@ -367,9 +360,9 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, mak
         Write::Create { object, .. } => Ok(object),
         Write::Update { object, .. } => {
             // What it was before may be unknown, so all of it has to hold.
-            fit(check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+            fit(&object, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
             if let Some(stood) = stood.filter(|stood| stood["metadata"]["uid"] == object["metadata"]["uid"]) {
-                fit(Vec::new(), (kind.strategy.validate_update)(&object, stood, rules))?;
+                fit(&object, Vec::new(), (kind.strategy.validate_update)(&object, stood, rules))?;
             }
             Ok(object)
         }
@@ -417,7 +410,7 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
 
 /// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy
 /// may call the place by the name that Kubernetes has for it.
-fn fit(of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
+fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
     for problem in of_type {
         let same = |other: &Problem| {
             other.reason == problem.reason
@@ -427,7 +420,11 @@ fn fit(of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
             problems.push(problem);
         }
     }
-    if problems.is_empty() { Ok(()) } else { Err(Unfit::Invalid(problems)) }
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Err(Unfit::Invalid { name, problems })
 }
 
 #[cfg(test)]
@@ -489,7 +486,7 @@ mod tests {
         assert_eq!(with("resourceVersion", "x").unwrap_err(), Unfit::NoRevision { given: "x".into() });
         assert_eq!(with("uid", "u2").unwrap_err(), Unfit::OtherUid { given: "u2".into(), stands: "u1".into() });
         assert!(
-            matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid(problems)) if !problems.is_empty())
+            matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid { problems, .. }) if !problems.is_empty())
         );
     }
 

@@ -26,7 +26,7 @@ pub fn rows() -> Vec<Kind> {
             .advised(advice::workload)
             .short(&["deploy"])
             .in_all()
-            .with_scale("spec.selector")
+            .with_scale("spec.selector", Some("apps"))
             .with_status()
             .status_keeps(&["labels"])
             .idle(),
@@ -34,14 +34,14 @@ pub fn rows() -> Vec<Kind> {
             .advised(advice::workload)
             .short(&["rs"])
             .in_all()
-            .with_scale("spec.selector")
+            .with_scale("spec.selector", Some("apps"))
             .with_status()
             .idle(),
         APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
             .advised(advice::stateful_set)
             .short(&["sts"])
             .in_all()
-            .with_scale("spec.selector")
+            .with_scale("spec.selector", None)
             .with_status()
             .idle(),
         autoscalers(),

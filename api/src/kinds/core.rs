@@ -188,7 +188,7 @@ fn replicationcontrollers() -> Kind {
             .short(&["rc"])
             .in_all()
             .with_status()
-            .with_scale("spec.selector")
+            .with_scale("spec.selector", Some("autoscaling"))
             .selectable([field_or("status.replicas", "0")])
             .advised(advice::workload)
             .orphans()

@@ -68,6 +68,8 @@ pub struct Scale {
     pub seen: &'static str,
     /// A map of labels or a label selector.
     pub selector: &'static str,
+    /// In which group the refusal says that there is no `scale` to be read; None: it speaks of the object.
+    pub unread: Option<&'static str>,
 }
 
 /// A kind whose objects are those of another: the same ones, said in another form.

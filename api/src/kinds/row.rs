@@ -178,8 +178,8 @@ impl Kind {
         self
     }
 
-    pub(super) fn with_scale(mut self, selector: &'static str) -> Kind {
-        self.scale = Some(Scale { wanted: "spec.replicas", seen: "status.replicas", selector });
+    pub(super) fn with_scale(mut self, selector: &'static str, unread: Option<&'static str>) -> Kind {
+        self.scale = Some(Scale { wanted: "spec.replicas", seen: "status.replicas", selector, unread });
         self.part("scale", "Scale", Some(("autoscaling", "v1")), PART_VERBS)
     }
 

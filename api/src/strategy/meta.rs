@@ -1,7 +1,8 @@
 //! The rules of metadata that all kinds share.
 
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, shown, text, texts, yes};
-use super::{CREATION_TOKEN, Deleting, Deletion, Fate, Making, Rules, creation_token_problem, full, names};
+use super::finalizer::{FOREGROUND, ORPHAN};
+use super::{CREATION_TOKEN, Deleting, Deletion, Fate, Making, Rules, creation_token_problem, finalizer, full, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -99,11 +100,6 @@ pub fn generated_base(owner: &str) -> String {
     format!("{}-", plain.trim_start_matches(['-', '.']))
 }
 
-/// Holds an object that is being deleted until what it owns is gone.
-pub const FOREGROUND: &str = "foregroundDeletion";
-/// Holds an object that is being deleted until what it owned is let go.
-pub const ORPHAN: &str = "orphan";
-
 /// What a DELETE does to an object without a life of its own: finalizers hold it.
 pub fn delete(object: &Value, deleting: Deleting) -> Deletion {
     if list(&object["metadata"], "finalizers").is_empty() {
@@ -188,13 +184,7 @@ pub type NameRule = fn(&str) -> names::Faults;
 /// Every problem of an object's metadata. `scope`: whether the kind lives in namespaces; `name_rule`: the form of its names.
 pub fn validate(object: &Value, scope: Scope, name_rule: NameRule, rules: Rules) -> Vec<Problem> {
     let mut problems = validate_any(object, scope, name_rule, rules);
-    let path = Path::new("metadata.finalizers");
-    for (at, finalizer) in list(&object["metadata"], "finalizers").iter().enumerate() {
-        if full(&problems) {
-            break;
-        }
-        problems.extend(unknown_finalizer(finalizer.as_str().unwrap_or_default(), &path.index(at)));
-    }
+    problems.extend(finalizer::unknown(&object["metadata"]));
     problems
 }
 
@@ -232,7 +222,7 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
     problems.extend(labels(meta, "labels", &path, rules));
     problems.extend(annotations(meta, &path));
     problems.extend(owners(meta, &path));
-    problems.extend(finalizers(meta, &path));
+    problems.extend(finalizer::forms(meta));
     problems.extend(creation_token_problem(object));
     problems
 }
@@ -351,36 +341,6 @@ fn owners(meta: &Value, path: &Path) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn finalizers(meta: &Value, path: &Path) -> Vec<Problem> {
-    let path = path.field("finalizers");
-    let all = list(meta, "finalizers");
-    let mut problems = Vec::new();
-    for finalizer in all {
-        if full(&problems) {
-            break;
-        }
-        let name = finalizer.as_str().unwrap_or_default();
-        problems.extend(names::problems(&path, name, names::qualified(name)));
-    }
-    if all.iter().any(|one| one == "orphan") && all.iter().any(|one| one == "foregroundDeletion") {
-        problems.push(Problem::invalid(&path, all.to_vec(), "finalizer orphan and foregroundDeletion cannot be both set"));
-    }
-    problems
-}
-
-/// What is wrong with one finalizer: of its form, and of what it is called.
-pub fn finalizer(name: &str, of_form: &Path, of_name: &Path) -> Vec<Problem> {
-    let mut problems = names::problems(of_form, name, names::qualified(name));
-    problems.extend(unknown_finalizer(name, of_name));
-    problems
-}
-
-fn unknown_finalizer(name: &str, path: &Path) -> Option<Problem> {
-    let known = name.contains('/') || [super::namespace::FINALIZER, ORPHAN, FOREGROUND].contains(&name);
-    let words = "name is neither a standard finalizer name nor is it fully qualified";
-    (!known).then(|| Problem::invalid(path, name, words))
 }
 
 /// What who names an owner twice is told. Of the document as it was sent.

@@ -29,6 +29,7 @@ mod env;
 pub mod ephemeral;
 mod event;
 pub mod eviction;
+pub mod finalizer;
 pub mod forms;
 pub mod furniture;
 mod general;
@@ -216,9 +217,9 @@ impl Fate {
     /// What holds the object until this has been done to what it owns.
     pub fn finalizer(self) -> Option<&'static str> {
         match self {
-            Fate::Orphan => Some(meta::ORPHAN),
+            Fate::Orphan => Some(finalizer::ORPHAN),
             Fate::Background => None,
-            Fate::Foreground => Some(meta::FOREGROUND),
+            Fate::Foreground => Some(finalizer::FOREGROUND),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Share, Strategy, general, names};
+use super::{Deleting, Deletion, Making, Rules, Share, Strategy, finalizer, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
@@ -91,7 +91,7 @@ fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules });
     for one in list(&namespace["spec"], "finalizers").iter().take(super::PROBLEMS_MAX) {
         let path = Path::new("spec.finalizers");
-        found.extend(meta::finalizer(one.as_str().unwrap_or_default(), &path, &path));
+        found.extend(finalizer::of_spec(one.as_str().unwrap_or_default(), &path));
     }
     found
 }

@@ -95,7 +95,7 @@ fn selector_text(selector: &Value) -> String {
 mod tests {
     use super::*;
 
-    const PLACES: Scale = Scale { wanted: "spec.replicas", seen: "status.replicas", selector: "spec.selector" };
+    const PLACES: Scale = Scale { wanted: "spec.replicas", seen: "status.replicas", selector: "spec.selector", unread: None };
 
     #[test]
     fn there_and_back() {

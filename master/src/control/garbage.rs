@@ -14,7 +14,7 @@ use super::intent::{Decision, Intent};
 use crate::store::{Damaged, Event, Stored};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Key, ObjectMeta, OwnerReference, Resource, Revision};
-use coracle_api::strategy::meta::{FOREGROUND, ORPHAN};
+use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 

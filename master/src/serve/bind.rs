@@ -1,7 +1,7 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
 use super::{RACES_MAX, Serve, body, options, write};
-use crate::call::Call;
+use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare::{self, Standing};
@@ -18,16 +18,17 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     let (bindings, pods) = (kind(serve, "Binding")?, kind(serve, "Pod")?);
     let mut sent = body::object(&of(call, bindings, &call.name), request)?;
     write::right_namespace(call, sent.object())?;
-    // `/bindings` has no name in its path, and a binding's own may be left out where the path names its pod.
-    if !call.name.is_empty() {
-        let unnamed = sent.object()["metadata"]["name"].as_str().is_none_or(str::is_empty);
-        if unnamed {
-            sent.object_mut()["metadata"]["name"] = call.name.clone().into();
-        }
+    // `/bindings` has no name in its path.
+    if !call.name.is_empty() && call.version != Version::V1 {
         write::right_name(call, sent.object_mut())?;
+    } else if !call.name.is_empty() && sent.object()["metadata"]["name"] != *call.name {
+        return Err(Fault::bad_request("name in URL does not match name in Binding object"));
     }
     sent.object_mut()["metadata"]["namespace"] = of(call, pods, "").namespace.into();
     let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if name.is_empty() {
+        return Err(Fault::bad_request("Name parameter required."));
+    }
     let problems = (bindings.strategy.validate)(sent.object(), serve.rules(call));
     if !problems.is_empty() {
         return Err(Fault::invalid(call, bindings, &name, problems));

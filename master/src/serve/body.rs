@@ -252,6 +252,9 @@ pub fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     go_json::fault(text).unwrap_or_else(|| error.to_string())
 }
 
+/// Where Kubernetes knows its kinds, as its refusals say it.
+pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
+
 /// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
 const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
@@ -273,7 +276,7 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let why = if Kinds::builtin().by_kind(api_version, kind).is_some() {
         format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
     } else {
-        format!("no kind {kind:?} is registered for version {api_version:?}")
+        format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")
     };
     Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
 }

@@ -8,6 +8,7 @@ use crate::making::wall_clock;
 use crate::prepare::{self, Departure, Preconditions, Standing, Unfit};
 use crate::render;
 use crate::store::{Refused, Stored, Write};
+use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::status::Status;
 use coracle_api::strategy::{Deleting, Fate};
@@ -205,9 +206,15 @@ fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
     if let Some(field) = twice.first() {
         return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
     }
+    let version = sent["apiVersion"].as_str().unwrap_or_default();
     if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
-        let version = sent["apiVersion"].as_str().unwrap_or_default();
         return Err(Fault::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")));
+    }
+    // Every version of objects has options of its own, which all say the same.
+    let known = || matches!(version, "" | "v1" | "meta.k8s.io/v1") || Kinds::builtin().iter().any(|row| row.api_version() == version);
+    if call.version == Version::V1 && !known() {
+        let why = format!("no kind \"DeleteOptions\" is registered for version {version:?} in scheme {:?}", body::SCHEME);
+        return Err(Fault::bad_request(why));
     }
     Ok(sent)
 }

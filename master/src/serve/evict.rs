@@ -23,7 +23,7 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     let mut rehearsal = options::rehearsal(call, "CreateOptions")?;
     let sent = body::document(call, request, EVICTION)?;
     write::right_namespace(call, sent.object())?;
-    if sent.object()["metadata"]["name"].as_str().is_some_and(|name| name != call.name) {
+    if sent.object()["metadata"]["name"] != *call.name {
         return Err(Fault::bad_request("name in URL does not match name in Eviction object"));
     }
     let mut wishes = delete::asked(&sent.object()["deleteOptions"], &[])?;
@@ -75,8 +75,8 @@ fn done(call: &Call) -> Answer {
 /// False: somebody else wrote it meanwhile.
 fn go(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes, at_this_state: bool) -> Result<bool, Fault> {
     let mut wishes = wishes.clone();
+    delete::meant(call, old, object, &wishes)?;
     if !wishes.rehearsal {
-        delete::meant(call, old, object, &wishes)?;
         let standing = Standing { key: &old.key, revision: old.revision, object };
         let doomed = eviction::doomed(object, wall_clock());
         let write = serve.maker.making(|making| prepare::update(call.kind, standing, Part::Status, doomed, serve.rules(call), making));

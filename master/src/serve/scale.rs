@@ -12,6 +12,7 @@ use crate::prepare::{Ownership, Part};
 use crate::render;
 use crate::store::Stored;
 use coracle_api::kinds::{Kind, Kinds, Scale};
+use coracle_api::meta::Resource;
 use coracle_api::status::Status;
 use coracle_api::strategy::scale;
 use coracle_http::{Answer, Request, StatusCode};
@@ -19,7 +20,13 @@ use coracle_schema::apply::{Fields, Managed};
 use serde_json::Value;
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
-    let stored = serve.standing(call)?;
+    let stored = serve.standing(call).map_err(|fault| match places(call).map(|scale| scale.unread) {
+        Ok(Some(group)) if fault.status.code == 404 => {
+            let plural = format!("{}/scale", call.kind.resource.plural);
+            Status::not_found(&Resource { group: group.into(), plural: plural.into() }, &call.name).into()
+        }
+        _ => fault,
+    })?;
     answer(call, &Kinds::scale(), &stored)
 }
 
