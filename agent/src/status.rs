@@ -10,7 +10,7 @@ use coracle_api::pod::Container;
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
-use self::member::{One, one, unknown};
+use self::member::{Case, One, one, unknown};
 use crate::desired::Wanted;
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::seen::{self, Run};
@@ -27,8 +27,9 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let spec = &wanted.pod.spec;
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    let case = Case { wanted, world, waits, was };
     let containers: Vec<One> =
-        spec.containers.iter().map(|container| one(wanted, world, waits, &runs, container, deleting && sandbox.is_none())).collect();
+        spec.containers.iter().map(|container| one(&case, &runs, container, deleting && sandbox.is_none())).collect();
     let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits);
     let phase = match ended {
         // The sandbox goes last; only then is it over.
@@ -66,7 +67,7 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     set("startTime", json!(start));
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
     let ephemeral = spec.ephemeral_containers.iter();
-    let ephemeral: Vec<Value> = ephemeral.map(|container| ephemeral_status(wanted, world, waits, &ephemeral_runs, container)).collect();
+    let ephemeral: Vec<Value> = ephemeral.map(|container| ephemeral_status(&case, &ephemeral_runs, container)).collect();
     if !ephemeral.is_empty() {
         set("ephemeralContainerStatuses", Value::Array(ephemeral));
     }
@@ -136,8 +137,9 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
 }
 
 /// It is neither ready nor restarted, whatever it does.
-fn ephemeral_status(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container) -> Value {
-    let lost = world.memory.lost.contains_key(&(wanted.name.uid.clone(), container.name.clone()));
+fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], container: &Container) -> Value {
+    let wanted = case.wanted;
+    let lost = case.world.memory.lost.contains_key(&(wanted.name.uid.clone(), container.name.clone()));
     if let Some(before) = wanted.started_before(&container.name)
         && seen::of(runs, &container.name).next().is_none()
         && !lost
@@ -149,7 +151,7 @@ fn ephemeral_status(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'
         }
         return shown;
     }
-    let mut value = one(wanted, world, waits, runs, container, false).value;
+    let mut value = one(case, runs, container, false).value;
     value["ready"] = json!(false);
     value["restartCount"] = json!(0);
     if let Some(fields) = value.as_object_mut() {
@@ -339,6 +341,25 @@ mod tests {
         );
         // Stopped to be replaced by what it was edited to: that is not its end.
         check("OnFailure", 3, Some((ended(0), "another")), waiting);
+    }
+
+    #[test]
+    fn an_end_that_was_told_stays_told() {
+        let document = json!({
+            "metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]},
+        });
+        let wanted = Wanted::new(Source::File, document).unwrap();
+        let check = |attempt: u32, state: Value, expected: i64| {
+            let mut world = World::default();
+            let lost = Lost { attempt, step: 0, hash: String::new(), at_ms: 0, exit_code: Some(4), text: "removed".to_owned() };
+            world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
+            let was = json!({"containerStatuses": [{"name": "c", "restartCount": 0, "state": state}]});
+            let status = status(&wanted, &world, &Waits::default(), &was, Now::default());
+            assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], expected);
+        };
+        check(0, json!({"terminated": {"exitCode": 4}}), 4);
+        check(0, json!({"running": {}}), 137);
+        check(1, json!({"terminated": {"exitCode": 4}}), 137);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use serde_json::json;
 pub const TESTS: &[Test] = &[
     ("life_container_killed_by_hand", container_killed_by_hand),
     ("life_agent_killed_and_restarted", agent_killed_and_restarted),
+    ("life_what_ended_stays_ended", what_ended_stays_ended),
     ("life_agent_killed_while_starting_pods", agent_killed_while_starting_pods),
     ("life_engine_absent_then_there", engine_absent_then_there),
     ("life_engine_restarted", engine_restarted),
@@ -69,6 +70,67 @@ fn agent_killed_and_restarted(bed: &mut Bed) {
     bed.remove_manifest("s");
     bed.start_agent_with(&[]);
     bed.until("it is stopped", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
+}
+
+/// What is left of a container that has ended for good is removed by hand, before the agent's eyes and behind its back.
+fn what_ended_stays_ended(bed: &mut Bed) {
+    let all_of = |bed: &Bed, container: &str| {
+        let filter = format!("label=io.kubernetes.container.name={container}");
+        let listed = bed.docker(&["ps", "-aq", "--no-trunc", "--filter", &filter]);
+        listed.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let shown = |bed: &Bed, pod: &str, container: &str| {
+        // A mirror is gone for a moment when it is made anew.
+        let (_, pod) = bed.send("GET", &format!("/api/v1/namespaces/default/pods/{pod}"), "");
+        let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+        let code = statuses.into_iter().find(|status| status["name"] == container)?["state"]["terminated"]["exitCode"].as_i64();
+        Some((pod["metadata"]["uid"].as_str()?.to_owned(), code?))
+    };
+    let spec = |policy: &str, ends: &str, code: i64| {
+        json!({
+            "restartPolicy": policy, "terminationGracePeriodSeconds": 1, "containers": [
+                {"name": ends, "image": BUSYBOX, "command": ["sh", "-c", format!("exit {code}")]},
+                {"name": format!("{ends}-stays"), "image": BUSYBOX, "command": ["sleep", "3600"]},
+            ],
+        })
+    };
+    let pods = [("never", "Never", 3), ("on-failure", "OnFailure", 0), ("file-n1", "Never", 4)];
+    bed.start();
+    for (name, policy, code) in pods {
+        let document =
+            |name: &str| json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec(policy, name, code)});
+        match name.strip_suffix("-n1") {
+            Some(file) => {
+                let mut pod = document(file);
+                pod["spec"] = spec(policy, name, code);
+                bed.drop_manifest("file.json", &pod.to_string());
+            }
+            None => drop(bed.post("/api/v1/namespaces/default/pods", &document(name).to_string())),
+        }
+    }
+    let ended = pods.map(|(name, _, code)| {
+        let (uid, _) = bed.until(&format!("{name} is shown as ended"), |bed| shown(bed, name, name).filter(|(_, shown)| *shown == code));
+        runs(bed, &format!("{name}-stays"));
+        uid
+    });
+    let remove = |bed: &Bed| pods.iter().for_each(|(name, _, _)| all_of(bed, name).iter().for_each(|id| drop(bed.docker(&["rm", id]))));
+    // Whoever starts a container that is dropped now has looked at the others.
+    remove(bed);
+    bed.drop_manifest("s", &sleeper("s"));
+    runs(bed, "s");
+    for (name, _, code) in pods {
+        assert_eq!((all_of(bed, name).len(), shown(bed, name, name).map(|(_, code)| code)), (0, Some(code)), "{name}");
+    }
+    bed.kill_agent();
+    bed.start_agent();
+    // Nobody knows any more of the file's that it ended: as with a kubelet it runs once more, and has a mirror of its own.
+    let (uid, _) = bed.until("the file's has run once more", |bed| {
+        shown(bed, "file-n1", "file-n1").filter(|(uid, code)| *uid != ended[2] && *code == 4 && all_of(bed, "file-n1").len() == 1)
+    });
+    assert_ne!(uid, ended[2]);
+    for (n, (name, _, code)) in pods.into_iter().enumerate().take(2) {
+        assert_eq!((all_of(bed, name).len(), shown(bed, name, name)), (0, Some((ended[n].clone(), code))), "{name}");
+    }
 }
 
 fn agent_killed_while_starting_pods(bed: &mut Bed) {

@@ -6,7 +6,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use super::{is_for_good, was_started};
 
 /// Far above what a thousand pods take; what is bigger was not written by this file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -16,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 pub struct Assignment {
     /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
     pub cluster: String,
-    /// By uid, as intent: without status and revision.
+    /// By uid, as intent: without a revision, and of the status what is for good.
     pub pods: BTreeMap<String, Value>,
     /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
     pub others: BTreeMap<String, Value>,
@@ -72,11 +74,15 @@ impl Last {
     }
 }
 
-/// What of a pod is intent: a new status or revision is no reason to write.
+/// What of a pod is intent, and what has become of it for good: any other status or a revision is no reason to write.
 pub fn intent(pod: &Value) -> Value {
     let mut pod = pod.clone();
+    let record = record(&pod);
     if let Value::Object(object) = &mut pod {
         object.remove("status");
+    }
+    if let Some(record) = record {
+        pod["status"] = record;
     }
     if let Some(Value::Object(meta)) = pod.get_mut("metadata") {
         meta.remove("resourceVersion");
@@ -85,10 +91,43 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
+/// Of a pod that has ended its status; of another one the containers that have ended for good, and the ephemeral ones that were
+/// started: none of them is started again, though nothing be left of it here.
+fn record(pod: &Value) -> Option<Value> {
+    let status = &pod["status"];
+    if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        return Some(status.clone());
+    }
+    let policy = pod["spec"]["restartPolicy"].as_str().unwrap_or_default();
+    let of = |field: &str, lasting: &dyn Fn(&Value) -> bool| -> Vec<Value> {
+        status[field].as_array().into_iter().flatten().filter(|one| lasting(one)).cloned().collect()
+    };
+    let ended = of("containerStatuses", &|one| is_for_good(one, policy));
+    let started = of("ephemeralContainerStatuses", &was_started);
+    let found = !ended.is_empty() || !started.is_empty();
+    found.then(|| json!({ "containerStatuses": ended, "ephemeralContainerStatuses": started }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    #[test]
+    fn what_is_for_good_is_kept() {
+        let check = |policy: &str, status: Value, expected: Value| {
+            assert_eq!(intent(&json!({"spec": {"restartPolicy": policy}, "status": status}))["status"], expected, "{policy}");
+        };
+        let of = |ended: &[&Value], started: &[&Value]| json!({"containerStatuses": ended, "ephemeralContainerStatuses": started});
+        let ended = json!({"name": "c", "state": {"terminated": {"exitCode": 0}}});
+        let failed = json!({"name": "d", "state": {"terminated": {"exitCode": 1}}});
+        let runs = json!({"name": "e", "containerID": "docker://1", "state": {"running": {}}});
+        let waits = json!({"name": "f", "state": {"waiting": {}}});
+        let all = of(&[&ended, &failed, &runs, &waits], &[&runs, &waits]);
+        check("Never", all.clone(), of(&[&ended, &failed], &[&runs]));
+        check("OnFailure", all.clone(), of(&[&ended], &[&runs]));
+        check("Always", all, of(&[], &[&runs]));
+        check("Always", of(&[&ended], &[]), Value::Null);
+    }
 
     #[test]
     fn only_a_change_of_intent_is_written() {
@@ -107,6 +146,8 @@ mod tests {
         fs::remove_file(&last.path).unwrap();
         last.keep(assignment("Running"));
         assert!(!last.path.exists(), "written although nothing changed");
+        last.keep(assignment("Failed"));
+        assert_eq!(Last::open(text).assignment().pods["u"]["status"], json!({"phase": "Failed"}));
         fs::remove_dir_all(dir).unwrap();
     }
 }

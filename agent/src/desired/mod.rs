@@ -94,7 +94,7 @@ impl Wanted {
     pub fn started_before(&self, ephemeral: &str) -> Option<&Value> {
         let statuses = self.document["status"]["ephemeralContainerStatuses"].as_array();
         let status = statuses.into_iter().flatten().find(|status| status["name"] == ephemeral)?;
-        (!status["state"]["waiting"].is_object() && status["containerID"].is_string()).then_some(status)
+        was_started(status).then_some(status)
     }
 }
 
@@ -102,13 +102,21 @@ impl Wanted {
 pub fn ended_for_good<'a>(status: &'a Value, policy: &str, container: &str) -> Option<&'a Value> {
     let statuses = status["containerStatuses"].as_array().into_iter().flatten();
     let status = statuses.into_iter().find(|status| status["name"] == container)?;
-    let code = Some(&status["state"]["terminated"]).filter(|state| state.is_object())?["exitCode"].as_i64().unwrap_or(0);
-    match policy {
-        "Never" => true,
-        "OnFailure" => code == 0,
-        _ => false,
-    }
-    .then_some(status)
+    is_for_good(status, policy).then_some(status)
+}
+
+fn is_for_good(status: &Value, policy: &str) -> bool {
+    let state = &status["state"]["terminated"];
+    state.is_object()
+        && match policy {
+            "Never" => true,
+            "OnFailure" => state["exitCode"].as_i64().unwrap_or(0) == 0,
+            _ => false,
+        }
+}
+
+fn was_started(status: &Value) -> bool {
+    !status["state"]["waiting"].is_object() && status["containerID"].is_string()
 }
 
 /// What one source said last.

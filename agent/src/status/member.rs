@@ -7,12 +7,20 @@ use super::time;
 use crate::desired::Wanted;
 use crate::naming::PodName;
 use crate::plan::images;
-use crate::plan::memory::UNKNOWN_CODE;
+use crate::plan::memory::{Lost, UNKNOWN_CODE};
 use crate::plan::seen::{self, Run};
 use crate::plan::{Waiting, Waits, World};
 use crate::runtime::State;
 
-/// One container's part of the status.
+/// What a pod's status is told from, beside what runs of it.
+pub(super) struct Case<'a> {
+    pub(super) wanted: &'a Wanted,
+    pub(super) world: &'a World,
+    pub(super) waits: &'a Waits,
+    /// The status that was shown before.
+    pub(super) was: &'a Value,
+}
+
 pub(super) struct One {
     pub(super) name: String,
     pub(super) value: Value,
@@ -27,17 +35,16 @@ pub(super) struct One {
     pub(super) exit_code: Option<i32>,
 }
 
-pub(super) fn one(wanted: &Wanted, world: &World, waits: &Waits, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
+pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
+    let Case { wanted, world, waits, .. } = *case;
     let newest = seen::of(runs, &container.name).next();
     let previous = seen::of(runs, &container.name).nth(1);
     let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
-    if let Some(before) = wanted.ended_before(&container.name)
-        && !newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }))
-    {
+    let waiting = waits.containers.get(&container.name);
+    if let Some(before) = recorded(case, container, newest, lost.filter(|_| waiting.is_none())) {
         return ended_before(before);
     }
-    let waiting = waits.containers.get(&container.name);
     let mut before = previous.map_or(Value::Null, terminated);
     let mut exit_code = None;
     let (mut runs_now, mut unmade) = (false, false);
@@ -110,6 +117,17 @@ fn is_edited(wanted: &Wanted, container: &Container, run: &Run<'_>) -> bool {
     let at = wanted.pod.spec.containers.iter().position(|one| one.name == container.name);
     let hash = at.and_then(|at| wanted.hash_of(at)).filter(|_| wanted.pod.metadata.deletion_timestamp.is_none());
     hash.is_some_and(|hash| hash != run.tag.hash)
+}
+
+/// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
+fn recorded<'a>(case: &Case<'a>, container: &Container, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
+    let told = |lost: &Lost| {
+        let mut statuses = case.was["containerStatuses"].as_array().into_iter().flatten();
+        let status = statuses.find(|status| status["name"] == container.name.as_str() && status["restartCount"] == lost.attempt)?;
+        status["state"]["terminated"].is_object().then_some(status)
+    };
+    let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
+    case.wanted.ended_before(&container.name).filter(|_| !tells).or_else(|| lost.and_then(told))
 }
 
 /// As it is on record.
