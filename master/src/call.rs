@@ -7,35 +7,15 @@
 //!
 //! Nothing behind this file knows paths. Percent-encodings are decoded here, once.
 
+use crate::form::Form;
+pub use crate::form::Version;
 use crate::page::{self, Page};
 pub use crate::query::{FieldValidation, Options};
 use crate::query::{decode, flag, options, parameters};
-use crate::render::Form;
 use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
 use coracle_api::strategy::Share;
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Version {
-    #[default]
-    V1,
-    Old(old::Version),
-}
-
-impl Version {
-    /// Of 2014: no metadata, the namespace in the query, and namespaces that are made on first use.
-    pub fn is_flat(self) -> bool {
-        matches!(self, Version::Old(old) if old.is_flat())
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Version::V1 => "v1",
-            Version::Old(old) => old.name(),
-        }
-    }
-}
 
 /// Where a request goes.
 #[derive(Debug)]

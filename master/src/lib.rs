@@ -10,6 +10,7 @@ pub mod command;
 pub mod config;
 pub mod control;
 pub mod fault;
+pub mod form;
 pub mod furnish;
 pub mod identity;
 pub mod making;

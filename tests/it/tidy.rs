@@ -55,13 +55,14 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("furnish", &["making", "prepare", "store"]),
     ("identity", &["making", "prepare", "store"]),
     ("control", &["admit", "furnish", "making", "prepare", "store"]),
-    ("call", &["page", "query", "render", "through"]),
+    ("form", &[]),
+    ("call", &["form", "page", "query", "through"]),
     ("page", &[]),
     ("query", &["call"]),
     ("through", &["call", "query"]),
-    ("render", &["call", "store"]),
+    ("render", &["form", "store"]),
     ("fault", &["call", "prepare", "store"]),
-    ("serve", &["admit", "call", "fault", "furnish", "identity", "making", "page", "prepare", "render", "store", "through"]),
+    ("serve", &["admit", "call", "fault", "form", "furnish", "identity", "making", "page", "prepare", "render", "store", "through"]),
 ];
 
 const TOUCHES_SYSTEM: &[&str] = &[

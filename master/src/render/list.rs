@@ -3,10 +3,9 @@
 //! Objects are rendered one by one, so that a long list costs little more than its bytes. Plain JSON is spliced of the stored
 //! bytes, unread, and a long one only while it is sent.
 
-use super::form::{Form, Media, Shape};
 use super::table::{self, Entry};
 use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text, yaml};
-use crate::call::Version;
+use crate::form::{Form, Media, Shape, Version};
 use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
@@ -171,7 +170,7 @@ impl Iterator for Spliced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::form::{Include, Meta};
+    use crate::form::{Include, Meta};
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::{Key, Revision};
     use std::sync::Arc;

@@ -6,7 +6,6 @@
 //! made of a parsed document. `now` is for the ages in tables.
 
 pub mod discovery;
-pub mod form;
 pub mod gnostic;
 pub mod gzip;
 mod list;
@@ -16,10 +15,9 @@ mod round_trip;
 mod table;
 pub mod yaml;
 
-pub use form::{Form, Media, Shape};
 pub use list::list;
 
-use crate::call::Version;
+use crate::form::{Form, Media, Meta, Shape, Version};
 use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
@@ -29,7 +27,6 @@ use coracle_api::status::Status;
 use coracle_api::types;
 use coracle_api::watch::Change;
 use coracle_schema::protobuf;
-use form::Meta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};

@@ -2,8 +2,8 @@
 //!
 //! Rows are written as JSON at once: of the object only what cells are made of is looked at, and its metadata is copied as it stands.
 
-use super::form::{Include, Meta};
 use super::{ListMeta, put_partial, text};
+use crate::form::{Include, Meta};
 use crate::store::Stored;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Revision, Time};

@@ -2,8 +2,8 @@
 
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
+use crate::form::Media;
 use crate::prepare::Part;
-use crate::render::Media;
 use crate::serve::{go_json, yaml};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::old::{self, DecodeError, Decoded, Half};

@@ -5,11 +5,33 @@
 //! As Kubernetes reads the header: the best clause that can be had wins, a clause that asks for a document which nobody
 //! knows is passed over, and an error is a Status in the best media type that is left, or JSON.
 
-use crate::call::Version;
+use coracle_api::old;
 
 /// Media ranges that are looked at; clients send three.
 const CLAUSES_MAX: usize = 32;
 const META_GROUP: &str = "meta.k8s.io";
+
+/// In whose words, which are those of the path that was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    #[default]
+    V1,
+    Old(old::Version),
+}
+
+impl Version {
+    /// Of 2014: no metadata, the namespace in the query, and namespaces that are made on first use.
+    pub fn is_flat(self) -> bool {
+        matches!(self, Version::Old(old) if old.is_flat())
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::V1 => "v1",
+            Version::Old(old) => old.name(),
+        }
+    }
+}
 
 /// How an answer looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
