@@ -31,6 +31,19 @@ pub fn compact(document: &Value) -> Bytes {
     Bytes::from(text.into_boxed_slice())
 }
 
+/// Whether a compact text begins in the order in which the store writes an object.
+pub fn leads(text: &[u8]) -> bool {
+    const FIRST: &[u8] = b"{\"apiVersion\":\"";
+    let rest = text.starts_with(FIRST).then(|| text.get(string_end_from(text, FIRST.len())..)).flatten();
+    rest.is_some_and(|rest| rest.starts_with(b",\"kind\":"))
+}
+
+/// A person's text in the order in which the store writes an object; None: it is none.
+pub fn ordered(text: &[u8]) -> Option<Bytes> {
+    let document: Value = serde_json::from_slice(text).ok()?;
+    document.is_object().then(|| compact(&document))
+}
+
 /// Compact JSON as it lies on disk, and as a person asks for it: two blanks a level, for eyes, jq and git.
 pub fn indented(compact: &[u8]) -> Vec<u8> {
     fn line(out: &mut Vec<u8>, depth: usize) {
@@ -296,6 +309,28 @@ impl Crc {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_persons_order_becomes_the_stores() {
+        for (text, is_led, becomes) in [
+            (r#"{"apiVersion":"v1","kind":"A","data":{}}"#, true, Some(r#"{"apiVersion":"v1","kind":"A","data":{}}"#)),
+            (
+                r#"{"apiVersion":"v1","data":{"b":1,"a":[]},"kind":"A"}"#,
+                false,
+                Some(r#"{"apiVersion":"v1","kind":"A","data":{"a":[],"b":1}}"#),
+            ),
+            (r#"{"kind":"A","apiVersion":"v1"}"#, false, Some(r#"{"apiVersion":"v1","kind":"A"}"#)),
+            (r#"{"apiVersion":{},"kind":"A"}"#, false, Some(r#"{"apiVersion":{},"kind":"A"}"#)),
+            (r#"{"apiVersion":"v1","data":1 2,"kind":"A"}"#, false, None),
+            (r#"{"apiVersion":"v1"#, false, None),
+            (r#"{"apiVersion":""#, false, None),
+            ("[]", false, None),
+            ("", false, None),
+        ] {
+            assert_eq!(leads(text.as_bytes()), is_led, "{text}");
+            assert_eq!(ordered(text.as_bytes()).as_deref(), becomes.map(str::as_bytes), "{text}");
+        }
+    }
 
     #[test]
     fn white_space_comes_and_goes() {

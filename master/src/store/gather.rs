@@ -17,8 +17,9 @@ const SHARED_MIN: usize = 256;
 
 /// What an object's file says.
 pub struct Text {
-    /// Empty where its sum alone was asked for.
+    /// In the store's own order, where it is JSON. Empty where its sum alone was asked for.
     pub compact: Bytes,
+    /// Of the file, whatever its order.
     pub crc: u32,
 }
 
@@ -44,15 +45,24 @@ pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>
 
 /// An object's file without its white space. `scratch`: memory to work in.
 pub fn text(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
-    let crc = sum(disk, path, scratch)?.crc;
-    Ok(Text { compact: Bytes::copy_from_slice(scratch), crc })
+    let bytes = read(disk, path, scratch)?;
+    let crc = document::crc32(scratch);
+    // In the store's own order it need not be read whole later on, and held twice until then.
+    let ordered = if document::leads(scratch) { None } else { document::ordered(&bytes) };
+    Ok(Text { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc })
 }
 
 /// The same of a file of which more is known than it says.
 pub fn sum(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
+    read(disk, path, scratch)?;
+    Ok(Text { compact: Bytes::new(), crc: document::crc32(scratch) })
+}
+
+/// As it lies there, and in `scratch` without its white space.
+fn read(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     let bytes = disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX)?;
     document::stripped(&bytes, scratch);
-    Ok(Text { compact: Bytes::new(), crc: document::crc32(scratch) })
+    Ok(bytes)
 }
 
 #[cfg(test)]
