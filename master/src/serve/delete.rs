@@ -210,9 +210,9 @@ fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
     if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
         return Err(Fault::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")));
     }
-    // Every version of objects has options of its own, which all say the same.
+    // Every version of objects has options of its own, which all say the same. Kubernetes minds it for collections alone.
     let known = || matches!(version, "" | "v1" | "meta.k8s.io/v1") || Kinds::builtin().iter().any(|row| row.api_version() == version);
-    if call.version == Version::V1 && !known() {
+    if call.version == Version::V1 && call.name.is_empty() && !known() {
         let why = format!("no kind \"DeleteOptions\" is registered for version {version:?} in scheme {:?}", body::SCHEME);
         return Err(Fault::bad_request(why));
     }

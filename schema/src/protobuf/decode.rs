@@ -76,7 +76,8 @@ impl Decoder<'_> {
             return Ok(());
         }
         let value = self.scalar(&field.element, wire, depth)?;
-        if value.is_null() || (!field.rules.pointer && is_zero(&value)) {
+        let is_amount = matches!(field.element, Element::Quantity);
+        if value.is_null() || (!field.rules.pointer && !is_amount && is_zero(&value)) {
             // What came before is overwritten by this nothing.
             into.remove(name);
         } else {
@@ -153,11 +154,12 @@ impl Decoder<'_> {
             Element::Time => moment(wire.bytes()?, time::write)?,
             Element::MicroTime => moment(wire.bytes()?, time::write_micro)?,
             Element::Quantity => {
-                let amount = first_bytes(wire.bytes()?)?;
-                if amount.is_empty() { "0".into() } else { String::from_utf8_lossy(amount).into_owned().into() }
+                // One without a text is nothing; an empty text is no amount, which whoever reads it says.
+                let amount = first_bytes(wire.bytes()?)?.unwrap_or(b"0");
+                String::from_utf8_lossy(amount).into_owned().into()
             }
             Element::IntOrText => int_or_text(wire.bytes()?)?,
-            Element::Any => any(first_bytes(wire.bytes()?)?)?,
+            Element::Any => any(first_bytes(wire.bytes()?)?.unwrap_or_default())?,
             Element::Named(_) => self.entry(element, wire, depth)?,
         })
     }
@@ -183,12 +185,12 @@ fn is_zero(value: &Value) -> bool {
 }
 
 /// Field 1 of a message that has nothing else: a quantity, a piece of JSON.
-fn first_bytes(message: &[u8]) -> Result<&[u8], Malformed> {
+fn first_bytes(message: &[u8]) -> Result<Option<&[u8]>, Malformed> {
     let mut reader = Reader::new(message);
-    let mut first: &[u8] = &[];
+    let mut first = None;
     while let Some((number, wire)) = reader.field()? {
         if number == 1 {
-            first = wire.bytes()?;
+            first = Some(wire.bytes()?);
         }
     }
     Ok(first)

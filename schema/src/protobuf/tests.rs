@@ -76,6 +76,23 @@ fn what_go_writes_of_nothing_says_nothing() {
 }
 
 #[test]
+fn amounts_without_a_text() {
+    let check = |amount: &[u8], expected: Value| {
+        let (mut spec, mut entry, mut thing) = (Vec::new(), Vec::new(), Vec::new());
+        put_bytes(&mut spec, 4, amount);
+        put_bytes(&mut entry, 1, b"cpu");
+        put_bytes(&mut entry, 2, amount);
+        put_bytes(&mut spec, 14, &entry);
+        put_bytes(&mut thing, 2, &spec);
+        assert_eq!(decode(&types(), "Thing", &thing), Ok(json!({"spec": {"size": expected, "limits": {"cpu": expected}}})));
+    };
+    check(&[], "0".into());
+    // It is no amount, and stays for whoever reads amounts to refuse.
+    check(&[10, 0], "".into());
+    check(&[10, 1, b'2', 10, 1, b'1'], "1".into());
+}
+
+#[test]
 fn numbers_may_come_packed_and_messages_in_parts() {
     let mut spec = Vec::new();
     put_bytes(&mut spec, 6, &[1, 2, 0x80, 1]);
