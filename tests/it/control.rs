@@ -5,6 +5,7 @@
 //!     CORACLE_HISTORIES=5000 so many
 
 mod bed;
+mod budgets;
 mod checks;
 
 use bed::{Bed, Random};
@@ -90,10 +91,13 @@ fn history(seed: u64, told: bool) {
     let revision = bed.store().revision();
     bed.settle();
     assert_eq!(bed.store().revision(), revision, "a converged cluster writes nothing");
+    budgets::drain(&mut bed);
+    bed.settle();
+    checks::all_is_well(&bed, true);
 }
 
 fn operation(bed: &mut Bed) {
-    let what = bed.random.below(27);
+    let what = bed.random.below(31);
     match what {
         0..3 => make_controller(bed),
         3..5 => {
@@ -159,6 +163,8 @@ fn operation(bed: &mut Bed) {
         }
         23 => bed.crash(),
         24 => bed.crash_with_damage(),
+        25..27 => budgets::ask(bed),
+        27..29 => budgets::evict_one(bed),
         _ => {
             let seconds = bed.random.below(60);
             bed.pass(seconds);

@@ -22,6 +22,8 @@ const SETTLES_AFTER_S: u64 = 360;
 /// Less than the silence that makes a node unknown.
 const BEAT_S: u64 = 30;
 const BEGIN_S: i64 = 1_800_000_000;
+/// Kinds whose files are damaged now and then.
+const DAMAGED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "poddisruptionbudgets"];
 
 pub struct Random(u64);
 
@@ -168,7 +170,7 @@ impl Bed {
     /// The master dies, and a file is not what it was.
     pub fn crash_with_damage(&mut self) {
         let mut files = Vec::new();
-        for plural in ["pods", "replicationcontrollers", "services", "endpoints", "nodes"] {
+        for plural in DAMAGED {
             files.extend(self.objects(plural).into_iter().map(|(key, _)| key));
         }
         self.up = None;
@@ -248,8 +250,8 @@ impl Bed {
     pub fn heal(&mut self, nodes: &[&str]) {
         self.tell("heal");
         self.speaking = nodes.iter().map(|node| (*node).to_owned()).collect();
-        for plural in ["pods", "replicationcontrollers", "services", "endpoints", "nodes"] {
-            for key in self.store().list(&Resource::core(plural), None).damaged {
+        for plural in DAMAGED {
+            for key in self.store().list(&resource(plural), None).damaged {
                 self.store().write(store::Write::Delete { key, seen: Default::default() }).expect("a damaged object can be given up");
             }
         }
@@ -257,12 +259,12 @@ impl Bed {
 
     /// Readable objects of a kind.
     pub fn objects(&self, plural: &'static str) -> Vec<(Key, Value)> {
-        let items = self.store().list(&Resource::core(plural), None).items;
+        let items = self.store().list(&resource(plural), None).items;
         items.into_iter().map(|stored| (Key::clone(&stored.key), serde_json::from_slice(&stored.json).expect("JSON"))).collect()
     }
 
     pub fn damaged(&self, plural: &'static str) -> Vec<Key> {
-        self.store().list(&Resource::core(plural), None).damaged
+        self.store().list(&resource(plural), None).damaged
     }
 
     /// Whether it was made.
@@ -283,7 +285,7 @@ impl Bed {
         self.update(&key(plural, name), Part::Main, change);
     }
 
-    fn update(&mut self, key: &Key, part: Part, change: impl FnOnce(&mut Value)) {
+    pub fn update(&mut self, key: &Key, part: Part, change: impl FnOnce(&mut Value)) {
         let Ok(Some(stored)) = self.store().get(key) else { return };
         let object: Value = serde_json::from_slice(&stored.json).expect("JSON");
         let mut new = object.clone();
@@ -414,7 +416,14 @@ fn node_status() -> Value {
 
 pub fn key(plural: &'static str, name: &str) -> Key {
     let namespace = if plural == "nodes" { "" } else { "default" };
-    Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: name.to_owned() }
+    Key { resource: resource(plural), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+fn resource(plural: &'static str) -> Resource {
+    match plural {
+        "poddisruptionbudgets" => Resource { group: "policy".into(), plural: plural.into() },
+        _ => Resource::core(plural),
+    }
 }
 
 fn wall(s: u64) -> Time {

@@ -1,6 +1,7 @@
 //! What holds whenever it is quiet, computed from the documents alone.
 
 use super::bed::{Bed, key};
+use super::budgets;
 use coracle_api::meta::Resource;
 use coracle_master::control::{Gate, Owner, Step, all_keys, decide, wakes};
 use serde_json::Value;
@@ -14,6 +15,7 @@ pub fn all_is_well(bed: &Bed, healed: bool) {
     host_ports(bed);
     scheduled(bed);
     endpoints(bed, healed);
+    budgets::counted(bed);
     nothing_is_lost(bed);
 }
 
@@ -33,7 +35,7 @@ fn nothing_is_left_to_do(bed: &Bed) {
     pass(&Step::new(bed.store().clone(), gate, wakes, inbox, bed.now()));
 }
 
-fn text<'a>(of: &'a Value, field: &str) -> &'a str {
+pub fn text<'a>(of: &'a Value, field: &str) -> &'a str {
     of[field].as_str().unwrap_or_default()
 }
 
@@ -45,12 +47,12 @@ fn active(pod: &Value) -> bool {
     !over(pod) && pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-fn ready(object: &Value) -> &str {
+pub fn ready(object: &Value) -> &str {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     conditions.filter(|condition| condition["type"] == "Ready").map(|condition| text(condition, "status")).next().unwrap_or_default()
 }
 
-fn matches(selector: &Value, pod: &Value) -> bool {
+pub fn matches(selector: &Value, pod: &Value) -> bool {
     let wanted = selector.as_object().into_iter().flatten();
     selector.as_object().is_some_and(|all| !all.is_empty()) && wanted.into_iter().all(|(k, v)| pod["metadata"]["labels"][k] == *v)
 }
