@@ -113,7 +113,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         Version::Old(old) => place_v1beta3(kinds, old, segments)?,
     };
     let watch = watch_path || (place.name.is_empty() && flag(&parameters, "watch"));
-    let options = options(version, &parameters)?;
+    let options = options(version, watch || place.name.is_empty(), &parameters)?;
     let verb = verb(method, &place, watch, watch_path)?;
     // Nobody deleted collections before v1.
     if verb == Verb::DeleteCollection && version != Version::V1 {
@@ -475,6 +475,7 @@ mod tests {
             assert!(matches!(options("/api/v1/pods", bad), Err(Misdirected::Malformed(_))), "{bad}");
         }
         assert_eq!(options("/api/v1/pods", "%zz=1&a%f"), Ok(Options::default()));
+        assert_eq!(options("/api/v1/nodes/n", "timeoutSeconds=x&limit=y"), Ok(Options::default()));
         let wrong = options("/api/v1/pods", "fieldValidation=strict").unwrap();
         assert_eq!(wrong, Options { field_validation_wrong: Some("strict".into()), ..Options::default() });
         let many: String = (0..=PARAMETERS_MAX).map(|n| format!("a{n}&")).collect();

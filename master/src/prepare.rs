@@ -20,6 +20,7 @@ use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules, Share
 use coracle_api::types;
 use coracle_schema::apply::Managed;
 use coracle_schema::{Problem, Types, check, decode, default, tidy};
+use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -118,7 +119,8 @@ impl fmt::Display for Unfit {
 }
 
 /// What a deletion demands of the object that it finds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 pub struct Preconditions {
     pub uid: Option<String>,
     pub resource_version: Option<String>,

@@ -50,7 +50,8 @@ pub enum FieldValidation {
     Strict,
 }
 
-pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
+/// `of_many`: whether the path names no single object; of one, nobody reads what is said of lists.
+pub fn options(version: Version, of_many: bool, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
     let mut options = Options::default();
     for (name, value) in parameters {
         let (name, value) = (name.as_str(), value.as_str());
@@ -60,7 +61,7 @@ pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Opti
             (_, "resourceVersion") => options.resource_version = value.to_owned(),
             (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
             // Zero is no limit, and what is below it is over at once.
-            (_, "timeoutSeconds") if !value.is_empty() => {
+            (_, "timeoutSeconds") if of_many && !value.is_empty() => {
                 options.timeout =
                     Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
             }
@@ -70,10 +71,13 @@ pub fn options(version: Version, parameters: &[(String, String)]) -> Result<Opti
             },
             (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(whole(value)?),
             (_, "orphanDependents") if !value.is_empty() => options.orphan = Some(truth(value)),
-            (_, "propagationPolicy") if !value.is_empty() => options.propagation = Some(value.to_owned()),
+            // Said empty it is no policy, which is told.
+            (_, "propagationPolicy") => options.propagation = Some(value.to_owned()),
             // Clients of 2014 and 2015 know no pages, and would take the first for all.
             (Version::V1, "continue") => options.continues = value.to_owned(),
-            (Version::V1, "limit") if !value.is_empty() => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
+            (Version::V1, "limit") if of_many && !value.is_empty() => {
+                options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0))
+            }
             (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
             (_, "includeObject") => options.include_object = value.to_owned(),

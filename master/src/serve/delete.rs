@@ -12,8 +12,10 @@ use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::status::Status;
 use coracle_api::strategy::{Deleting, Fate};
+use coracle_api::types;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::PoisonError;
 
@@ -194,7 +196,7 @@ fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
 }
 
 fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
-    let (sent, twice) = body::read(call, request, OPTIONS).map_err(|mut fault| {
+    let (mut sent, twice) = body::read(call, request, OPTIONS).map_err(|mut fault| {
         // Kubernetes reads options another way than objects, and says less.
         let plain = fault.status.message.split_once("): ").map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
         if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized")) {
@@ -205,6 +207,11 @@ fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
     // A word said twice could be the wrong one, and what is deleted stays so.
     if let Some(field) = twice.first() {
         return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
+    }
+    // The schema is that of every version: those of before said the same in the same words. `dryRun: All`, as the query has it, is no list.
+    let decoded = coracle_schema::decode(&types::builtin(), OPTIONS.type_name, &mut sent);
+    if let Some(why) = decoded.message() {
+        return Err(Fault::bad_request(why));
     }
     let version = sent["apiVersion"].as_str().unwrap_or_default();
     if let Some(kind) = sent["kind"].as_str().filter(|kind| !kind.is_empty() && *kind != "DeleteOptions") {
@@ -219,14 +226,21 @@ fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
     Ok(sent)
 }
 
-/// DeleteOptions, from wherever they come.
+/// DeleteOptions as `Wishes` reads them, of the right types since they went through their schema.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Sent {
+    grace_period_seconds: Option<i64>,
+    preconditions: Preconditions,
+    orphan_dependents: Option<bool>,
+    propagation_policy: Option<String>,
+    dry_run: Vec<String>,
+}
+
+/// DeleteOptions, from wherever they come. What cannot be read is refused and never passed over: what is deleted stays so.
 pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
-    let mut dry_run = dry_run.to_vec();
-    for run in sent["dryRun"].as_array().into_iter().flatten() {
-        let run = run.as_str().ok_or_else(|| Fault::bad_request("DeleteOptions: dryRun must be a list of strings"))?;
-        dry_run.push(run.to_owned());
-    }
-    let (policy, orphan) = (text(sent, "propagationPolicy")?, truth(sent, "orphanDependents")?);
+    let sent = Option::<Sent>::deserialize(sent).map_err(|why| Fault::bad_request(format!("DeleteOptions: {why}")))?.unwrap_or_default();
+    let (policy, orphan) = (sent.propagation_policy, sent.orphan_dependents);
     let fate = policy.as_deref().and_then(Fate::parse);
     let mut problems = Vec::new();
     if let Some(policy) = &policy {
@@ -243,34 +257,11 @@ pub fn asked(sent: &Value, dry_run: &[String]) -> Result<Wishes, Fault> {
     if !problems.is_empty() {
         return Err(options::wrong("DeleteOptions", &problems));
     }
-    let preconditions = &sent["preconditions"];
     Ok(Wishes {
-        grace_s: number(sent, "gracePeriodSeconds")?,
-        preconditions: Preconditions { uid: text(preconditions, "uid")?, resource_version: text(preconditions, "resourceVersion")? },
+        grace_s: sent.grace_period_seconds,
+        preconditions: sent.preconditions,
         fate: fate.or(orphan.map(|orphan| if orphan { Fate::Orphan } else { Fate::Background })),
-        rehearsal: options::is_rehearsal(&dry_run, "DeleteOptions")?,
+        rehearsal: options::is_rehearsal(&[dry_run, &sent.dry_run].concat(), "DeleteOptions")?,
         accepted: orphan == Some(false),
     })
-}
-
-fn number(of: &Value, field: &str) -> Result<Option<i64>, Fault> {
-    match &of[field] {
-        Value::Null => Ok(None),
-        value => value.as_i64().map(Some).ok_or_else(|| Fault::bad_request(format!("DeleteOptions: {field} must be a whole number"))),
-    }
-}
-
-fn truth(of: &Value, field: &str) -> Result<Option<bool>, Fault> {
-    match &of[field] {
-        Value::Null => Ok(None),
-        value => value.as_bool().map(Some).ok_or_else(|| Fault::bad_request(format!("DeleteOptions: {field} must be true or false"))),
-    }
-}
-
-fn text(of: &Value, field: &str) -> Result<Option<String>, Fault> {
-    match &of[field] {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text.clone())),
-        _ => Err(Fault::bad_request(format!("DeleteOptions: {field} must be a string"))),
-    }
 }
