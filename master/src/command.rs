@@ -124,13 +124,16 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     if fs::symlink_metadata(file).is_ok_and(|there| !there.is_file()) {
         return Err(format!("{shown}: it is there and no regular file; name a file to write"));
     }
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if lies_in(folder, &config.data_dir) {
+        return Err(format!("{shown}: it lies in the data directory; name a file outside of it, best on another disk"));
+    }
     // Whoever reads it reads every secret.
     let tmp = file.with_extension(format!("partial-{}", std::process::id()));
     let written = write_backup(config, &tmp).and_then(|()| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
         let told = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
         fs::rename(&tmp, file).map_err(|error| error.to_string())?;
-        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| error.to_string())?;
         Ok(told)
     });
@@ -139,6 +142,11 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
         format!("{shown}: {why}")
     })?;
     Ok(but_for(format!("{shown}: {} objects at revision {}", told.objects, told.revision), &told.left_out))
+}
+
+/// By whatever way: what is not there lies nowhere.
+fn lies_in(folder: &Path, dir: &Path) -> bool {
+    folder.canonicalize().is_ok_and(|folder| dir.canonicalize().is_ok_and(|dir| folder.starts_with(dir)))
 }
 
 /// What was done, and what the backup lacks.
@@ -222,4 +230,21 @@ fn head_line(answer: &mut impl BufRead) -> io::Result<String> {
     let mut line = String::new();
     answer.by_ref().take(HEAD_BYTES_MAX).read_line(&mut line)?;
     if line.ends_with('\n') { Ok(line.trim_end().to_owned()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_lies_outside_of_what_it_is_of() {
+        let place = std::env::temp_dir().join(format!("coracle-command-{}-lies", std::process::id()));
+        let (data, objects) = (place.join("data"), place.join("data/objects"));
+        fs::create_dir_all(&objects).expect("ours");
+        std::os::unix::fs::symlink(&data, place.join("link")).expect("ours");
+        let within = |folder: &Path| lies_in(folder, &data);
+        assert!(within(&data) && within(&objects) && within(&place.join("link")) && within(&objects.join("..")));
+        assert!(!within(&place) && !within(&place.join("none")));
+        fs::remove_dir_all(place).expect("ours");
+    }
 }

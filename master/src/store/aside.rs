@@ -3,7 +3,8 @@
 use super::disk::{self, What};
 use super::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::HEAD;
-use super::journal::record::{Line, Record};
+use super::journal::record::Record;
+use super::journal::recover::Recovered;
 use super::journal::{SPARE, WAL};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::quarantine::Incident;
@@ -90,14 +91,11 @@ impl Tree<'_> {
     }
 
     /// A file that is gone is an object that a person deleted, as long as the journal knows nothing of it. He may not have meant it, or the
-    /// copy may not have been whole. `there`: what is left of `known` files.
-    pub fn miss_objects(&mut self, known: u64, there: u64) {
-        // What lies in a folder that cannot be read is not gone.
-        let gone = known.saturating_sub(there);
-        if gone == 0 || !self.unread.is_empty() {
+    /// copy may not have been whole.
+    pub fn miss_objects(&mut self, gone: u64) {
+        if gone == 0 {
             return;
         }
-        self.gone = gone;
         let files = if gone == 1 { "an object's file is".to_owned() } else { format!("{gone} objects' files are") };
         let why = format!("{OBJECTS}: {files} gone that {HEAD} knows of: taken away by hand, and so the objects are deleted");
         let remedy = "where that was not meant, stop the master and copy the files back, or restore a backup".to_owned();
@@ -148,14 +146,19 @@ impl Tree<'_> {
     }
 
     /// HEAD.json is not there: of no account where nothing else is. A first start that was cut has only written what people had laid there.
-    pub fn miss_head(&mut self, records: &[Line]) {
-        let mut journaled = records.iter().filter(|line| line.record.key().is_some()).peekable();
+    pub fn miss_head(&mut self, recovered: &Recovered) {
+        let mut journaled = recovered.records.iter().filter(|line| line.record.key().is_some()).peekable();
         let lived = match journaled.peek() {
             None => self.objects.keys().any(|key| !self.unwritten.contains(key)),
             Some(_) => journaled.any(|line| !matches!(line.record, Record::Put { by_hand: true, .. })),
         };
         if lived {
-            let why = format!("{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on further");
+            let lost = match recovered.start {
+                Some(_) => String::new(),
+                None => format!("; {WAL}/ holds no journal either: what was acknowledged and is not in the files may be missing"),
+            };
+            let why =
+                format!("{HEAD}: it is gone, though there are objects: the store gets a new identity, and revisions go on further{lost}");
             let remedy = "bring it back where it is, or else go on: agents and watchers look again by themselves".to_owned();
             self.foreign.push(Damage { file: HEAD.to_owned(), key: None, kind: None, why, remedy });
         }

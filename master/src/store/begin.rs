@@ -211,7 +211,7 @@ impl Due<'_> {
         let mut opened = self.open(journal);
         // What files are to be brought to lies in old segments.
         if opened.as_ref().is_err_and(DiskError::no_space) && !self.heals {
-            self.make_room(disk, journal, old);
+            self.make_room(disk, journal, old, head);
             opened = self.open(journal);
         }
         if opened.is_err() {
@@ -241,19 +241,22 @@ impl Due<'_> {
 
     /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor any where it was
     /// closed in order.
-    fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>) {
+    fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) {
         let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
         old.retain(|(segment, _)| !gone(*segment));
         self.recovered.void.iter().for_each(|segment| _ = gone(*segment));
         if self.closed {
             journal.forget(gone);
-            self.head.iter_mut().for_each(|head| head.wal = Some(self.fresh));
+            // Where it cannot be written now, the first write to the store does it.
+            self.head.iter_mut().chain([head]).for_each(|head| head.wal = Some(self.fresh));
         }
     }
 
     /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
     fn consume(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         let mut files = Files::default();
+        // What only old segments tell must not be torn while it is brought.
+        files.each = self.heals;
         let edited = self.edits.iter().filter_map(|edit| match edit {
             Record::Put { key, object, .. } => Some((key, Some(object))),
             _ => None,

@@ -7,7 +7,7 @@
 //! nothing tells which files, but HEAD.json's sum differs -> all that it may be have new revisions, and it is told
 //! ```
 
-use super::disk::Disk;
+use super::disk::{Disk, Stamp};
 use super::examine::Looked;
 use super::files::OBJECTS;
 use super::find::{Found, SEGMENT_BYTES_READ_MAX, mark_of};
@@ -109,9 +109,16 @@ impl Tree<'_> {
         Some((sum, count))
     }
 
+    /// How many files are gone that HEAD.json knows of, as far as that can be told.
+    pub(super) fn gone(&self, left: &Left) -> u64 {
+        // What lies in a folder that cannot be read is not gone, and what was set aside since is remembered there.
+        let there = self.files_count().filter(|_| self.unread.is_empty());
+        there.map_or(0, |there| left.objects.saturating_sub(there + left.aside))
+    }
+
     /// How many files there were when the journal began to say more than they do, as far as they are there still; what a person brought
     /// is not among them. None: nobody knows.
-    pub fn files_count(&self) -> Option<u64> {
+    fn files_count(&self) -> Option<u64> {
         let mut count = self.damaged.keys().filter(|key| !self.covered.contains_key(*key)).count() + self.left_alone.len();
         for (key, entry) in self.objects.iter().filter(|(key, _)| !self.covered.contains_key(*key) && !self.overridden.contains_key(*key)) {
             count += usize::from(entry.file_crc.is_some() && !self.unwritten.contains(key));
@@ -152,6 +159,22 @@ impl Tree<'_> {
             "{count} files below {OBJECTS} are older than {HEAD}, as in a copy that was made while a master wrote: what {WAL}/ says of them \
              counts, and they are brought: {named}"
         ));
+    }
+
+    /// More is different than what shows a person's hand, so all may be files of another time: those that are gone nobody has taken away.
+    pub(super) fn bring_absent(&mut self, past: &Past, protocol: &Protocol) {
+        let absent: Vec<(Arc<Key>, Word)> = self.absent(past).filter(|_| past.is_whole()).collect();
+        let brought = self.heal_these(&absent, protocol);
+        if brought.is_empty() {
+            return;
+        }
+        let (count, named) = (brought.len(), named(brought.iter()));
+        let why = format!(
+            "{OBJECTS}: {count} files are not there, and others are not as {HEAD} says, of which nobody knows why: so what {WAL}/ says of them \
+             counts, and they are brought: {named}"
+        );
+        let remedy = "delete the objects that are not wanted".to_owned();
+        self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });
     }
 
     fn heal_these(&mut self, words: &[(Arc<Key>, Word)], protocol: &Protocol) -> Healed {
@@ -254,11 +277,26 @@ impl Tree<'_> {
         self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });
     }
 
-    /// Nobody knows whether there was more.
+    /// Whether files of a store that was not closed say revisions that neither HEAD.json nor the journal knows of, though no person wrote
+    /// them: so they are newer than the journal is.
+    pub fn is_ahead(&self) -> bool {
+        let stamp = |key: &Arc<Key>| self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key))).ok();
+        let is_put = |key: &Arc<Key>| matches!(stamp(key), Some(Stamp::Intact(_)));
+        // In a copy no file may have a stamp.
+        self.beyond.iter().any(is_put) || !self.beyond.is_empty() && self.objects.keys().all(|key| stamp(key) == Some(Stamp::None))
+    }
+
+    /// Nobody knows whether there was more, nor which revisions it had.
     pub fn tell_behind(&mut self) {
         self.next += LOST_REVISIONS;
+        let base = self.base.unwrap_or_default();
+        let given: Vec<_> = self.objects.iter().filter(|(_, entry)| entry.stored.revision.0 > base).map(|(key, _)| key.clone()).collect();
+        for key in given {
+            let revision = self.fresh();
+            self.objects.entry(key).and_modify(|entry| entry.stored = entry.stored.at(revision));
+        }
         let why = format!(
-            "{WAL}/ ends before {HEAD} counts from it: it is older, as in a copy that is not whole, or where an older segment was put \
+            "{WAL}/ ends before what {HEAD} or the files say: it is older, as in a copy that is not whole, or where an older segment was put \
              over the newest; what was acknowledged since may be missing"
         );
         self.remember_doubt(WAL, &why);

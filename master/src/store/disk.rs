@@ -65,6 +65,10 @@ pub trait DiskFile: Send {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written durable. After an error nothing is known of the file, and a later success proves nothing.
     fn sync(&self) -> io::Result<()>;
+    /// It has no name any more: nobody finds what is written to it.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// What a file says of itself beside its content.
@@ -118,7 +122,8 @@ impl RealDisk {
     /// A folder and all that is in it, where it is.
     pub fn remove_tree(&self, path: &str) -> io::Result<()> {
         let done = fs::remove_dir_all(self.at(path));
-        done.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+        let is_gone = |error: &io::Error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        done.or_else(|error| if is_gone(&error) { Ok(()) } else { Err(error) })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -285,6 +290,10 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+
+    fn is_gone(&self) -> bool {
+        self.metadata().is_ok_and(|found| found.nlink() == 0)
     }
 }
 

@@ -9,7 +9,7 @@
 
 use super::checkpoint::Dirty;
 use super::copied::Left;
-use super::covered::Overridden;
+use super::covered::{Covered, Overridden};
 use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, TMP};
 use super::journal::past::{Age, Past};
@@ -51,12 +51,6 @@ impl Tree<'_> {
         if protocol.heal && !left.clean {
             self.heal(left, past, &mut looked, protocol);
         }
-        if left.differs
-            && let Some(count) = self.files_count()
-        {
-            // What was set aside since is remembered there.
-            self.miss_objects(left.objects, count + left.aside);
-        }
         let mut older = Vec::new();
         if left.differs {
             self.ask_past(left, past, &mut looked, &mut older);
@@ -65,6 +59,12 @@ impl Tree<'_> {
         let doubts = wanted.and_then(|wanted| self.account(wanted, past, &looked));
         if doubts.as_ref().is_some_and(Doubts::any) {
             self.next += LOST_REVISIONS;
+            if protocol.heal {
+                self.bring_absent(past, protocol);
+            }
+        }
+        if left.differs {
+            self.miss_objects(self.gone(left));
         }
         if left.differs && !left.clean {
             self.bury_removed(past);
@@ -206,14 +206,24 @@ impl Tree<'_> {
     }
 
     /// Files of a copy may say revisions that nothing else of it knows of. What such an object is called instead it is called for good:
-    /// else the next start would find another one's revision there.
-    pub fn keep_fresh(&mut self) {
+    /// else the next start would find another one's revision there. `behind`: the journal may not have the last word on any object.
+    pub fn keep_fresh(&mut self, behind: bool) {
         let edited: HashSet<Arc<Key>> = self.edited.iter().map(|edited| edited.key.clone()).collect();
         let beyond = std::mem::take(&mut self.beyond);
         for key in beyond.into_iter().filter(|key| !self.covered.contains_key(key) && !edited.contains(key)) {
             if let Some(was @ Some(crc)) = self.objects.get(&key).map(|entry| entry.file_crc) {
                 self.edited.push(Edited { key, was, before: Was::Sum(crc) });
             }
+        }
+        for (key, said) in if behind { std::mem::take(&mut self.covered) } else { Covered::new() } {
+            if !self.objects.contains_key(&key) {
+                self.covered.insert(key, said);
+                continue;
+            }
+            let revision = self.fresh();
+            self.objects.entry(key.clone()).and_modify(|entry| entry.stored = entry.stored.at(revision));
+            let was = if let Was::Sum(crc) = said.found { Some(crc) } else { None };
+            self.edited.push(Edited { key, was, before: said.was() });
         }
     }
 

@@ -61,7 +61,7 @@ pub struct Salvaged {
 /// `deep`: every document is held against its kind as well.
 pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenError> {
     let (disk, _lock) = existing(dir)?;
-    let (loaded, found) = look(&disk, rules)?;
+    let (loaded, found) = look(&disk, rules, "none yet".to_owned())?;
     let state = &loaded.state;
     let mut damage: Vec<Damage> = loaded.foreign.into_iter().chain(state.all_damage().cloned()).collect();
     if deep {
@@ -92,9 +92,10 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
     let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
+    let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let mut renamed = Vec::new();
     let (loaded, found) = loop {
-        let (loaded, found) = look(&disk, rules)?;
+        let (loaded, found) = look(&disk, rules, fresh_store.clone())?;
         let Some((segment, named)) = found.renamed else { break (loaded, found) };
         let (from, to) = (journal::path(segment), journal::path(named));
         disk.rename(&from, &to).map_err(failed("rename", &from)).map_err(failed_at)?;
@@ -127,9 +128,9 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
     Ok((Arc::new(disk), disk::lock(dir)?))
 }
 
-fn look(disk: &Arc<dyn Disk>, rules: &Rules) -> Result<(Loaded, Found), OpenError> {
+/// `fresh_store`: the identity of a store that has none.
+fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loaded, Found), OpenError> {
     let setup = Setup { look_only: true, ..Setup::PRODUCT };
-    let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = load::load(disk.clone(), None, &ids, rules, &setup)?;
     let found = find::find_journal(&**disk, Some(&loaded.writer.head), &setup);
@@ -140,7 +141,7 @@ fn look(disk: &Arc<dyn Disk>, rules: &Rules) -> Result<(Loaded, Found), OpenErro
 fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
     let number = quarantine::next_number(disk).map_err(failed("list", QUARANTINE))?;
     // Its name says that it waits for nobody.
-    let folder = format!("{QUARANTINE}/{}-settled", quarantine::folder(number, "salvaged"));
+    let folder = format!("{QUARANTINE}/{}", quarantine::settled(&quarantine::folder(number, "salvaged")));
     make_folder(disk, &format!("{folder}/{WAL}"))?;
     let segments = disk.list(WAL).map_err(failed("list", WAL))?;
     let files = segments.iter().map(|found| format!("{WAL}/{}", found.name)).chain([HEAD.to_owned()]);

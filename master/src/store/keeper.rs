@@ -5,9 +5,9 @@
 
 use super::checkpoint::Checkpoint;
 use super::commit::Writer;
-use super::files::{DiskError, failed};
+use super::files::{DiskError, failed, make_folder};
 use super::head::{FORMAT, Head};
-use super::journal;
+use super::journal::{self, WAL};
 use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
@@ -233,12 +233,16 @@ impl FlatStore {
     /// None: the files say all that the journal does, or somebody is at it.
     pub(crate) fn begin_checkpoint(&self) -> Result<Option<Checkpoint>, DiskError> {
         let mut writer = locked(&self.inner.writer);
+        if writer.checkpointing || writer.frozen.is_some() {
+            return Ok(None);
+        }
+        let moved = if writer.journal.leave_gone() { self.go_on_elsewhere(&mut writer) } else { Ok(()) };
         let position = Some(writer.journal.position());
-        if writer.checkpointing || writer.frozen.is_some() || (writer.dirty.is_empty() && writer.head.wal == position) {
+        if moved.is_ok() && writer.dirty.is_empty() && writer.head.wal == position {
             return Ok(None);
         }
         // From here on HEAD.json is the checkpoint's to write, without the lock.
-        let begun = writer.begin_to_write(&self.inner.setup.protocol);
+        let begun = moved.and_then(|()| writer.begin_to_write(&self.inner.setup.protocol));
         // What people wrote is journaled before it is the store's own file.
         let begun = begun.and_then(|()| if writer.journal.owes_edits() { writer.journal.heal() } else { Ok(()) });
         if let Err(error) = begun {
@@ -265,6 +269,17 @@ impl FlatStore {
         let mut checkpoint = Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty);
         (checkpoint.files.each, checkpoint.each_alone) = (writer.each, writer.each);
         Ok(Some(checkpoint))
+    }
+
+    /// What a segment held that somebody took away, the checkpoint that begins now brings to the files.
+    fn go_on_elsewhere(&self, writer: &mut Writer) -> Result<(), DiskError> {
+        self.remark(format!(
+            "{WAL}/: somebody took away a segment while the master wrote to it: all that was acknowledged is brought to the files now, and \
+             the journal goes on in a new segment"
+        ));
+        make_folder(&*writer.disk, WAL)?;
+        writer.begin_to_write(&self.inner.setup.protocol)?;
+        writer.journal.heal()
     }
 
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.

@@ -21,7 +21,7 @@ use super::judge::Wrong;
 use super::setup::{LOST_REVISIONS, RESERVE, Setup};
 use super::state::State;
 use super::tree::{Brought, Tree};
-use super::{Damage, LeftOut, OpenError, Rules, backup, volatile};
+use super::{Damage, LeftOut, OpenError, Rules, backup, quarantine, volatile};
 use coracle_api::meta::Revision;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk();
     if head.is_none() && !damaged_head {
-        tree.miss_head(&recovered.records);
+        tree.miss_head(recovered);
     }
     let left = left(head.as_ref(), &tree, clean, incidents, recovered);
     let changed = clean && left.differs;
@@ -87,7 +87,8 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         // Who saw what is gone now has to look again.
         tree.next += 1;
     }
-    if recovered.behind && setup.protocol.account {
+    let behind = setup.protocol.account && (recovered.behind || !clean && head.is_some() && tree.is_ahead());
+    if behind {
         tree.tell_behind();
     }
     if left.differs || left.sum.is_none() || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
@@ -98,7 +99,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     } else if tree.stamped {
         tree.sample();
     }
-    tree.keep_fresh();
+    tree.keep_fresh(behind);
     tree.recall_incidents(clean);
     if left.differs {
         tree.bring_homes();
@@ -107,8 +108,10 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if tree.base.is_none() {
         tree.restamp_all(LOST_REVISIONS);
     }
-    if clean && recovered.start.is_none() {
-        tree.notes.push(format!("{WAL}/ does not hold what {HEAD} names; the store was closed in order, so nothing is missing"));
+    if clean && !left.differs && recovered.start.is_none() {
+        tree.notes.push(format!(
+            "{WAL}/ does not hold what {HEAD} names; the files are as they were when the store was closed: nothing is missing"
+        ));
     }
     tree.notes.extend(recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept")));
     Ok(begin(disk.clone(), head, ids, tree, found, &left, setup))
@@ -123,7 +126,7 @@ fn left(head: Option<&Head>, tree: &Tree, clean: bool, incidents: u32, recovered
         differs: sum.as_ref().is_some_and(|sum| tree.files_then().is_none_or(|(now, _)| !sum.are(&now))),
         sum,
         objects: head.objects,
-        aside: u64::from(incidents.saturating_sub(head.incidents)),
+        aside: quarantine::count(tree.disk, head.incidents..incidents),
     }
 }
 

@@ -4,12 +4,13 @@
 //!
 //! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason in it.
 
-use super::disk::{Disk, What};
+use super::disk::{Disk, Found, What};
 use super::files::{DiskError, OBJECTS, QUARANTINE, failed, levels, make_folder};
 use super::names;
 use coracle_api::meta::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 
 /// Why what lies beside it was set aside.
 const REASON: &str = "REASON";
@@ -67,12 +68,27 @@ impl Incidents {
 
 /// The number of the next incident.
 pub fn next_number(disk: &dyn Disk) -> io::Result<u32> {
-    let found = match disk.list(QUARANTINE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        found => found?,
-    };
-    let number = |name: &str| name.split('-').next().and_then(|number| number.parse::<u32>().ok());
+    let found = list(disk, QUARANTINE)?;
     Ok(found.iter().filter_map(|found| number(&found.name)).max().map_or(1, |last| last.saturating_add(1)))
+}
+
+/// So many of these numbers are of something that was set aside, and not of a doubt alone.
+pub fn count(disk: &dyn Disk, numbers: Range<u32>) -> u64 {
+    let found = if numbers.is_empty() { Vec::new() } else { list(disk, QUARANTINE).unwrap_or_default() };
+    let is_counted = |name: &str| number(name).is_some_and(|number| numbers.contains(&number)) && !name.contains(DOUBT);
+    found.iter().filter(|found| is_counted(&found.name)).count() as u64
+}
+
+fn number(name: &str) -> Option<u32> {
+    name.split('-').next()?.parse().ok()
+}
+
+/// What is no folder holds nothing of ours: a start that may write sets it aside.
+fn list(disk: &dyn Disk, at: &str) -> io::Result<Vec<Found>> {
+    match disk.list(at) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
+        found => found,
+    }
 }
 
 pub fn folder(number: u32, word: &str) -> String {
@@ -159,10 +175,7 @@ pub fn settle_doubts(disk: &dyn Disk) -> Result<Vec<String>, DiskError> {
 /// Everything that waits for somebody.
 pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
     let mut incidents = Vec::new();
-    let list = |at: &str| match disk.list(at) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        found => found.map_err(failed("list", at)),
-    };
+    let list = |at: &str| list(disk, at).map_err(failed("list", at));
     let open = |name: &str| !name.ends_with(SETTLED) && !name.starts_with('.');
     for incident in list(QUARANTINE)?.into_iter().filter(|found| found.what == What::Folder && open(&found.name)) {
         if incident.name.ends_with(DOUBT) {

@@ -80,8 +80,6 @@ pub struct Tree<'a> {
     pub unread: Vec<(String, String)>,
     /// What people did to files that did not come to what they may think.
     pub told: Vec<Damage>,
-    /// Files that are gone, and said to be.
-    pub gone: u64,
     pub notes: Vec<String>,
     /// Objects' files of kinds that nobody knows.
     pub left_alone: Vec<LeftOut>,
@@ -139,7 +137,6 @@ impl<'a> Tree<'a> {
             foreign: Vec::new(),
             unread: Vec::new(),
             told: Vec::new(),
-            gone: 0,
             notes: Vec::new(),
             left_alone: Vec::new(),
             degraded: None,

@@ -265,6 +265,19 @@ impl Journal {
         self.live.retain(|(segment, _)| !gone(*segment));
     }
 
+    /// Gives up what is written to, or stands ready, where somebody took the file away: nobody would find what it holds. Says whether.
+    pub fn leave_gone(&mut self) -> bool {
+        let is_gone = |writing: &Option<Writing>| writing.as_ref().is_some_and(|writing| writing.file.is_gone());
+        let (now, ahead) = (is_gone(&self.writing), is_gone(&self.ahead));
+        if now {
+            self.give_up_segment();
+        }
+        if ahead {
+            self.ahead = None;
+        }
+        now || ahead
+    }
+
     /// Proves that the disk takes writes again.
     pub fn heal(&mut self) -> Result<(), DiskError> {
         if self.is_broken() { self.append(&[]) } else { Ok(()) }

@@ -140,8 +140,11 @@ pub fn encode(segment: u64, n: u64, batch: u64, record: &Record, out: &mut Vec<u
         }
         Record::Put { revision, key, was, by_hand, object } => {
             // A path holds nothing that JSON escapes.
-            let by = if *by_hand { "\"by\":\"hand\"," } else { "" };
-            write!(out, "\"op\":\"put\",\"rev\":{revision},\"key\":\"{}\",{was}{by}\"obj\":", names::label(key)).expect(all);
+            write!(out, "\"op\":\"put\",\"rev\":{revision},\"key\":\"{}\",{was}", names::label(key)).expect(all);
+            if *by_hand {
+                write!(out, "\"by\":\"{HAND}\",").expect(all);
+            }
+            out.extend_from_slice(b"\"obj\":");
             out.extend_from_slice(object);
         }
         Record::Remove { revision, key, was } => {

@@ -106,6 +106,37 @@ fn a_start_on_a_full_disk_gets_out_by_itself_as_far_as_it_can() {
     check("killed, with nothing that can go", |disk, _| take_next(disk), &[], NOTHING);
 }
 
+/// The old segments went for the new one, and HEAD.json, which names them, could not be written: nobody misses them the next time.
+#[test]
+fn what_a_start_gave_up_for_room_is_not_missed_where_something_else_failed_too() {
+    let mut written = 0;
+    for step in 1.. {
+        let (disk, store) = filled();
+        store.close().expect("the disk is well");
+        drop(store);
+        disk.fill(0);
+        let begun = disk.steps();
+        disk.fail(step..step + 1, EIO);
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let opened = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
+        if disk.steps() < begun + step {
+            break;
+        }
+        disk.heal();
+        let Ok(Opened { store, .. }) = opened else { continue };
+        if store.write(create(pod("Late", "x", None))).is_err() {
+            continue;
+        }
+        written += 1;
+        drop(store);
+        disk.power_loss();
+        let store = memory_on(&disk);
+        assert_eq!(store.health().degraded, None, "{step}");
+        assert!(now(&store, "Late").is_some(), "{step}");
+    }
+    assert!(written > 20, "{written}");
+}
+
 /// What a person wrote is no less durable where the start that met it could not write: later writes are built on it.
 #[test]
 fn an_edit_that_a_start_could_not_journal_is_journaled_before_anything_else() {

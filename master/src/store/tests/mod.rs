@@ -138,5 +138,6 @@ fn a_directory_remembers() {
         web.revision
     );
     assert_eq!(web.json, expected);
+    drop(again);
     std::fs::remove_dir_all(&dir).expect("it is ours");
 }

@@ -127,6 +127,74 @@ fn a_segment_under_another_name_gets_its_own_again() {
     assert_eq!((names_in(&store), store.health().degraded), (["Whole", "a", "c"].map(str::to_owned).to_vec(), None));
 }
 
+/// The files still say all of it: it is brought, and the journal goes on where it is found.
+#[test]
+fn a_segment_that_is_taken_away_while_it_is_written_to_costs_nothing_once_it_is_noticed() {
+    for whole_folder in [false, true] {
+        let place = Place::new("taken-away");
+        let store = place.open();
+        store.write(create(pod("a", "first", None))).expect("it is new");
+        store.tend();
+        let wal = place.0.join("wal");
+        fs::remove_dir_all(&wal).expect("ours");
+        if !whole_folder {
+            fs::create_dir(&wal).expect("ours");
+        }
+        store.write(create(pod("b", "first", None))).expect("it is new");
+        store.flush().expect("the disk is well");
+        assert!(store.health().remarks.iter().any(|remark| remark.contains("took away a segment")), "{:?}", store.health());
+        store.write(create(pod("c", "first", None))).expect("it is new");
+        store.halt();
+        drop(store);
+        let store = place.open();
+        assert_eq!((names_in(&store), store.health().degraded), (["a", "b", "c"].map(str::to_owned).to_vec(), None));
+        assert_eq!(store.health().damaged, []);
+    }
+}
+
+#[test]
+fn what_may_be_missing_with_head_and_journal_is_said() {
+    let place = Place::killed("headless");
+    let store = place.open();
+    store.flush().expect("the disk is well");
+    store.write(create(pod("d", "first", None))).expect("it is new");
+    store.halt();
+    drop(store);
+    fs::remove_file(place.0.join("HEAD.json")).expect("ours");
+    let why = |place: &Place| inspect(&place.0, &rules(), false).expect("a store").damage[0].why.clone();
+    assert!(!why(&place).contains("may be missing"), "the journal has all: {}", why(&place));
+    fs::remove_dir_all(place.0.join("wal")).expect("ours");
+    assert!(why(&place).contains("may be missing"), "{}", why(&place));
+}
+
+/// A start sets aside what is no folder, so a look need not fear for what lies in it.
+#[test]
+fn a_file_in_the_place_of_quarantine_hides_nothing() {
+    let place = Place::killed("no-quarantine");
+    fs::remove_dir_all(place.0.join("quarantine")).expect("ours");
+    fs::write(place.0.join("quarantine"), "mine").expect("ours");
+    let found = inspect(&place.0, &rules(), false).expect("a store");
+    assert!(found.whole(), "{found:?}");
+    assert_eq!((place.open().health().degraded, place.0.join("quarantine").is_dir()), (None, true));
+}
+
+/// A doubt is no file that was set aside.
+#[test]
+fn a_file_that_is_gone_is_told_beside_a_doubt() {
+    let place = Place::new("gone-and-doubt");
+    let store = place.open();
+    for name in ["a", "b"] {
+        store.write(create(pod(name, "first", None))).expect("it is new");
+    }
+    store.flush().expect("the disk is well");
+    store.halt();
+    drop(store);
+    fs::create_dir_all(place.0.join("quarantine/0001-may-be-missing")).expect("ours");
+    fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("ours");
+    let told = place.open().health().told;
+    assert!(told.iter().any(|told| told.why.contains("file is gone")), "{told:?}");
+}
+
 /// What is no file is not waited for: nobody may ever write into a pipe.
 #[test]
 fn a_pipe_under_the_name_of_a_segment_is_told() {
@@ -338,7 +406,7 @@ fn what_a_restore_that_was_killed_leaves_is_no_store_and_no_secret() {
     store.halt();
     drop(store);
     let found = inspect(&place.0, &rules(), false).expect("it is there");
-    assert!(!found.whole() && found.unknown[0].contains("did not come to its end"), "{found:?}");
+    assert!(!found.whole() && found.unknown[0].contains("did not come to its end") && found.store == "none yet", "{found:?}");
     restore(&place.0, || Ok(&text[..])).expect("it can be done again");
     let store = place.open();
     assert!(store.health().degraded.is_none() && !place.0.join("tmp/restored").exists());
