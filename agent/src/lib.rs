@@ -62,7 +62,7 @@ const HAPPENINGS_MAX: usize = 256;
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 
 /// The agent's port is for this host's programs and the master's log requests: an eighth of what the master's takes.
-const LIMITS: Limits = Limits { connections_max: 64, requests_max: 32, handlers_max: 2, streams_max: 64, ..Limits::EDGE };
+const LIMITS: Limits = Limits { connections_max: 64, requests_max: 32, handlers_max: 2, writers_max: 1, streams_max: 64, ..Limits::EDGE };
 
 /// Why the agent ended by itself.
 #[derive(Debug)]

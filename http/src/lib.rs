@@ -210,10 +210,13 @@ pub struct Limits {
     pub requests_max: usize,
     /// The same from one address; over it 429.
     pub requests_per_address_max: usize,
-    /// Handlers that run at once: each has a thread. The rest wait `slot`.
+    /// Handlers of requests that only read that run at once: each has a thread. The rest wait `slot`.
     pub handlers_max: usize,
     /// So that one address with many slow requests leaves some threads to the others.
     pub handlers_per_address_max: usize,
+    /// The same of requests that may write, beside those: writers wait for the disk, together, and keep nobody from reading.
+    pub writers_max: usize,
+    pub writers_per_address_max: usize,
     /// Watches, logs and forwarded answers at once; over it 429.
     pub streams_max: usize,
     /// Request bodies in memory, the sum of their bytes beyond 32 KiB each; over it 429.
@@ -243,6 +246,8 @@ impl Limits {
         requests_per_address_max: 128,
         handlers_max: 8,
         handlers_per_address_max: 6,
+        writers_max: 64,
+        writers_per_address_max: 56,
         streams_max: 1152,
         bodies_bytes_max: 16 << 20,
         answers_bytes_max: 32 << 20,

@@ -36,7 +36,7 @@ pub enum Shortage {
 /// Pure: what is granted against what the sides that are on need.
 pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
     let connections = network.map_or(0, |limits| limits.connections_max as u64);
-    let handlers = network.map_or(0, |limits| limits.handlers_max as u64);
+    let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max) as u64);
     let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
     if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
@@ -110,8 +110,8 @@ mod tests {
         assert_eq!(check(true, true, None, None), Ok(()));
         assert_eq!(check(true, true, Some(1503), None), Err(Shortage::Descriptors { granted: 1503, needed: 1504 }));
         assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
-        assert_eq!(check(true, false, Some(1344), Some(24)), Ok(()));
-        assert_eq!(check(true, true, None, Some(123)), Err(Shortage::Threads { granted: 123, needed: 124 }));
+        assert_eq!(check(true, false, Some(1344), Some(88)), Ok(()));
+        assert_eq!(check(true, true, None, Some(187)), Err(Shortage::Threads { granted: 187, needed: 188 }));
     }
 
     #[test]

@@ -46,7 +46,8 @@ async fn admitted(client: &Arc<Client>, request: http::Request<Incoming>) -> Res
     let share = plane.asking.enter(client.address.ip());
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
     let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
-    let places = async { (share.handlers.clone().acquire_owned().await, plane.handlers.clone().acquire_owned().await) };
+    let (own, any) = (share.places.of(&head.method), plane.places.of(&head.method));
+    let places = async { (own.acquire_owned().await, any.acquire_owned().await) };
     let (own, any) = timeout(limits.slot, places).await.map_err(|_| Refusal::Busy("no handler is free"))?;
     let places = (own.map_err(|_| Refusal::Failed)?, any.map_err(|_| Refusal::Failed)?);
     let call = Request { method: head.method, target, headers: head.headers, body, caller: Caller::Network { address: client.address } };

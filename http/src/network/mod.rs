@@ -2,8 +2,8 @@
 //!
 //!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
-//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` at a time, admitted by a semaphore because
-//! that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to send does not wake up. `bell`:
+//! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that may write at a time,
+//! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to send does not wake up. `bell`:
 //! one wake-up for all streams that a handler tells of something.
 
 mod access;
@@ -18,7 +18,7 @@ pub use access::{Access, is_loopback};
 use crate::refusal::Journal;
 use crate::{Handler, Limits};
 use bell::Bell;
-use share::Shares;
+use share::{Places, Shares};
 use socket2::{Domain, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -101,7 +101,7 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(limits.handlers_max)
+        .max_blocking_threads(limits.handlers_max + limits.writers_max)
         .thread_keep_alive(HANDLER_KEEP_ALIVE)
         .thread_stack_size(HANDLER_STACK_BYTES)
         .thread_name("request")
@@ -115,7 +115,7 @@ struct Plane {
     handler: Handler,
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
-    handlers: Arc<Semaphore>,
+    places: Places,
     streams: Arc<Semaphore>,
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
@@ -128,7 +128,7 @@ struct Plane {
 }
 
 /// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
-/// `Limits::drain`. Runs on any tokio runtime; its blocking pool should have at least `handlers_max` threads.
+/// `Limits::drain`. Runs on any tokio runtime; its blocking pool should have a thread for each handler.
 pub async fn serve(
     listener: TcpListener,
     handler: Handler,
@@ -193,12 +193,12 @@ impl Plane {
             handler,
             connections: semaphore(limits.connections_max),
             requests: semaphore(limits.requests_max),
-            handlers: semaphore(limits.handlers_max),
+            places: Places::new((limits.handlers_max, limits.writers_max)),
             streams: semaphore(limits.streams_max),
             bodies: semaphore(limits.bodies_bytes_max),
             answers: semaphore(limits.answers_bytes_max),
-            connected: Shares::new(limits.connections_per_address_max, 0),
-            asking: Shares::new(limits.requests_per_address_max, limits.handlers_per_address_max),
+            connected: Shares::new(limits.connections_per_address_max, (0, 0)),
+            asking: Shares::new(limits.requests_per_address_max, (limits.handlers_per_address_max, limits.writers_per_address_max)),
             journal: Journal::default(),
             started: Instant::now(),
             drain,

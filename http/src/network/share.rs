@@ -1,4 +1,5 @@
 //! How much of something each address has.
+use http::Method;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
@@ -7,37 +8,56 @@ use tokio::sync::Semaphore;
 #[derive(Clone)]
 pub(super) struct Shares {
     entries_max: usize,
-    handlers_max: usize,
+    /// Who reads, and who may write.
+    places_max: (usize, usize),
     addresses: Arc<Mutex<HashMap<IpAddr, Share>>>,
 }
 
 struct Share {
     entries: usize,
-    handlers: Arc<Semaphore>,
+    places: Places,
+}
+
+/// Handlers that may run at once: those that read, and those that may have to wait for a disk.
+#[derive(Clone)]
+pub(super) struct Places {
+    readers: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
 }
 
 /// One connection or request of an address; gives its place back when dropped.
 pub(super) struct Entry {
     shares: Shares,
     key: IpAddr,
-    /// The handlers that may run at once for this address.
-    pub(super) handlers: Arc<Semaphore>,
+    /// For this address.
+    pub(super) places: Places,
+}
+
+impl Places {
+    pub(super) fn new((readers, writers): (usize, usize)) -> Places {
+        Places { readers: Arc::new(Semaphore::new(readers)), writers: Arc::new(Semaphore::new(writers)) }
+    }
+
+    /// Those that a request takes one of.
+    pub(super) fn of(&self, method: &Method) -> Arc<Semaphore> {
+        if method.is_safe() { self.readers.clone() } else { self.writers.clone() }
+    }
 }
 
 impl Shares {
-    pub(super) fn new(entries_max: usize, handlers_max: usize) -> Shares {
-        Shares { entries_max, handlers_max, addresses: Arc::default() }
+    pub(super) fn new(entries_max: usize, places_max: (usize, usize)) -> Shares {
+        Shares { entries_max, places_max, addresses: Arc::default() }
     }
 
     pub(super) fn enter(&self, address: IpAddr) -> Option<Entry> {
         let key = key(address);
         let mut addresses = self.addresses.lock().expect("no panic under this lock");
-        let share = addresses.entry(key).or_insert_with(|| Share { entries: 0, handlers: Arc::new(Semaphore::new(self.handlers_max)) });
+        let share = addresses.entry(key).or_insert_with(|| Share { entries: 0, places: Places::new(self.places_max) });
         if share.entries >= self.entries_max {
             return None;
         }
         share.entries += 1;
-        Some(Entry { shares: self.clone(), key, handlers: share.handlers.clone() })
+        Some(Entry { shares: self.clone(), key, places: share.places.clone() })
     }
 }
 
@@ -67,11 +87,14 @@ mod tests {
 
     #[test]
     fn an_address_has_its_share_and_gives_it_back() {
-        let shares = Shares::new(2, 1);
+        let shares = Shares::new(2, (1, 2));
         let enter = |address: &str| shares.enter(address.parse().unwrap());
         let first = enter("10.0.0.1").unwrap();
         let second = enter("::ffff:10.0.0.1").unwrap();
-        assert!(Arc::ptr_eq(&first.handlers, &second.handlers));
+        for (method, places) in [(Method::GET, 1), (Method::HEAD, 1), (Method::OPTIONS, 1), (Method::PUT, 2), (Method::DELETE, 2)] {
+            assert!(Arc::ptr_eq(&first.places.of(&method), &second.places.of(&method)));
+            assert_eq!(first.places.of(&method).available_permits(), places, "{method}");
+        }
         assert!(enter("10.0.0.1").is_none());
         let other = enter("2001:db8::1").unwrap();
         let neighbour = enter("2001:db8::2").unwrap();

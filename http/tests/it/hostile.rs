@@ -265,6 +265,34 @@ fn slow_handlers_are_shared_out() {
 }
 
 #[test]
+fn who_waits_to_write_keeps_nobody_from_reading() {
+    let demo = Demo::new();
+    let plane = demo.network(|limits| {
+        limits.handlers_max = 1;
+        limits.handlers_per_address_max = 1;
+        limits.writers_max = 3;
+        limits.writers_per_address_max = 2;
+        limits.slot = Duration::from_millis(100);
+    });
+    let from = |last| Peer::tcp_from(&plane, [127, 0, 0, last], 1 << 16);
+    let put = |path: &str| format!("PUT {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").into_bytes();
+    let mut slow: Vec<Peer> = [1, 1, 2].map(from).into();
+    for peer in &mut slow {
+        peer.send(&put("/gate"));
+        demo.waiting.recv_timeout(PATIENCE).unwrap();
+    }
+    for last in [1, 2, 3] {
+        let mut other = from(last);
+        other.send(&put("/small"));
+        assert_eq!(codes(&other.rest()), [429], "as many write as may, in all and from one address");
+        assert!(serves(from(last)));
+    }
+    slow.iter().for_each(|_| demo.open_gate());
+    assert!(slow.iter_mut().all(|peer| codes(&peer.rest()) == OK));
+    plane.stop();
+}
+
+#[test]
 fn requests_beyond_the_limit() {
     let demo = Demo::new();
     let plane = demo.network(|limits| {

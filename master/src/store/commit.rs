@@ -73,12 +73,24 @@ struct Batch {
 impl FlatStore {
     /// Waits for its turn, or commits for all who wait.
     pub(super) fn commit_with_others(&self, write: Write) -> Result<Stored, Refused> {
-        self.inner.queue.pass(write, |lead| self.commit(lead))
+        self.inner.queue.pass(write, |lead| self.commit_in_time(lead))
     }
 
     #[cfg(test)]
     pub(crate) fn write_all(&self, writes: Vec<Write>) -> Vec<Result<Stored, Refused>> {
         self.inner.queue.pass_all(writes, |lead| self.commit(lead))
+    }
+
+    /// As long as it takes, and says so.
+    fn commit_in_time(&self, lead: Lead<'_>) {
+        let begun = self.uptime();
+        let since = self.inner.silence.begin(begun);
+        self.commit(lead);
+        self.inner.silence.end(since);
+        let took = self.uptime() - begun;
+        if took >= self.inner.setup.silence {
+            log::warn!("the disk took {} s for one commit; who wrote had to wait", took.as_secs());
+        }
     }
 
     fn commit(&self, lead: Lead<'_>) {

@@ -11,7 +11,7 @@
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
 //! find, load, gather, tree, covered, examine, copied, aside, begin (a start: the journal, the files, who changed them, the new segment) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
-//! scrub (all files read again, now and then) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
+//! scrub (all files read again, now and then) · silence (a disk that does not answer) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
 mod aside;
@@ -45,6 +45,7 @@ mod quarantine;
 mod queue;
 mod scrub;
 mod setup;
+mod silence;
 mod sketch;
 mod spelling;
 mod state;
@@ -81,6 +82,7 @@ use load::{Ids, Loaded};
 use queue::Queue;
 use scrub::Scrub;
 use setup::Setup;
+use silence::Silence;
 use state::{State, Verdict};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -108,6 +110,7 @@ struct Inner {
     /// Held for moments.
     state: RwLock<State>,
     trouble: Mutex<Trouble>,
+    silence: Silence,
     keeper: Keeper,
     scrub: Mutex<Scrub>,
     setup: Setup,
@@ -119,6 +122,7 @@ struct Inner {
     _lock: Option<disk::Lock>,
 }
 
+#[derive(Default)]
 struct Trouble {
     degraded: Option<String>,
     /// There is no room for another segment.
@@ -195,16 +199,8 @@ impl FlatStore {
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision(), setup.history_events_max))),
             state: RwLock::new(state),
-            trouble: Mutex::new(Trouble {
-                degraded,
-                full: None,
-                behind: None,
-                foreign,
-                left_alone,
-                told,
-                remarks: VecDeque::new(),
-                figures: Figures::default(),
-            }),
+            trouble: Mutex::new(Trouble { degraded, foreign, left_alone, told, ..Trouble::default() }),
+            silence: Silence::default(),
             keeper: Keeper::default(),
             scrub: Mutex::default(),
             setup,
@@ -373,7 +369,8 @@ impl Store for FlatStore {
         let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
         let trouble = locked(&self.inner.trouble);
         let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
-        let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone());
+        let silent = || self.inner.silence.told(self.uptime(), self.inner.setup.silence);
+        let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone()).or_else(silent);
         Health {
             degraded,
             behind: trouble.behind.clone(),

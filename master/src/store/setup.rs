@@ -2,6 +2,7 @@
 
 use super::history::HISTORY_EVENTS_MAX;
 use super::protocol::Protocol;
+use std::time::Duration;
 
 /// A segment of the journal: prefilling one takes a slow card some 50 ms, until there are old ones to write over, and a spare one costs
 /// this much space.
@@ -24,6 +25,8 @@ pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.
 pub const BATCH_WRITES_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// A commit that has waited so long for the disk is told of: cards that clean up behind themselves take a second or two.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// On a small disk the files of the objects come first: of what they leave, the journal takes so many parts before the files are brought
 /// up to it, before writes are refused for now, and for backups. What stays is for the files that a checkpoint writes.
@@ -48,6 +51,8 @@ pub struct Setup {
     pub retained_bytes_max: u64,
     pub reserve: u64,
     pub history_events_max: usize,
+    /// A disk that does not answer is said to be so after this.
+    pub silence: Duration,
     /// Nothing is changed: it is said what is there.
     pub look_only: bool,
 }
@@ -61,6 +66,7 @@ impl Setup {
         retained_bytes_max: RETAINED_BYTES_MAX,
         reserve: RESERVE,
         history_events_max: HISTORY_EVENTS_MAX,
+        silence: SILENCE,
         look_only: false,
     };
 

@@ -132,6 +132,26 @@ fn no_write_waits_for_a_checkpoint_and_a_full_journal_says_so_at_once() {
 }
 
 #[test]
+fn a_disk_that_does_not_answer_is_told_of_and_keeps_nobody_from_reading() {
+    let setup = Setup { silence: Duration::ZERO, ..Setup::SMALL };
+    let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+    let store = FlatStore::open_on(Arc::new(SimDisk::new(1)), None, None, ids, &rules(), setup).expect("it opens").store;
+    store.write(create(pod("before", "", None))).expect("the disk is well");
+    assert_eq!(store.health().degraded, None, "nobody waits");
+    // As the keeper has it while it waits for the disk.
+    let waits = locked(&store.inner.writer);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| store.write(create(pod("after", "", None))));
+        let told = std::iter::repeat_with(|| store.health().degraded).flatten().next().expect("it never ends");
+        assert!(told.contains("has not answered"), "{told}");
+        assert!(store.get(&key("before")).expect("whole").is_some());
+        drop(waits);
+        assert!(writer.join().expect("no panic").is_ok());
+    });
+    assert_eq!(store.health().degraded, None);
+}
+
+#[test]
 fn a_journal_that_cannot_be_caught_up_with_is_the_disks_fault() {
     let disk = SimDisk::new(1);
     let setup = Setup { segment_bytes: 16 << 10, checkpoint_bytes: 32 << 10, backlog_bytes_max: 64 << 10, ..Setup::PRODUCT };
