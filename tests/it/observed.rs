@@ -6,16 +6,14 @@
 //!
 //!     CORACLE_OBSERVED=show cargo test -p coracle-tests --test it observed -- --nocapture     every difference, matched or not
 
-use crate::transcript::{Bed, ask};
+use crate::transcript::{Bed, Pipe, ask};
 use coracle_api::old::{self, Version};
 use coracle_api::strategy::Cidr;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::io::{Read, Write};
+use std::{env, fs};
 
-/// Nothing here takes so long.
-const PATIENCE: Duration = Duration::from_secs(30);
 const SERVERS: [&str; 2] = ["v0.4", "v0.16.2"];
 /// What is another at each run.
 const VARYING: [&str; 6] = ["uid", "creationTimestamp", "resourceVersion", "uuid", "portalIP", "nodePort"];
@@ -75,6 +73,17 @@ struct Answered {
     document: Value,
 }
 
+/// A watch of which only the times of its events count.
+struct News(Box<dyn Pipe>);
+
+impl News {
+    /// Until something is told. The pipe is not patient for ever.
+    fn wait(&mut self) {
+        let told = self.0.read(&mut [0; 4096]).expect("something happens");
+        assert!(told > 0, "the watch goes on");
+    }
+}
+
 impl Talk {
     fn new(version: Version) -> Talk {
         // Nothing is placed or replicated: what the answers hold does not depend on who is faster.
@@ -104,18 +113,37 @@ impl Talk {
             headers.push(("Content-Type".to_owned(), "application/merge-patch+json".to_owned()));
         }
         let path = self.path(&step.method, &step.path);
-        let begun = Instant::now();
+        // Endpoints follow their service in a moment: whatever is told of them, they are asked for again.
+        let mut news = (step.method == "GET" && step.path.contains("/endpoints")).then(|| self.news_of_endpoints());
         let reply = loop {
+            let followed = news.is_none() || self.endpoints_have_followed();
             let reply = ask(self.bed.network(), &step.method, &path, &headers, &body);
-            // Endpoints follow their service in a moment.
-            let expected = step.observed.as_ref().is_none_or(|(code, _)| reply.code == *code);
-            if expected || !step.path.contains("/endpoints/") || begun.elapsed() > PATIENCE {
-                break reply;
+            let expected = followed && step.observed.as_ref().is_none_or(|(code, _)| reply.code == *code);
+            match &mut news {
+                Some(news) if !expected => news.wait(),
+                _ => break reply,
             }
-            thread::sleep(Duration::from_millis(10));
         };
         let document = serde_json::from_slice(&reply.body).unwrap_or(Value::Null);
         Some(Answered { code: reply.code, document })
+    }
+
+    fn news_of_endpoints(&self) -> News {
+        let mut watch = self.bed.network();
+        watch.write_all(b"GET /api/v1/endpoints?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the request is taken");
+        News(watch)
+    }
+
+    /// Whether each service that selects pods has them.
+    fn endpoints_have_followed(&self) -> bool {
+        let names = |plural: &str, counts: fn(&Value) -> bool| -> BTreeSet<String> {
+            let reply = ask(self.bed.network(), "GET", &format!("/api/v1/{plural}"), &[], "");
+            let list: Value = serde_json::from_slice(&reply.body).expect("JSON");
+            let items = list["items"].as_array().expect("a list").iter().filter(|item| counts(item));
+            items.map(|item| format!("{} {}", item["metadata"]["namespace"], item["metadata"]["name"])).collect()
+        };
+        names("services", |service| service["spec"]["selector"].as_object().is_some_and(|labels| !labels.is_empty()))
+            .is_subset(&names("endpoints", |_| true))
     }
 
     /// A document that was sent, with the uid and revision that its object has here.

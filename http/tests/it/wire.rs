@@ -21,7 +21,7 @@ pub struct Demo {
     watchers: Arc<Mutex<Vec<mpsc::Sender<Bytes>>>>,
     gate: Arc<(Mutex<usize>, Condvar)>,
     /// A word for each stream whose lease was dropped.
-    pub left: Receiver<()>,
+    left: Arc<Mutex<Receiver<()>>>,
     /// A word for each handler that waits at the gate.
     pub waiting: Receiver<()>,
 }
@@ -72,7 +72,7 @@ impl Demo {
             }
             _ => Answer::refuse(StatusCode::NOT_FOUND, "NotFound", "no such path"),
         });
-        Demo { handler, watchers, gate, left, waiting }
+        Demo { handler, watchers, gate, left: Arc::new(Mutex::new(left)), waiting }
     }
 
     /// Lets one handler through the gate, now or when it comes.
@@ -96,17 +96,18 @@ impl Demo {
     }
 
     pub fn a_stream_is_left(&self) {
-        self.left.recv_timeout(PATIENCE).expect("the lease is dropped");
+        self.left.lock().unwrap().recv_timeout(PATIENCE).expect("the lease is dropped");
+    }
+
+    pub fn has_a_stream_left(&self) -> bool {
+        self.left.lock().unwrap().try_recv().is_ok()
     }
 
     /// The same from a task: the connection that is dropped needs its runtime to end.
     pub async fn a_stream_is_left_soon(&self) {
-        let left = async {
-            while self.left.try_recv().is_err() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, left).await.expect("the lease is dropped");
+        let left = self.left.clone();
+        let left = tokio::task::spawn_blocking(move || left.lock().unwrap().recv_timeout(PATIENCE));
+        left.await.unwrap().expect("the lease is dropped");
     }
 
     pub fn network(&self, change: impl FnOnce(&mut Limits)) -> NetworkPlane {
