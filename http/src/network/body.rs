@@ -1,8 +1,7 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
-use super::bell::Rope;
 use super::connection::Client;
+use crate::Long;
 use crate::outbound::Forwarded;
-use crate::{Long, Stream};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use std::io;
@@ -18,8 +17,6 @@ const SLICE_BYTES: usize = 32 * 1024;
 pub(super) struct Outgoing {
     pub(super) content: Content,
     pub(super) client: Arc<Client>,
-    /// By which a stream's events wake it.
-    pub(super) rope: Rope,
     /// The share of a budget that this answer holds until it is taken.
     pub(super) _held: Option<OwnedSemaphorePermit>,
 }
@@ -27,7 +24,8 @@ pub(super) struct Outgoing {
 pub(super) enum Content {
     Whole(Bytes),
     Long(Long),
-    Stream(Stream),
+    /// What the connection's wire has.
+    Stream,
     Forwarded(Box<Forwarded>),
 }
 
@@ -36,7 +34,7 @@ impl hyper::body::Body for Outgoing {
     type Error = io::Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Outgoing { content, client, rope, .. } = self.get_mut();
+        let Outgoing { content, client, .. } = self.get_mut();
         if let Content::Whole(bytes) = content {
             let slice = bytes.split_to(bytes.len().min(SLICE_BYTES));
             return Poll::Ready((!slice.is_empty()).then(|| Ok(Frame::data(slice))));
@@ -46,14 +44,17 @@ impl hyper::body::Body for Outgoing {
             long.bytes = long.bytes.saturating_sub(piece.as_ref().map_or(long.bytes, Bytes::len));
             return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
         }
+        if matches!(content, Content::Stream) && client.wire.is_behind() {
+            client.pace.begin(&client.plane, client.plane.limits.stall);
+            if let Err(broken) = ready!(client.wire.poll_rest(cx)) {
+                return Poll::Ready(Some(Err(broken)));
+            }
+        }
         // hyper asks again when the client has taken what it has; nothing to give is no fault of the client.
         client.pace.due_ms.store(0, Relaxed);
         let piece = match content {
-            Content::Stream(_) if client.ending.load(Relaxed) => None,
-            Content::Stream(stream) => {
-                let waker = rope.to(&client.plane.bell, cx.waker());
-                ready!(stream.events.poll_recv(&mut Context::from_waker(waker))).map(Ok)
-            }
+            Content::Stream if client.ending.load(Relaxed) => None,
+            Content::Stream => ready!(client.wire.poll_item(cx)).map(Ok),
             // A stop must not wait for a log that is followed, and cannot know that it is whole.
             Content::Forwarded(_) if client.ending.load(Relaxed) => Some(Err(io::ErrorKind::ConnectionAborted.into())),
             Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),
@@ -69,7 +70,7 @@ impl hyper::body::Body for Outgoing {
         match &self.content {
             Content::Whole(bytes) => bytes.is_empty(),
             Content::Long(long) => long.bytes == 0,
-            Content::Stream(_) | Content::Forwarded(_) => false,
+            Content::Stream | Content::Forwarded(_) => false,
         }
     }
 
@@ -77,7 +78,7 @@ impl hyper::body::Body for Outgoing {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Long(long) => SizeHint::with_exact(long.bytes as u64),
-            Content::Stream(_) => SizeHint::default(),
+            Content::Stream => SizeHint::default(),
             Content::Forwarded(forwarded) => forwarded.size_hint(),
         }
     }
@@ -86,5 +87,8 @@ impl hyper::body::Body for Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         self.client.pace.due_ms.store(0, Relaxed);
+        if matches!(self.content, Content::Stream) {
+            self.client.wire.end();
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
 use super::exchange::exchange;
 use super::share::Entry;
+use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -11,6 +12,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
+use tokio::io::join;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
@@ -26,12 +28,16 @@ pub(super) struct Client {
     pub(super) plane: Arc<Plane>,
     pub(super) address: SocketAddr,
     pub(super) pace: Pace,
+    pub(super) wire: Arc<Wire>,
     /// The answer in flight ends as if its sender had been dropped.
     pub(super) ending: AtomicBool,
 }
 
 pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, _places: (OwnedSemaphorePermit, Entry)) {
-    let client = Arc::new(Client { plane, address, pace: Pace::default(), ending: AtomicBool::new(false) });
+    let (reading, writing) = socket.into_split();
+    let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
+    let socket = join(reading, Pen(wire.clone()));
+    let client = Arc::new(Client { plane, address, pace: Pace::default(), wire, ending: AtomicBool::new(false) });
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()

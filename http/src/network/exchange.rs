@@ -1,14 +1,13 @@
 //! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
 use super::Plane;
 use super::access;
-use super::bell::Rope;
 use super::body::{Content, Outgoing};
 use super::connection::Client;
 use crate::outbound;
 use crate::refusal::Refusal;
 use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Request};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use std::convert::Infallible;
@@ -21,10 +20,10 @@ use tokio::time::timeout;
 const UNCOUNTED_BYTES: usize = 32 * 1024;
 
 pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
-    let bare = request.method() == Method::HEAD;
+    let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let path = request.uri().path().to_owned();
     let answered = match admitted(&client, request).await {
-        Ok(answer) => response(&client, answer, bare).await,
+        Ok(answer) => response(&client, answer, bare, chunked).await,
         Err(refusal) => Err(refusal),
     };
     Ok(answered.unwrap_or_else(|refusal| {
@@ -89,7 +88,7 @@ fn budget(of: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     of.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
 }
 
-async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Response<Outgoing>, Refusal> {
+async fn response(client: &Arc<Client>, answer: Answer, bare: bool, chunked: bool) -> Result<Response<Outgoing>, Refusal> {
     let plane = &client.plane;
     let Answer { status, headers, body } = answer;
     let stream = || plane.streams.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many streams in progress"));
@@ -101,7 +100,13 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool) -> Result<Re
             let held = held.ok_or(Refusal::Busy("too many answers wait for their readers"))?;
             return Ok(whole(client, Answer { status, headers, body }, Some(held), bare));
         }
-        Body::Stream(stream_of) => (status, headers, Content::Stream(stream_of), stream()?),
+        Body::Stream(stream_of) => {
+            let held = stream()?;
+            if !bare {
+                client.wire.begin(stream_of, chunked);
+            }
+            (status, headers, Content::Stream, held)
+        }
         Body::Forward(forward) => {
             let held = stream()?;
             let forwarded = outbound::forward(&forward).await?;
@@ -146,7 +151,7 @@ fn assemble(
     content: Content,
     held: Option<OwnedSemaphorePermit>,
 ) -> Response<Outgoing> {
-    let mut response = Response::new(Outgoing { content, client: client.clone(), rope: Rope::default(), _held: held });
+    let mut response = Response::new(Outgoing { content, client: client.clone(), _held: held });
     *response.status_mut() = status;
     *response.headers_mut() = headers;
     response

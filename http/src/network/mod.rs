@@ -3,8 +3,9 @@
 //!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that may write at a time,
-//! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to send does not wake up. `bell`:
-//! one wake-up for all streams that a handler tells of something.
+//! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to
+//! send does not wake up. `bell`: one wake-up for all streams that a handler tells of something; `wire`: it writes to their sockets itself,
+//! where they took all before.
 
 mod access;
 mod bell;
@@ -12,6 +13,7 @@ mod body;
 mod connection;
 mod exchange;
 mod share;
+mod wire;
 
 pub use access::{Access, is_loopback};
 
@@ -224,6 +226,11 @@ struct Pace {
 }
 
 impl Pace {
+    /// Something waits for the client, from now on or for a while already.
+    fn begin(&self, plane: &Plane, patience: Duration) {
+        let _ = self.due_ms.compare_exchange(0, plane.due_after(patience), Relaxed, Relaxed);
+    }
+
     /// None: nothing waits for the client.
     fn due(&self, plane: &Plane) -> Option<Instant> {
         let due = self.due_ms.load(Relaxed);
