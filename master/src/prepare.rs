@@ -269,7 +269,7 @@ pub fn update_owned(
             validate = share.validate_update;
         }
     }
-    fit(&new, check(&TYPES, &kind.type_name, &new), validate(&new, old.object, rules))?;
+    fit(&new, new_faults(kind, &new, old.object), validate(&new, old.object, rules))?;
     owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
     // The last finalizer has gone from an object whose time is over.
     if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {
@@ -410,6 +410,15 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
     }
 }
 
+/// What the type says against a document, and did not say against the one that stands: that was taken once, and stays good.
+fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
+    let found = check(&TYPES, &kind.type_name, new);
+    if found.is_empty() {
+        return found;
+    }
+    strategy::meta::new_problems(found, &check(&TYPES, &kind.type_name, old))
+}
+
 /// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy
 /// may call the place by the name that Kubernetes has for it.
 fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
@@ -490,6 +499,27 @@ mod tests {
         assert!(
             matches!(changed(&pod, Part::Main, json!({"metadata": {"name": "p"}})), Err(Unfit::Invalid { problems, .. }) if !problems.is_empty())
         );
+    }
+
+    #[test]
+    fn what_was_taken_once_stays_good() {
+        let map = made(
+            "persistentvolumeclaims",
+            json!({"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}}}),
+        );
+        let key = Key { resource: Resource::core("persistentvolumeclaims"), namespace: "ns".into(), name: "c".into() };
+        let put = |old: &Value, mode: &str| {
+            let mut new = old.clone();
+            new["metadata"]["labels"] = json!({"a": "b"});
+            new["spec"]["volumeMode"] = mode.into();
+            let old = Standing { key: &key, revision: Revision(7), object: old };
+            making(|making| update(&kind("persistentvolumeclaims"), old, Part::Main, new, Rules::default(), making))
+        };
+        let mut stood = map.clone();
+        stood["spec"]["volumeMode"] = "".into();
+        assert!(matches!(put(&stood, ""), Ok(Write::Update { .. })));
+        assert!(matches!(put(&map, ""), Err(Unfit::Invalid { .. })));
     }
 
     #[test]
