@@ -91,6 +91,11 @@ fn history(seed: u64, told: bool) {
     let revision = bed.store().revision();
     bed.settle();
     assert_eq!(bed.store().revision(), revision, "a converged cluster writes nothing");
+    for _ in 0..3 {
+        budgets::ask(&mut bed);
+    }
+    bed.settle();
+    checks::all_is_well(&bed, true);
     budgets::drain(&mut bed);
     bed.settle();
     checks::all_is_well(&bed, true);

@@ -15,8 +15,7 @@ const LINES_MAX_WITH_REASON: usize = 600;
 /// Files that may touch files, processes, sockets or system calls, and for what.
 const SYSTEM: &[(&str, &str)] = &[
     ("api/build.rs", "turns the types' text into static tables at compile time"),
-    ("master/build.rs", "asks cargo how the program is linked"),
-    ("agent/build.rs", "asks cargo how the program is linked"),
+    ("packaging/link.rs", "asks cargo for which target the programs are linked"),
     ("http/src/network/", "the sockets of the network plane"),
     ("http/src/local.rs", "the local socket and its folder"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
@@ -124,7 +123,7 @@ fn top() -> PathBuf {
 
 fn sources() -> Vec<Source> {
     let mut found = Vec::new();
-    for room in ["http", "schema", "api", "master", "agent"] {
+    for room in ["http", "schema", "api", "master", "agent", "packaging"] {
         walk(&top().join(room), &mut found);
     }
     assert!(found.len() > 20, "the walk finds the sources");
