@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Histories of an ordinary run, in this order of seeds.
-const HISTORIES: u64 = 500;
+const HISTORIES: u64 = 400;
 const OPERATIONS_MAX: u64 = 40;
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 const CONTROLLERS: [&str; 4] = ["web", "web-2", "Old_Web", "db"];
