@@ -26,6 +26,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),
+    ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
     ("master/src/store/disk.rs", "the files of the store"),
     ("master/src/store/inspect.rs", "holds the lock of the directory that it looks at"),
     ("master/src/store/mod.rs", "holds the lock of the data directory"),

@@ -9,7 +9,7 @@
 //! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
 //! what came after it has to look again.
 
-use super::disk::{self, Disk, Fresh, LOCK, RealDisk};
+use super::disk::{self, Disk, LOCK, RealDisk};
 use super::document::Crc;
 use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, Head};
@@ -23,8 +23,9 @@ use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::fs;
 use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where the files lie until all of them are there.
@@ -274,5 +275,45 @@ fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> Result<bool, String
         }
         // A line that was cut is none.
         _ => Ok(false),
+    }
+}
+
+/// What is not there yet, so that who fails leaves nothing behind.
+struct Fresh {
+    absent: Vec<PathBuf>,
+}
+
+impl Fresh {
+    /// The folder and those that it lies in.
+    fn folders(folder: &Path) -> Fresh {
+        Fresh::of(folder.ancestors().map(Path::to_owned))
+    }
+
+    fn inside(folder: &Path, names: &[&str]) -> Fresh {
+        Fresh::of(names.iter().map(|name| folder.join(name)))
+    }
+
+    fn of(paths: impl Iterator<Item = PathBuf>) -> Fresh {
+        let absent = |path: &PathBuf| fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        Fresh { absent: paths.filter(absent).collect() }
+    }
+
+    /// With all that has come into it.
+    fn remove(&self) {
+        self.remove_by(|path| if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) });
+    }
+
+    /// Somebody else may have put something into them: then they stay.
+    fn remove_empty(&self) {
+        self.remove_by(|path| fs::remove_dir(path));
+    }
+
+    fn remove_by(&self, remove: impl Fn(&Path) -> io::Result<()>) {
+        for path in &self.absent {
+            match remove(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => log::warn!("{}: it stays: {error}", path.display()),
+                _ => {}
+            }
+        }
     }
 }
