@@ -296,8 +296,8 @@ impl Tree<'_> {
             self.objects.entry(key).and_modify(|entry| entry.stored = entry.stored.at(revision));
         }
         let why = format!(
-            "{WAL}/ ends before what {HEAD} or the files say: it is older, as in a copy that is not whole, or where an older segment was put \
-             over the newest; what was acknowledged since may be missing"
+            "{WAL}/ ends before what {HEAD}, the files or a later segment say: it is older, as in a copy that is not whole, or the newest was \
+             taken away, or an older one put over it; what was acknowledged since may be missing"
         );
         self.remember_doubt(WAL, &why);
     }

@@ -159,7 +159,10 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
         let n = recovered.last + 1;
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n, why: why.into() });
     }
-    let live = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
+    let live: VecDeque<_> = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
+    // The one that stands ready was made once the one before it was written to.
+    let is_taken = |last: u64| there.last().is_some_and(|ready| *ready == last + 2);
+    recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last));
     Found { recovered, old, live, next, of: marks.of, renamed }
 }
 

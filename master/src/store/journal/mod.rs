@@ -373,8 +373,10 @@ impl Journal {
             self.retired.pop_front();
             self.free -= 1;
         }
-        let (segment, bytes) = (self.next, needed.max(self.setup.segment_bytes));
-        self.next += 1;
+        // Where one behind the last that was written to was given up, it leaves out one more: a gap of one is of somebody's making.
+        let segment = if self.next > self.segment + 1 { self.next + 1 } else { self.next };
+        let bytes = needed.max(self.setup.segment_bytes);
+        self.next = segment + 1;
         Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min: needed, sync_folder: self.setup.protocol.sync_journal_folder }
     }
 

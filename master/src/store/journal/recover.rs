@@ -51,7 +51,8 @@ pub struct Recovered {
     /// Something lies behind the end that is no line. Most likely an earlier segment left it.
     pub unclear: bool,
     pub missing: Option<Missing>,
-    /// It ends before HEAD.json counts from it: the files hold what is between, and nobody knows whether there was more.
+    /// It ends before HEAD.json counts from it, and the files hold what is between; or its last segment is not there. Nobody knows whether
+    /// there was more.
     pub behind: bool,
     /// Where the last record of the last segment begins.
     pub end: usize,

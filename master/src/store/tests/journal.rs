@@ -430,3 +430,35 @@ fn writers_share_batches_and_each_gets_its_own_answer() {
     drop(store);
     std::fs::remove_dir_all(&dir).expect("it is ours");
 }
+
+/// What it held nobody can say, but that it was written to: the next one stood ready.
+#[test]
+fn the_newest_segment_is_missed_where_it_was_taken_away_or_another_put_over_it() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    // Each on to a segment of its own.
+    let put = |name: &str| {
+        store.write(create(pod(name, &"x".repeat(20_000), None))).expect("it is new");
+        store.tend();
+    };
+    ["A", "B", "C"].iter().for_each(|name| put(name));
+    store.checkpoint().expect("the disk is well");
+    ["D", "E", "F"].iter().for_each(|name| put(name));
+    drop(store);
+    let segments: Vec<String> = disk.tree().into_iter().filter(|path| path.starts_with("wal/")).collect();
+    let (oldest, newest) = (&segments[0], &segments[segments.len() - 2]);
+    let text = |path: &str| String::from_utf8(disk.peek(path).expect("a segment")).expect("text");
+    assert!(text(newest).contains("\"F\"") && !text(&segments[segments.len() - 1]).contains('{'), "{segments:?}");
+    let told = |disk: &SimDisk| {
+        let health = memory_on(disk).health();
+        assert_eq!(health.degraded, None);
+        health.damaged.iter().any(|damage| damage.file.ends_with("-may-be-missing") && damage.why.contains("wal/ ends before"))
+    };
+    assert!(!told(&disk.fork(2)));
+    let (taken, moved) = (disk.fork(3), disk.fork(4));
+    taken.take(newest);
+    moved.place(newest, text(oldest).as_bytes());
+    moved.take(oldest);
+    assert!(told(&taken) && told(&moved));
+    assert!(told(&taken) && told(&moved), "until a person has looked");
+}
