@@ -6,7 +6,7 @@
 //! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is.
 
 use super::bell::Bell;
-use crate::Stream;
+use crate::{STREAM_ITEMS_MAX, Stream};
 use bytes::{Buf, Bytes};
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
@@ -109,7 +109,8 @@ impl Wire {
             return self.wake_task();
         };
         let waker = Waker::from(self.clone());
-        while *quiet {
+        // Whoever tells without end is left to the task, which gives way to others.
+        for _ in 0..STREAM_ITEMS_MAX {
             let Poll::Ready(item) = next(stream, &waker) else { return };
             // The end is hyper's to write.
             let Some(item) = item else { break };
@@ -118,6 +119,9 @@ impl Wire {
             let taken = if chunk.is_empty() { 0 } else { socket.try_write(&chunk).unwrap_or(0) };
             *rest = chunk.slice(taken..);
             *quiet = rest.is_empty();
+            if !*quiet {
+                break;
+            }
         }
         drop(line);
         self.wake_task();
