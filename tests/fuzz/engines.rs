@@ -28,14 +28,14 @@ fn message_read(types: &Types, name: &str, message: &[u8]) {
 }
 
 pub fn protobuf_envelope(dice: &mut Dice) {
-    let mut bytes = protobuf::seal("apps/v1", "Deployment", b"\x0a\x03\x0a\x01a");
+    let mut bytes = protobuf::seal("apps/v1", "Deployment", |out| out.extend_from_slice(b"\x0a\x03\x0a\x01a"));
     spoil_bytes(&mut bytes, dice);
     envelope(&bytes);
 }
 
 fn envelope(bytes: &[u8]) {
     if let Ok(envelope) = protobuf::open(bytes) {
-        let sealed = protobuf::seal(&envelope.api_version, &envelope.kind, envelope.raw);
+        let sealed = protobuf::seal(&envelope.api_version, &envelope.kind, |out| out.extend_from_slice(envelope.raw));
         let again = protobuf::open(&sealed).expect("what is sealed opens");
         assert_eq!((again.api_version, again.kind, again.raw), (envelope.api_version, envelope.kind, envelope.raw));
     }

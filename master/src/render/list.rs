@@ -32,11 +32,7 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: Vec<Stored>, now: T
     Body::Whole(match (form.media, form.shape) {
         (Media::Json, Shape::Whole) if kind.alias.is_none() => return spliced(kind, meta, items),
         (Media::Json, shape) => joined(kind, meta, shape, &items, now),
-        (Media::Yaml, shape) => {
-            let mut list = head(shape, kind, meta);
-            list[field(shape)] = items.iter().map(value).collect();
-            yaml::write(&list).into()
-        }
+        (Media::Yaml, shape) => yaml::write_list(&head(shape, kind, meta), field(shape), items.iter().map(value)).into(),
         (Media::Protobuf, shape) => {
             let message = match shape {
                 // Nobody is promised a table in protobuf.
@@ -99,13 +95,14 @@ fn joined(kind: &Kind, meta: &ListMeta, shape: Shape, items: &[Stored], now: Tim
 }
 
 fn sealed(head: &Value, message: &Message<'_>, items: impl Iterator<Item = Value>) -> Bytes {
-    let mut raw = Vec::new();
-    protobuf::put_bytes(&mut raw, 1, &protobuf::encode(&types::builtin(), "ListMeta", &head["metadata"]));
-    for item in items {
-        protobuf::put_bytes(&mut raw, 2, &message.encode(&item));
-    }
     let said = |field: &str| head[field].as_str().unwrap_or_default();
-    protobuf::seal(said("apiVersion"), said("kind"), &raw).into()
+    let list = |out: &mut Vec<u8>| {
+        protobuf::put_message(out, 1, |out| protobuf::put(&types::builtin(), "ListMeta", &head["metadata"], out));
+        for item in items {
+            protobuf::put_message(out, 2, |out| message.put(&item, out));
+        }
+    };
+    protobuf::seal(said("apiVersion"), said("kind"), list).into()
 }
 
 fn spliced(kind: &Kind, meta: &ListMeta, items: Vec<Stored>) -> Body {
@@ -232,8 +229,9 @@ mod tests {
             let form = Form { shape, ..Form::default() };
             let found: Value = serde_json::from_slice(&at_once(form, kind, &meta, &items, now)).expect("JSON");
             assert_eq!(found, expected);
-            let yaml = at_once(Form { media: Media::Yaml, ..form }, kind, &meta, &items, now);
-            let text = std::str::from_utf8(&yaml).expect("text");
+            let written = at_once(Form { media: Media::Yaml, ..form }, kind, &meta, &items, now);
+            let text = std::str::from_utf8(&written).expect("text");
+            assert_eq!(text, yaml::write(&expected));
             assert_eq!(crate::serve::read_yaml(text).map(|(document, _)| document), Ok(expected));
         }
         let sealed = at_once(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);

@@ -214,7 +214,7 @@ fn written(media: Media, message: Message<'_>, document: &Value) -> Bytes {
         Media::Yaml => yaml::write(document).into(),
         Media::Protobuf => {
             let text = |field: &str| document[field].as_str().unwrap_or_default();
-            protobuf::seal(text("apiVersion"), text("kind"), &message.encode(document)).into()
+            protobuf::seal(text("apiVersion"), text("kind"), |out| message.put(document, out)).into()
         }
     }
 }
@@ -228,14 +228,14 @@ fn rewritten(media: Media, message: Message<'_>, json: Vec<u8>) -> Bytes {
 }
 
 impl Message<'_> {
-    fn encode(&self, document: &Value) -> Vec<u8> {
+    fn put(&self, document: &Value, out: &mut Vec<u8>) {
         let types = types::builtin();
-        let mut out = Vec::new();
         match self {
-            Message::Object(type_name) => return protobuf::encode(&types, type_name, document),
-            Message::Metadata => protobuf::put_bytes(&mut out, 1, &protobuf::encode(&types, "ObjectMeta", &document["metadata"])),
+            Message::Object(type_name) => protobuf::put(&types, type_name, document, out),
+            Message::Metadata => {
+                protobuf::put_message(out, 1, |out| protobuf::put(&types, "ObjectMeta", &document["metadata"], out));
+            }
         }
-        out
     }
 }
 

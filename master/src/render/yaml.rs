@@ -21,6 +21,36 @@ pub fn write(document: &Value) -> String {
     out
 }
 
+/// What `write` makes of `head` with a list as its `field`, of which one item after the other is there.
+pub fn write_list(head: &Value, field: &str, items: impl Iterator<Item = Value>) -> String {
+    let mut out = String::new();
+    let (before, behind): (Vec<_>, Vec<_>) = head.as_object().into_iter().flatten().partition(|(key, _)| key.as_str() < field);
+    let entries = |out: &mut String, entries: Vec<(&String, &Value)>| {
+        for (key, value) in entries {
+            let begins = out.is_empty();
+            line(out, 0, begins);
+            entry(out, key, value, 0);
+        }
+    };
+    entries(&mut out, before);
+    let begins = out.is_empty();
+    line(&mut out, 0, begins);
+    out.push_str(field);
+    out.push(':');
+    let begun = out.len();
+    for item in items {
+        line(&mut out, 0, false);
+        out.push_str("- ");
+        node(&mut out, &item, 2, true);
+    }
+    if out.len() == begun {
+        out.push_str(" []");
+    }
+    entries(&mut out, behind);
+    line(&mut out, 0, false);
+    out
+}
+
 /// A value whose lines stand at `indent`. `fresh`: the cursor is where its first line begins.
 fn node(out: &mut String, value: &Value, indent: usize, fresh: bool) {
     match value {

@@ -1,6 +1,6 @@
 //! A document -> bytes, by type.
 
-use super::wire::{put_bytes, put_fixed64, put_varint};
+use super::wire::{put_bytes, put_fixed64, put_message, put_varint};
 use crate::base64;
 use crate::time;
 use crate::types::{Container, Element, Field, Types};
@@ -9,10 +9,15 @@ use serde_json::{Map, Value};
 /// The message of a document that is of its type: as `decode` leaves it. What is not is left out.
 pub fn encode(types: &Types, type_name: &str, document: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    if let Value::Object(fields) = document {
-        message(types, type_name, fields, &mut out);
-    }
+    put(types, type_name, document, &mut out);
     out
+}
+
+/// The same, behind what is there.
+pub fn put(types: &Types, type_name: &str, document: &Value, out: &mut Vec<u8>) {
+    if let Value::Object(fields) = document {
+        message(types, type_name, fields, out);
+    }
 }
 
 fn message(types: &Types, type_name: &str, document: &Map<String, Value>, out: &mut Vec<u8>) {
@@ -22,14 +27,10 @@ fn message(types: &Types, type_name: &str, document: &Map<String, Value>, out: &
     let place = |field: &Field| if field.inside == 0 { (field.number, 0) } else { (field.inside, field.number) };
     fields.sort_by_key(|(field, _)| place(field));
     for part in fields.chunk_by(|(a, _), (b, _)| a.inside == b.inside) {
-        let inside = part[0].0.inside;
-        let mut inner = Vec::new();
-        let into = if inside == 0 { &mut *out } else { &mut inner };
-        for (field, value) in part {
-            self::field(types, field, value, into);
-        }
-        if inside != 0 {
-            put_bytes(out, inside, &inner);
+        let all = |out: &mut Vec<u8>| part.iter().for_each(|(field, value)| self::field(types, field, value, out));
+        match part[0].0.inside {
+            0 => all(out),
+            inside => put_message(out, inside, all),
         }
     }
 }
@@ -44,22 +45,19 @@ fn field(types: &Types, field: &Field, value: &Value, out: &mut Vec<u8>) {
         }
         (Container::Map, Value::Object(map)) => {
             for (key, value) in map {
-                let mut entry = Vec::new();
-                put_bytes(&mut entry, 1, key.as_bytes());
-                element(types, 2, &field.element, value, &mut entry);
-                put_bytes(out, field.number, &entry);
+                put_message(out, field.number, |out| {
+                    put_bytes(out, 1, key.as_bytes());
+                    element(types, 2, &field.element, value, out);
+                });
             }
         }
         (Container::MapOfLists, Value::Object(map)) => {
             for (key, values) in map {
-                let mut list = Vec::new();
-                for value in values.as_array().into_iter().flatten() {
-                    element(types, 1, &field.element, value, &mut list);
-                }
-                let mut entry = Vec::new();
-                put_bytes(&mut entry, 1, key.as_bytes());
-                put_bytes(&mut entry, 2, &list);
-                put_bytes(out, field.number, &entry);
+                let values = || values.as_array().into_iter().flatten();
+                put_message(out, field.number, |out| {
+                    put_bytes(out, 1, key.as_bytes());
+                    put_message(out, 2, |out| values().for_each(|value| element(types, 1, &field.element, value, out)));
+                });
             }
         }
         (Container::List | Container::Map | Container::MapOfLists, _) => {}
@@ -67,7 +65,6 @@ fn field(types: &Types, field: &Field, value: &Value, out: &mut Vec<u8>) {
 }
 
 fn element(types: &Types, number: u16, element: &Element, value: &Value, out: &mut Vec<u8>) {
-    let mut inner = Vec::new();
     match (element, value) {
         // No field says nothing; in a list it would say an empty entry.
         (_, Value::Null) if !matches!(element, Element::Any) => {}
@@ -78,29 +75,20 @@ fn element(types: &Types, number: u16, element: &Element, value: &Value, out: &m
         (Element::Bytes, Value::String(text)) => put_bytes(out, number, &base64::decode(text).unwrap_or_default()),
         (Element::Time | Element::MicroTime, Value::String(text)) => {
             if let Some((seconds, nanos)) = time::moment(text) {
-                put_varint(&mut inner, 1, seconds as u64);
-                put_varint(&mut inner, 2, u64::from(nanos));
-                put_bytes(out, number, &inner);
+                put_message(out, number, |out| {
+                    put_varint(out, 1, seconds as u64);
+                    put_varint(out, 2, u64::from(nanos));
+                });
             }
         }
-        (Element::Quantity, Value::String(text)) => {
-            put_bytes(&mut inner, 1, text.as_bytes());
-            put_bytes(out, number, &inner);
-        }
-        (Element::IntOrText, value) => {
-            put_varint(&mut inner, 1, u64::from(value.is_string()));
-            put_varint(&mut inner, 2, value.as_i64().unwrap_or_default() as u64);
-            put_bytes(&mut inner, 3, value.as_str().unwrap_or_default().as_bytes());
-            put_bytes(out, number, &inner);
-        }
-        (Element::Any, value) => {
-            put_bytes(&mut inner, 1, value.to_string().as_bytes());
-            put_bytes(out, number, &inner);
-        }
-        (Element::Named(name), Value::Object(fields)) => {
-            message(types, name, fields, &mut inner);
-            put_bytes(out, number, &inner);
-        }
+        (Element::Quantity, Value::String(text)) => put_message(out, number, |out| put_bytes(out, 1, text.as_bytes())),
+        (Element::IntOrText, value) => put_message(out, number, |out| {
+            put_varint(out, 1, u64::from(value.is_string()));
+            put_varint(out, 2, value.as_i64().unwrap_or_default() as u64);
+            put_bytes(out, 3, value.as_str().unwrap_or_default().as_bytes());
+        }),
+        (Element::Any, value) => put_message(out, number, |out| put_bytes(out, 1, value.to_string().as_bytes())),
+        (Element::Named(name), Value::Object(fields)) => put_message(out, number, |out| message(types, name, fields, out)),
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
 //! `runtime.Unknown` behind four bytes: says what the message inside is.
 
 use super::Malformed;
-use super::wire::{Reader, put_bytes};
+use super::wire::{Reader, put_bytes, put_message};
 
 const PREFIX: [u8; 4] = *b"k8s\0";
 
@@ -40,14 +40,14 @@ pub fn open(bytes: &[u8]) -> Result<Envelope<'_>, Malformed> {
     Ok(envelope)
 }
 
-pub fn seal(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
-    let mut meta = Vec::with_capacity(api_version.len() + kind.len() + 4);
-    put_bytes(&mut meta, 1, api_version.as_bytes());
-    put_bytes(&mut meta, 2, kind.as_bytes());
-    let mut out = Vec::with_capacity(raw.len() + meta.len() + 24);
-    out.extend_from_slice(&PREFIX);
-    put_bytes(&mut out, 1, &meta);
-    put_bytes(&mut out, 2, raw);
+/// `raw` writes what is inside, behind what is there.
+pub fn seal(api_version: &str, kind: &str, raw: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = PREFIX.to_vec();
+    put_message(&mut out, 1, |out| {
+        put_bytes(out, 1, api_version.as_bytes());
+        put_bytes(out, 2, kind.as_bytes());
+    });
+    put_message(&mut out, 2, raw);
     // Its other two fields, which Go writes as empty texts.
     put_bytes(&mut out, 3, b"");
     put_bytes(&mut out, 4, b"");

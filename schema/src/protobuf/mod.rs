@@ -12,9 +12,9 @@ mod envelope;
 mod wire;
 
 pub use decode::decode;
-pub use encode::encode;
+pub use encode::{encode, put};
 pub use envelope::{Envelope, open, seal};
-pub use wire::{put_bytes, put_varint};
+pub use wire::{put_bytes, put_message, put_varint};
 
 use std::fmt;
 

@@ -159,7 +159,7 @@ fn broken_messages_do_no_harm() {
 
 #[test]
 fn envelopes() {
-    let sealed = seal("v1", "ConfigMap", b"abc");
+    let sealed = seal("v1", "ConfigMap", |out| out.extend_from_slice(b"abc"));
     assert_eq!(open(&sealed), Ok(Envelope { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), raw: b"abc" }));
     assert_eq!(open(b"{}"), Err(Malformed::NoEnvelope));
     assert_eq!(open(b"k8s\0"), Ok(Envelope::default()));

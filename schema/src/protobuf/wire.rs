@@ -120,6 +120,22 @@ pub fn put_bytes(out: &mut Vec<u8>, number: u16, value: &[u8]) {
     out.extend_from_slice(value);
 }
 
+/// A field that is a message, or bytes, that `write` puts behind what is there: its length, which stands before it, is known last.
+pub fn put_message(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    put_number(out, u64::from(number) << 3 | 2);
+    let at = out.len();
+    out.push(0);
+    write(out);
+    match out.len() - at - 1 {
+        length @ 0..0x80 => out[at] = length as u8,
+        length => {
+            let mut prefix = Vec::new();
+            put_number(&mut prefix, length as u64);
+            out.splice(at..=at, prefix);
+        }
+    }
+}
+
 pub fn put_fixed64(out: &mut Vec<u8>, number: u16, value: u64) {
     put_number(out, u64::from(number) << 3 | 1);
     out.extend_from_slice(&value.to_le_bytes());
