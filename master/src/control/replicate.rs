@@ -106,7 +106,7 @@ fn siblings_by_node<'a>(pods: &[(&Key, &'a PodView)]) -> BTreeMap<&'a str, usize
 /// What deleting a pod costs, cheapest first, in Kubernetes' order: on no node, waiting, not ready, called cheap, on the fullest node, ready for
 /// the shortest time, restarted most often, youngest.
 fn cost(pod: &PodView, siblings: &BTreeMap<&str, usize>) -> impl Ord + use<> {
-    let phase = match pod.phase.as_str() {
+    let phase = match pod.phase {
         "Pending" => 0,
         "" | "Unknown" => 1,
         _ => 2,

@@ -6,7 +6,7 @@
 use super::Now;
 use super::cluster::Cluster;
 use super::intent::{About, Decision, Intent, Tale};
-use super::view::{HostPort, NodeView, PodView};
+use super::view::{HostPort, NodeView, PodView, Unbound};
 use coracle_api::meta::Key;
 use coracle_api::node::Taint;
 use coracle_api::pod::Toleration;
@@ -39,7 +39,7 @@ pub fn decide(cluster: &Cluster, now: Now) -> Decision {
     let mut rooms: BTreeMap<&String, Room> = cluster.nodes.iter().map(|(name, node)| (name, Room::of(cluster, name, node))).collect();
     let mut intents = Vec::new();
     for (key, pod) in waiting {
-        if pod.gated {
+        if pod.unbound.as_ref().is_some_and(|pod| pod.gated) {
             intents.extend(explain(key, pod, now, "SchedulingGated", "Scheduling is blocked due to non-empty scheduling gates".to_owned()));
             continue;
         }
@@ -64,7 +64,7 @@ pub fn decide(cluster: &Cluster, now: Now) -> Decision {
 }
 
 fn waits(pod: &PodView) -> bool {
-    pod.active() && pod.default_scheduler
+    pod.active() && pod.unbound.as_ref().is_some_and(|pod| pod.default_scheduler)
 }
 
 impl<'a> Room<'a> {
@@ -87,7 +87,7 @@ impl<'a> Room<'a> {
 
     /// Why a pod has no place here. Empty: it has.
     fn refuses(&self, pod: &PodView) -> Vec<Refusal> {
-        let node = self.node;
+        let (node, asks) = (self.node, pod.unbound.as_deref());
         if node.ready != "True" {
             return vec![Refusal::of("node(s) were not ready")];
         }
@@ -95,10 +95,12 @@ impl<'a> Room<'a> {
             return vec![Refusal::of("node(s) were unschedulable")];
         }
         let hard = |taint: &&Taint| matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute");
-        if let Some(taint) = node.taints.iter().filter(hard).find(|taint| !pod.tolerations.iter().any(|t| tolerates(t, taint))) {
+        let tolerated = |taint: &Taint| asks.is_some_and(|asks| asks.tolerations.iter().any(|one| tolerates(one, taint)));
+        if let Some(taint) = node.taints.iter().filter(hard).find(|taint| !tolerated(taint)) {
             return vec![Refusal::of(format!("node(s) had untolerated taint {{{}: {}}}", taint.key, taint.value))];
         }
-        if !pod.node_selector.iter().all(|(name, value)| node.labels.get(name) == Some(value)) {
+        let selected = |asks: &Unbound| asks.node_selector.iter().all(|(name, value)| node.labels.get(name) == Some(value));
+        if !asks.is_none_or(selected) {
             return vec![Refusal::of("node(s) didn't match Pod's node affinity/selector")];
         }
         for wanted in &pod.host_ports {
@@ -194,7 +196,7 @@ fn taken_by(takers: &[(String, String)]) -> String {
 
 /// Says why a pod waits, unless it says so already.
 fn explain(key: &Key, pod: &PodView, now: Now, reason: &'static str, why: String) -> Vec<Intent> {
-    if pod.unscheduled.as_ref() == Some(&why) {
+    if pod.unbound.as_ref().and_then(|pod| pod.unscheduled.as_ref()) == Some(&why) {
         return Vec::new();
     }
     let document: Value = serde_json::from_slice(&pod.document.json).unwrap_or_default();

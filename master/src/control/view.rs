@@ -16,6 +16,8 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+const PHASES: [&str; 5] = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
+
 pub type Labels = BTreeMap<String, String>;
 
 /// The label of endpoints that a controller made, as Kubernetes has it.
@@ -33,29 +35,25 @@ pub struct PodView {
     pub created: Option<Time>,
     /// Empty: on no node yet.
     pub node: String,
-    /// Of a pod on no node yet, as the next field: only who looks for one asks, and there are thousands on theirs.
-    pub node_selector: Labels,
-    pub tolerations: Vec<Toleration>,
-    pub default_scheduler: bool,
-    pub gated: bool,
+    /// Of a pod on no node yet: only who looks for one asks, and there are thousands on theirs.
+    pub unbound: Option<Box<Unbound>>,
     pub owner: Option<OwnerView>,
     pub deleting: bool,
     /// Its grace is over; only finalizers hold it.
     pub ending: bool,
     pub deletion_cost: i32,
-    pub phase: String,
+    /// Empty: none that is known.
+    pub phase: &'static str,
     /// None: nobody has said, or what was said is lost.
     pub ready: Option<bool>,
     pub ready_since: Option<Time>,
     pub restarts: i64,
     pub ip: String,
-    /// Name, number, protocol.
-    pub ports: Vec<(String, i32, String)>,
-    pub host_ports: Vec<HostPort>,
+    /// Name, number, protocol of each that has a name: by it services find the number.
+    pub ports: Box<[(String, i32, String)]>,
+    pub host_ports: Box<[HostPort]>,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
-    /// Why it is on no node, as its condition says.
-    pub unscheduled: Option<String>,
     /// Since when it says that it is to be disrupted, by its condition.
     pub doomed: Option<Time>,
     /// When it was first seen, by uptime.
@@ -63,6 +61,17 @@ pub struct PodView {
     /// When it was first seen to be ready, by uptime, as long as it is.
     pub ready_at: Duration,
     pub document: Stored,
+}
+
+/// What who looks for a pod's node must know.
+#[derive(Clone, Debug)]
+pub struct Unbound {
+    pub node_selector: Labels,
+    pub tolerations: Vec<Toleration>,
+    pub default_scheduler: bool,
+    pub gated: bool,
+    /// Why it is on no node, as its condition says.
+    pub unscheduled: Option<String>,
 }
 
 /// The one owner that acts on a pod.
@@ -90,7 +99,7 @@ impl HostPort {
 
 impl PodView {
     pub fn terminal(&self) -> bool {
-        matches!(self.phase.as_str(), "Succeeded" | "Failed")
+        matches!(self.phase, "Succeeded" | "Failed")
     }
 
     /// Counts as a replica.
@@ -245,7 +254,13 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
     let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
     let name_of_controller = |kind: &str, name: &str| (kind == "ReplicationController").then(|| name.to_owned());
     let owner = pod.metadata.controller();
-    let unbound = pod.spec.node_name.is_empty();
+    let unbound = pod.spec.node_name.is_empty().then(|| Unbound {
+        node_selector: pod.spec.node_selector,
+        tolerations: pod.spec.tolerations,
+        default_scheduler: matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler"),
+        gated: !pod.spec.scheduling_gates.is_empty(),
+        unscheduled: scheduled.map(|condition| condition.message.clone()),
+    });
     Some(PodView {
         revision: stored.revision,
         generation: pod.metadata.generation,
@@ -258,18 +273,17 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
         came: was.map_or(uptime, |was| was.came),
         ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
         uid: pod.metadata.uid,
-        node_selector: if unbound { pod.spec.node_selector } else { Labels::new() },
-        tolerations: if unbound { pod.spec.tolerations } else { Vec::new() },
-        default_scheduler: matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler"),
-        gated: !pod.spec.scheduling_gates.is_empty(),
+        unbound: unbound.map(Box::new),
         ready: ready.map(|condition| condition.status == "True"),
         ready_since: ready.and_then(|condition| condition.last_transition_time),
         restarts: pod.status.container_statuses.iter().map(|status| i64::from(status.restart_count)).sum(),
-        unscheduled: scheduled.map(|condition| condition.message.clone()),
-        phase: pod.status.phase,
+        phase: PHASES.into_iter().find(|known| *known == pod.status.phase).unwrap_or_default(),
         ip: pod.status.pod_ip,
         host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),
-        ports: ports.map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol))).collect(),
+        ports: ports
+            .filter(|port| !port.name.is_empty())
+            .map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol)))
+            .collect(),
         cpu_milli: requested(&pod.spec.containers, "cpu", |amount| amount.milli()),
         memory_bytes: requested(&pod.spec.containers, "memory", |amount| amount.value()),
         node: pod.spec.node_name,

@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 /// Events kept, whichever of the two is reached first: a client may be away for some minutes of a busy cluster, and the memory stays small.
 pub const HISTORY_EVENTS_MAX: usize = 10_000;
 pub const HISTORY_BYTES_MAX: usize = 16 << 20;
+/// Events that it gets room for at a time: twice as many each time would be half of it empty.
+const GROWTH_EVENTS: usize = 1024;
 
 pub struct History {
     events: VecDeque<Event>,
@@ -24,6 +26,9 @@ impl History {
 
     pub fn push(&mut self, event: Event) {
         self.bytes += weight(&event);
+        if self.events.len() == self.events.capacity() {
+            self.events.reserve_exact(GROWTH_EVENTS);
+        }
         self.events.push_back(event);
         while self.events.len() > self.events_max || self.bytes > self.bytes_max {
             let Some(oldest) = self.events.pop_front() else { break };
