@@ -1,4 +1,4 @@
-//! The four that are compared, each with one call: an object is durable when it returns. And what bounds them all on a host: a log alone.
+//! The four that are compared, each with one call: an object is durable when it returns. And what bounds many writers on a host: a log alone.
 
 use super::etcd::Etcd;
 use super::objects::{self, Item, with_rules};
@@ -24,8 +24,8 @@ pub enum Which {
     Files,
     Sqlite,
     Etcd,
-    /// The least that a durable write can be: its line in a file that stands ready, and one fdatasync for all who wait. It checks nothing,
-    /// remembers nothing and gives nothing back.
+    /// The least that many durable writes can be: their lines in a file that stands ready, and one fdatasync for all who wait. It checks
+    /// nothing, remembers nothing and gives nothing back. A writer alone waits for its thread as well, which the store's does not.
     Log,
 }
 

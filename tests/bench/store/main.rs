@@ -79,8 +79,8 @@ fn card(host: &Host) -> Result<String, String> {
     Ok(written(&rows) + &faster + &shorter + &fewer_bytes(&rows))
 }
 
-/// What this host's disk and processors leave to whoever makes writes durable: a log alone, beside etcd. Where that is less than the aim,
-/// no store can meet it here.
+/// What this host's disk and processors leave to whoever makes writes durable: a log alone, beside etcd. Where that is less than the aim
+/// with many writers, no store can meet it here; a writer alone is no faster for it, as the log has a thread of its own.
 fn bound(rows: &[(Which, Vec<Figures>)]) -> String {
     let to_etcd = |which| ratios(rows, which, Which::Etcd, |one, etcd| one.rate / etcd.rate);
     let cells: Vec<String> = WRITERS
