@@ -218,6 +218,9 @@ impl Due<'_> {
             self.batches.drain(..).for_each(|batch| journal.owe(batch));
         }
         opened?;
+        if journal.is_scarce() {
+            self.leave_carried(disk, journal);
+        }
         self.consume(disk)?;
         self.clear(disk)?;
         if let Some(wanted) = &self.head {
@@ -250,6 +253,11 @@ impl Due<'_> {
             // Where it cannot be written now, the first write to the store does it.
             self.head.iter_mut().chain([head]).for_each(|head| head.wal = Some(self.fresh));
         }
+    }
+
+    /// One start after the other would need another segment of a full disk for the same batch. The new one says all that it did.
+    fn leave_carried(&self, disk: &dyn Disk, journal: &mut Journal) {
+        journal.forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
     }
 
     /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.

@@ -9,7 +9,7 @@
 //! journal stays, and everything is brought anew by the next checkpoint.
 
 use super::disk::{Disk, Stamp};
-use super::files::{DiskError, Files, OBJECTS, TMP, is_in_the_way};
+use super::files::{DiskError, Files, OBJECTS, TMP, failed, is_in_the_way};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::judge::FILE_BYTES_MAX;
@@ -128,6 +128,15 @@ impl Dirty {
     }
 }
 
+/// What files may take of the disk.
+#[derive(Default)]
+struct Room {
+    /// Before it is asked again.
+    left: u64,
+    /// Stays in any case; None: not asked yet.
+    spared: Option<u64>,
+}
+
 pub struct Checkpoint {
     disk: Arc<dyn Disk>,
     protocol: Protocol,
@@ -139,6 +148,9 @@ pub struct Checkpoint {
     done: usize,
     sorted: bool,
     pub files: Files,
+    /// Of the disk's room this much is left to the journal, where the files may need all of it.
+    pub spared: u64,
+    room: Room,
     /// This disk has no sync of everything, and need not be asked again.
     pub each_alone: bool,
 }
@@ -148,7 +160,20 @@ impl Checkpoint {
         let Dirty { keys, unstamped, since } = std::mem::take(dirty);
         let unstamped = unstamped.into_iter().filter(|(key, _)| !keys.contains_key(key)).collect();
         let wanted = keys.into_iter().collect();
-        Checkpoint { disk, protocol, head, wanted, unstamped, since, done: 0, sorted: false, files: Files::default(), each_alone: false }
+        Checkpoint {
+            disk,
+            protocol,
+            head,
+            wanted,
+            unstamped,
+            since,
+            done: 0,
+            sorted: false,
+            files: Files::default(),
+            spared: 0,
+            room: Room::default(),
+            each_alone: false,
+        }
     }
 
     /// Brings one file. False: all are brought.
@@ -162,7 +187,12 @@ impl Checkpoint {
         }
         if let Some((key, due)) = self.wanted.get_mut(self.done) {
             let compact = due.wanted.as_ref().map(Wanted::compact);
-            self.files.replace(&*self.disk, key, compact.as_deref(), due.was)?;
+            let key = key.clone();
+            if let Some(compact) = &compact {
+                self.take_room(&key, compact.len())?;
+            }
+            let (_, due) = &mut self.wanted[self.done];
+            self.files.replace(&*self.disk, &key, compact.as_deref(), due.was)?;
             due.was = Was::of(due.wanted.as_ref().map(|wanted| wanted.crc));
         } else if let Some((key, crc)) = self.unstamped.get(self.done - self.wanted.len()) {
             self.head.stamped &= self.mark(key, *crc);
@@ -171,6 +201,23 @@ impl Checkpoint {
         }
         self.done += 1;
         Ok(true)
+    }
+
+    /// Files that do not all fit would take the last block, and no delete had room for its record, least of all after a start.
+    fn take_room(&mut self, key: &Key, bytes: usize) -> Result<(), DiskError> {
+        if room_of(bytes) > self.room.left {
+            let Some(room) = self.disk.room() else { return Ok(()) };
+            let rest = || self.wanted[self.done..].iter().filter_map(|(_, due)| due.wanted.as_ref());
+            let spared = || if room / 2 > rest().map(|wanted| room_of(wanted.json.len())).sum() { 0 } else { self.spared };
+            let spared = self.room.spared.unwrap_or_else(spared);
+            self.room = Room { left: room.saturating_sub(spared), spared: Some(spared) };
+        }
+        let short = || {
+            let why = format!("the last {} bytes are left to the journal, for deletes", self.room.spared.unwrap_or_default());
+            failed("write", &format!("{OBJECTS}/{}", names::path(key)))(io::Error::new(io::ErrorKind::StorageFull, why))
+        };
+        self.room.left = self.room.left.checked_sub(room_of(bytes)).ok_or_else(short)?;
+        Ok(())
     }
 
     /// Whether the file has its stamp. One that somebody has written to meanwhile shall be known by having none.
@@ -229,4 +276,9 @@ impl Checkpoint {
     pub fn give_back(self, dirty: &mut Dirty) {
         dirty.put_back(self.wanted, self.unstamped, self.since);
     }
+}
+
+/// About what the file of so long a document takes of the disk: whole blocks, and it has line ends.
+fn room_of(bytes: usize) -> u64 {
+    (bytes + bytes / 4).next_multiple_of(4096) as u64
 }

@@ -8,6 +8,7 @@ use super::commit::Writer;
 use super::files::{DiskError, failed, make_folder};
 use super::head::{FORMAT, Head};
 use super::journal::{self, WAL};
+use super::setup::SPARED_SEGMENTS;
 use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
@@ -268,6 +269,7 @@ impl FlatStore {
         let disk = writer.disk.clone();
         let mut checkpoint = Checkpoint::begin(disk, self.inner.setup.protocol, head, &mut writer.dirty);
         (checkpoint.files.each, checkpoint.each_alone) = (writer.each, writer.each);
+        checkpoint.spared = SPARED_SEGMENTS * self.inner.setup.segment_bytes as u64;
         Ok(Some(checkpoint))
     }
 

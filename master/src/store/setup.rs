@@ -34,6 +34,13 @@ const CHECKPOINT_SHARE: u64 = 8;
 const BACKLOG_SHARE: u64 = 4;
 const RETAINED_SHARE: u64 = 8;
 
+/// The journal gets another segment ahead while there is room for so many: the rest is for the files of those that count, without which
+/// none of them is ever done with, and for deletes.
+pub const ROOM_SEGMENTS: u64 = 8;
+/// Files leave so many segments' worth of the room where it may not be enough for all of them: a start needs a segment for its deletes,
+/// with the last batch in it.
+pub const SPARED_SEGMENTS: u64 = 2;
+
 /// How large the journal may be on the disk as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -173,6 +173,11 @@ impl Journal {
         self.writing.is_none()
     }
 
+    /// Whether the disk had no room for a whole segment.
+    pub fn is_scarce(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| writing.bytes < self.setup.segment_bytes)
+    }
+
     pub fn wants_next(&self) -> bool {
         self.ahead.is_none()
     }

@@ -3,6 +3,7 @@
 use super::{SPARE, WAL, Writing, path};
 use crate::store::disk::Disk;
 use crate::store::files::{DiskError, failed};
+use crate::store::setup::ROOM_SEGMENTS;
 use std::io;
 use std::sync::Arc;
 
@@ -48,8 +49,7 @@ impl Placing {
     /// A new file of newlines, durable.
     fn filled(&self) -> Result<(String, usize), DiskError> {
         let name = format!("{SPARE}/{:010}.jsonl", self.segment);
-        // What is left then is for the files and HEAD.json, without which no segment is ever done with.
-        let least = 2 * self.bytes as u64;
+        let least = ROOM_SEGMENTS * self.bytes as u64;
         let scarce = self.bytes_min < self.bytes && self.disk.room().is_some_and(|room| room < least);
         let short = || io::Error::new(io::ErrorKind::StorageFull, format!("less than {least} bytes are left"));
         let whole = if scarce { Err(failed("make", NEXT)(short())) } else { prefill(&*self.disk, &name, self.bytes) };

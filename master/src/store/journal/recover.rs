@@ -40,6 +40,8 @@ pub struct Recovered {
     pub last: u64,
     /// What it has to carry: the records of the last batch.
     pub carry: Vec<Record>,
+    /// The last segment, where it holds nothing else.
+    pub carried: Option<u64>,
     /// Revisions up to this one may have been used.
     pub reserved: u64,
     /// Where the first record stands; None: there is no journal.
@@ -176,6 +178,7 @@ impl Chain<'_> {
         self.all.last = end.last.max(self.from.saturating_sub(1));
         if end.batch >= self.from && self.protocol.rejournal {
             self.all.last = end.batch.saturating_sub(1);
+            self.all.carried = (end.batch == end.first).then_some(end.segment);
             let unproven = self.all.records.iter().filter(|line| line.n >= end.batch && line.record.key().is_some());
             self.all.carry = unproven.map(|line| line.record.clone()).collect();
         }

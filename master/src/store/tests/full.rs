@@ -3,6 +3,7 @@
 
 use super::sim::{EIO, ENOSPC, SimDisk};
 use super::*;
+use crate::store::disk::Disk;
 
 fn now(store: &FlatStore, name: &str) -> Option<Stored> {
     store.get(&key(name)).expect("whole")
@@ -33,7 +34,6 @@ fn take_next(disk: &SimDisk) {
 }
 
 /// What is left to be had, in the words of `Health::degraded`.
-const ALL: &str = "";
 const DELETES: &str = "only deletes and what shrinks";
 const NOTHING: &str = "make room on its file system";
 
@@ -52,7 +52,7 @@ fn check(case: &str, leave: impl Fn(&SimDisk, FlatStore), gone: &[&str], says: &
     // As the keeper does, some seconds apart.
     (0..4).for_each(|_| _ = store.tend());
     let degraded = store.health().degraded.unwrap_or_default();
-    assert!(degraded.contains(says) && degraded.is_empty() == says.is_empty(), "{case}: {degraded}");
+    assert!(degraded.contains(says), "{case}: {degraded}");
     let written = store.write(create(pod("Long", &"x".repeat(150_000), None)));
     assert!(matches!(written, Err(Refused::Disk { space: true, .. })), "{case}: {written:?}");
     let deleted = delete(&store, "A");
@@ -90,7 +90,7 @@ fn a_start_on_a_full_disk_gets_out_by_itself_as_far_as_it_can() {
         store.checkpoint().expect("the disk is well");
         take_next(disk);
     };
-    check("killed, with old segments", superseded, &[], ALL);
+    check("killed, with old segments", superseded, &[], DELETES);
     let deleted = |disk: &SimDisk, store: FlatStore| {
         delete(&store, "D").expect("it was seen");
         delete(&store, "E").expect("it was seen");
@@ -102,7 +102,7 @@ fn a_start_on_a_full_disk_gets_out_by_itself_as_far_as_it_can() {
         store.tend();
         take_next(disk);
     };
-    check("killed, and deletes have not come to the files", deleted, &["D", "E"], ALL);
+    check("killed, and deletes have not come to the files", deleted, &["D", "E"], DELETES);
     check("killed, with nothing that can go", |disk, _| take_next(disk), &[], NOTHING);
 }
 
@@ -135,6 +135,84 @@ fn what_a_start_gave_up_for_room_is_not_missed_where_something_else_failed_too()
         assert!(now(&store, "Late").is_some(), "{step}");
     }
     assert!(written > 20, "{written}");
+}
+
+/// Writes until nothing more is taken. Gives what was.
+fn fill_up(store: &FlatStore, bytes: usize) -> Vec<String> {
+    let (mut names, mut refused) = (Vec::new(), 0);
+    while refused < 10 {
+        let name = format!("N{}", names.len());
+        match store.write(create(pod(&name, &"x".repeat(bytes), None))) {
+            Ok(_) => names.push(name),
+            Err(Refused::Disk { space: true, .. } | Refused::Busy { .. }) => refused += 1,
+            Err(refused) => panic!("{refused}"),
+        }
+        store.tend();
+        if refused > 0 {
+            // As seconds later.
+            store.checkpoint().ok();
+        }
+    }
+    names
+}
+
+fn stop(disk: &SimDisk, store: FlatStore, how: u64) {
+    match how % 3 {
+        0 => _ = store.close().is_ok(),
+        1 => _ = store.tend(),
+        _ => {
+            disk.cut_in(1 + how % 40);
+            store.tend();
+        }
+    }
+    drop(store);
+    // A power cut might bring back names here whose room the simulated disk has given away.
+    disk.kill();
+}
+
+/// However it is stopped, and however often: it takes deletes, gets out by itself, and nothing is lost.
+#[test]
+fn a_store_that_filled_its_disk_takes_deletes_after_a_restart() {
+    let mut dice = super::sim::Dice::new(7);
+    for round in 0..60 {
+        let disk = SimDisk::new(round);
+        let store = memory_on(&disk);
+        let bytes = *dice.pick(&[200, 3_000, 12_000, 20_000]);
+        disk.fill((600 << 10) + dice.below(600 << 10) as usize);
+        let mut names = fill_up(&store, bytes);
+        let case = format!("round {round}, {} of {bytes} bytes", names.len());
+        stop(&disk, store, dice.below(600));
+        for _ in 0..dice.below(6) {
+            // As it begins, before its keeper does anything, and later.
+            let store = memory_on(&disk);
+            (0..dice.below(4)).for_each(|_| _ = store.tend());
+            stop(&disk, store, dice.below(600));
+        }
+        let store = memory_on(&disk);
+        store.tend();
+        for name in &names {
+            assert!(now(&store, name).is_some(), "{case}: {name}");
+        }
+        let gone = names.split_off(names.len() / 2);
+        for name in &gone {
+            delete(&store, name).unwrap_or_else(|refused| panic!("{case}: {refused}; room: {:?}", disk.room()));
+            if dice.one_in(2) {
+                store.checkpoint().ok();
+                store.tend();
+            }
+        }
+        store.checkpoint().unwrap_or_else(|error| panic!("{case}: {error}"));
+        store.tend();
+        assert_eq!(store.health().degraded, None, "{case}");
+        store.write(create(pod("Late", &"x".repeat(bytes), None))).unwrap_or_else(|refused| panic!("{case}: {refused}"));
+        drop(store);
+        disk.power_loss();
+        let store = memory_on(&disk);
+        assert_eq!(store.health().damaged, [], "{case}");
+        for name in names.iter().chain(&gone) {
+            assert_eq!(now(&store, name).is_some(), names.contains(name), "{case}: {name}");
+        }
+    }
 }
 
 /// What a person wrote is no less durable where the start that met it could not write: later writes are built on it.
