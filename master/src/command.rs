@@ -10,11 +10,11 @@ use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep::{self, BACKUP, FLUSH};
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -128,9 +128,13 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     if lies_in(folder, &config.data_dir) {
         return Err(format!("{shown}: it lies in the data directory; name a file outside of it, best on another disk"));
     }
-    // Whoever reads it reads every secret.
-    let tmp = file.with_extension(format!("partial-{}", std::process::id()));
-    let written = write_backup(config, &tmp).and_then(|()| {
+    // Always the same name: what one that was killed has left is written over by the next.
+    let mut tmp = file.as_os_str().to_owned();
+    tmp.push(".partial");
+    let tmp = PathBuf::from(tmp);
+    // Locked until it has its name.
+    let mut out = begin_backup(&tmp).map_err(|why| format!("{}: {why}", tmp.display()))?;
+    let written = write_backup(config, &mut out).and_then(|()| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
         let told = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
         fs::rename(&tmp, file).map_err(|error| error.to_string())?;
@@ -157,10 +161,19 @@ fn but_for(mut text: String, left_out: &[LeftOut]) -> Outcome {
     Outcome { text, code: if left_out.is_empty() { 0 } else { INCOMPLETE } }
 }
 
-fn write_backup(config: &Config, tmp: &Path) -> Result<(), String> {
-    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(tmp).map_err(|error| error.to_string())?;
+fn begin_backup(tmp: &Path) -> Result<File, String> {
+    // Whoever reads it reads every secret.
+    let out = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(tmp).map_err(|error| error.to_string())?;
+    match out.try_lock() {
+        Err(TryLockError::WouldBlock) => Err("another backup is being written there; wait for it, or name another file".to_owned()),
+        Err(TryLockError::Error(error)) => Err(error.to_string()),
+        Ok(()) => out.set_len(0).map(|()| out).map_err(|error| error.to_string()),
+    }
+}
+
+fn write_backup(config: &Config, out: &mut File) -> Result<(), String> {
     match ask(config, "GET", BACKUP)? {
-        Some(mut answer) => io::copy(&mut answer, &mut out).map(drop).map_err(|error| error.to_string())?,
+        Some(mut answer) => io::copy(&mut answer, out).map(drop).map_err(|error| error.to_string())?,
         None => {
             let store = open(config)?;
             let pieces: Backup = store.backup();
@@ -183,8 +196,8 @@ fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
 
 /// The store of a directory that no master has open. It is not made where there is none.
 fn open(config: &Config) -> Result<FlatStore, String> {
-    if !config.data_dir.is_dir() {
-        return Err(format!("{}: there is no store; name its directory by --data-dir or --config", config.data_dir.display()));
+    if store::is_none(&config.data_dir) {
+        return Err(format!("{}: {}", config.data_dir.display(), store::NO_STORE));
     }
     let kinds = Kinds::builtin();
     let volatile = config.admin_socket.parent().filter(|dir| dir.is_dir());

@@ -7,6 +7,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("info")).format_timestamp_secs().init();
+    // What a limit on files stops is an error as any other of the disk's, and no reason to die: held back, the signal does nothing.
+    let mut held = SigSet::empty();
+    held.add(Signal::SIGXFSZ);
+    if let Err(error) = held.thread_block() {
+        log::warn!("block SIGXFSZ: {error}");
+    }
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
         Ok(Asked::Run(config)) => config,
         Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),

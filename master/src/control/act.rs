@@ -27,6 +27,8 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// A generated name that is taken is made anew so often.
 const NAMES_MAX: usize = 16;
+/// The namespace that is the cluster: its uid is the cluster's identity.
+const CLUSTER: &str = "kube-system";
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
 const DAMAGE_TOLD_MAX: usize = 100;
 /// What an event's name keeps of the name of its object; the rest makes it unique.
@@ -126,10 +128,11 @@ impl Gate {
 
     /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
     pub fn tell_files(&self, store: &dyn Store, reason: &'static str, files: &[Damage], now: Now) {
-        for damage in files.iter().filter(|damage| damage.key.is_some()).take(DAMAGE_TOLD_MAX) {
-            let Some((key, kind)) = damage.key.as_ref().and_then(|key| Some((key, self.kinds.by_resource(&key.resource)?))) else {
-                continue;
-            };
+        // What is no object's is told of the namespace that is the cluster.
+        let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: CLUSTER.to_owned() };
+        for damage in files.iter().take(DAMAGE_TOLD_MAX) {
+            let key = damage.key.as_ref().unwrap_or(&cluster);
+            let Some(kind) = self.kinds.by_resource(&key.resource) else { continue };
             let (api_version, namespace, name) = (kind.api_version().into(), key.namespace.clone(), key.name.clone());
             let about = About { api_version, kind: kind.kind.clone(), namespace, name, uid: String::new(), revision: store.revision() };
             let message = damage.to_string();

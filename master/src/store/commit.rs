@@ -345,6 +345,9 @@ fn refused(done: &Result<(), DiskError>, change: &Change, journal: &Journal, set
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
 }
 
+/// What a disk that fails has taken of it nobody knows: the write is spent, and the next start may find it all the same.
 fn refusal(error: &DiskError) -> Refused {
-    Refused::Disk { why: error.to_string(), space: error.no_space() }
+    let space = error.no_space();
+    let why = if space { error.to_string() } else { format!("{error}; it may be there after a restart of the master") };
+    Refused::Disk { why, space }
 }

@@ -19,8 +19,9 @@
 //!    of the present.
 //! 7. **Events come in the order of revisions**, each once and none left out, from the replay into the sink. If that cannot be kept, the
 //!    watch ends or does not begin: it is never mended silently. Who is slow is let go of and not waited for.
-//! 8. **The outcome may be unknown.** After `Refused::Disk` the write is not visible and its revision is spent; a backend that is not alone
-//!    with its disk may still show it later, once, as any other write.
+//! 8. **The outcome may be unknown.** After `Refused::Disk` the write is not visible and its revision is spent; a backend may still
+//!    show it later, once, as any other write: a cluster at any time, the flat files after the next start, where the disk had it before it
+//!    failed.
 //!    `Refused::Busy` says that nothing was tried: nobody waits for a backend that cannot keep up.
 //! 9. **Unknown is not absent.** What cannot be read counts as existing: `Damaged` and `Page::damaged`, never a `None`.
 //!

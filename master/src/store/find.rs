@@ -12,7 +12,6 @@ use super::journal::{self, WAL};
 use super::protocol::Protocol;
 use super::setup::Setup;
 use bytes::Bytes;
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -74,24 +73,37 @@ pub fn mark_of(found: &[scan::Found]) -> u32 {
 pub fn refuse_newer(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     match find_head(disk) {
         Err(OpenError::Newer { format, .. }) => Err(OpenError::Newer { dir: dir.to_owned(), format }),
+        Err(OpenError::Io { path, error }) => Err(OpenError::Io { path: dir.join(path), error }),
         _ => Ok(()),
     }
 }
 
 /// None: there is none. The other is whether it is damaged.
 pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
-    let text = match disk.read(HEAD, HEAD_BYTES_MAX) {
+    let text = match disk.read(HEAD, HEAD_BYTES_MAX).or_else(|_| disk.read(HEAD, HEAD_BYTES_MAX)) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, false)),
-        Err(_) => return Ok((None, true)),
+        Err(error) if is_no_file(&error) => return Ok((None, true)),
+        Err(error) => {
+            let why = format!(
+                "{error}; what it says is unknown, so nothing was touched: start again, or copy the directory to a disk that is well; where \
+                 it is lost for good, move {HEAD} out of the directory, and everything else goes on under a new identity"
+            );
+            return Err(OpenError::Io { path: PathBuf::from(HEAD), error: io::Error::new(error.kind(), why) });
+        }
     };
-    let format = serde_json::from_str::<Value>(&text).ok().and_then(|head| head["format"].as_u64());
-    if let Some(format) = format.filter(|format| *format > u64::from(FORMAT)) {
+    if let Some(format) = Head::format_of(&text).filter(|format| *format > u64::from(FORMAT)) {
         return Err(OpenError::Newer { dir: PathBuf::from(HEAD), format });
     }
     let head = Head::from_text(&text);
     let damaged = head.is_none();
     Ok((head, damaged))
+}
+
+/// A folder, a pipe, a link: there is nothing to be read.
+fn is_no_file(error: &io::Error) -> bool {
+    let link = rustix::io::Errno::LOOP.raw_os_error();
+    matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory) || error.raw_os_error() == Some(link)
 }
 
 /// Reads the journal and changes nothing but that what is read is durable.

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The form of the directory that this program writes. It reads those before as well: 1, the same files without a journal; 2, a journal
 /// whose lines do not say which segment they belong to; 3, one sum over all files.
 pub const FORMAT: u32 = 4;
-/// HEAD.json is a line of some 2,500 bytes.
-pub const HEAD_BYTES_MAX: usize = 4096;
+/// HEAD.json is a line of some 2,500 bytes; that of a newer master may be longer, and is still to be known for one.
+pub const HEAD_BYTES_MAX: usize = 16 << 20;
 pub const HEAD: &str = "HEAD.json";
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,16 @@ impl Head {
         text.pop();
         let crc = crc32(text.as_bytes());
         format!("{text},\"crc\":\"{crc:08x}\"}}\n")
+    }
+
+    /// The format that a text names, whatever else it is, and in whatever form the number is written.
+    pub fn format_of(text: &str) -> Option<u64> {
+        let (_, rest) = text.split_once("\"format\"")?;
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let rest = rest.strip_prefix('"').unwrap_or(rest);
+        let end = rest.find(|c: char| !c.is_ascii_digit() && !".eE+".contains(c)).unwrap_or(rest.len());
+        let format: f64 = rest[..end].parse().ok()?;
+        Some(format.ceil() as u64)
     }
 
     /// None: damaged.

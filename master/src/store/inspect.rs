@@ -16,9 +16,22 @@ use super::sums::Sums;
 use super::{Damage, OpenError, Rules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
 use std::collections::VecDeque;
+use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// What is said of a directory that is none.
+pub const NO_STORE: &str = "there is no store; name its directory by --data-dir or --config, or mount the disk that it lies on";
+
+/// Whether a directory is no store: it is not there, or is empty, as one is where the disk is to be mounted.
+pub fn is_none(dir: &Path) -> bool {
+    [HEAD, OBJECTS, WAL, TMP].iter().all(|name| fs::symlink_metadata(dir.join(name)).is_err_and(|error| !is_unknown(&error)))
+}
+
+fn is_unknown(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
 
 #[derive(Debug)]
 pub struct Findings {
@@ -120,8 +133,8 @@ fn unfit(key: &Key, why: &str) -> Damage {
 
 fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
     let failed = |error| OpenError::Io { path: dir.to_owned(), error };
-    if !dir.is_dir() {
-        return Err(failed(io::Error::new(io::ErrorKind::NotFound, "there is no store; name its directory by --data-dir or --config")));
+    if is_none(dir) {
+        return Err(failed(io::Error::new(io::ErrorKind::NotFound, NO_STORE)));
     }
     let disk = RealDisk::new(dir).map_err(failed)?;
     find::refuse_newer(&disk, dir)?;

@@ -63,7 +63,7 @@ pub use door::Store;
 pub use files::DiskError;
 pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
-pub use inspect::{Findings, Salvaged, inspect, salvage};
+pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
 pub use pages::{Listing, More, Page};
 pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};

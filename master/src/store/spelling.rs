@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Where bytes of names stand that are no UTF-8: 256 characters that mean nothing of their own. A name that has one of those itself is told
-/// byte by byte, too, so that `raw` gives every name back.
+/// Where bytes of names stand that are no UTF-8: 256 characters that mean nothing of their own. What has one of those itself, or would break
+/// a line, is told byte by byte, too, so that `raw` gives every name back.
 const RAW: u32 = 0xf700;
 
 pub fn told(name: &[u8]) -> String {
@@ -11,7 +11,7 @@ pub fn told(name: &[u8]) -> String {
     let raw = |byte: u8| char::from_u32(RAW + u32::from(byte)).expect("a private character");
     for chunk in name.utf8_chunks() {
         for c in chunk.valid().chars() {
-            if byte_of(c).is_some() {
+            if byte_of(c).is_some() || c.is_control() {
                 told.extend(c.to_string().bytes().map(raw));
             } else {
                 told.push(c);
@@ -54,6 +54,7 @@ mod tests {
         }
         let all: Vec<u8> = (1..=255).collect();
         assert_eq!(&*raw(&told(&all)), all);
+        assert!(!told(&all).contains(char::is_control), "a name breaks no line");
         assert_eq!(told("caf\u{e9}".as_bytes()), "caf\u{e9}");
     }
 }

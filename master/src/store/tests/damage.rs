@@ -1,7 +1,7 @@
 //! What a person, a crash or a bad card can leave in the directory, and what becomes of it.
 
 use super::crash::spec_of;
-use super::sim::SimDisk;
+use super::sim::{EIO, SimDisk};
 use super::*;
 
 const WEB: &str = "objects/core/pods/default/web.json";
@@ -255,15 +255,50 @@ fn a_lost_head_never_takes_revisions_back() {
 
 #[test]
 fn a_newer_format_is_refused_untouched() {
+    let long = format!("{{\"format\":5,\"files\":\"{}\"}}", "x".repeat(100_000));
+    let texts = [
+        r#"{"format":5,"anything":[]}"#,
+        &long,
+        &long[..3_000],
+        "{\n  \"store\": \"s\",\n  \"format\" : 5\n}\n",
+        r#"{"format":5.0}"#,
+        r#"{"format":"5"}"#,
+        r#"{"format":4.5}"#,
+        r#"{"format":5e0,"#,
+        r#"{"format":5"#,
+    ];
+    for text in texts {
+        let disk = closed();
+        disk.place("HEAD.json", text.as_bytes());
+        disk.place("tmp/1", b"half");
+        let tree = disk.tree();
+        let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
+        let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
+        let Err(error @ OpenError::Newer { format: 5, .. }) = refused else { panic!("{text}: it starts") };
+        assert!(error.to_string().contains("format 5"));
+        assert_eq!(disk.tree(), tree);
+    }
+    assert_eq!(head::Head::format_of(r#"{"format":99999999999999999999}"#), Some(u64::MAX));
+    assert_eq!(head::Head::format_of(r#"{"format":[5]}"#), None, "that is damaged");
+}
+
+/// What HEAD.json says is unknown then, and not lost.
+#[test]
+fn a_head_that_cannot_be_read_is_left_as_it_is() {
+    let ids = || Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
+    let open = |disk: &SimDisk| FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(), &rules(), Setup::SMALL);
+    // It is the first that is read.
     let disk = closed();
-    disk.place("HEAD.json", b"{\"format\":5,\"anything\":[]}");
-    disk.place("tmp/1", b"half");
-    let tree = disk.tree();
-    let ids = Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
-    let refused = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL);
-    let Err(error @ OpenError::Newer { format: 5, .. }) = refused else { panic!("it starts") };
-    assert!(error.to_string().contains("format 5"));
+    let (tree, was) = (disk.tree(), memory_on(&disk.fork(1)).uuid().to_owned());
+    disk.fail(1..50, EIO);
+    let Err(error) = open(&disk) else { panic!("it starts") };
+    assert!(error.to_string().contains("what it says is unknown"), "{error}");
+    disk.heal();
     assert_eq!(disk.tree(), tree);
+    // Once is no reason.
+    disk.fail(1..2, EIO);
+    let store = open(&disk).unwrap_or_else(|error| panic!("{error}")).store;
+    assert_eq!((disk.failures() > 0, store.uuid(), store.health().damaged), (true, was.as_str(), vec![]));
 }
 
 /// Every file and folder below one, with what is in it and when it was written.

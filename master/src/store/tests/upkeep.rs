@@ -63,6 +63,18 @@ fn whole(store: &FlatStore) -> Vec<u8> {
 }
 
 #[test]
+fn an_empty_directory_is_no_store_and_becomes_none() {
+    let place = Place::new("none");
+    fs::create_dir_all(place.0.join("lost+found")).expect("ours");
+    let looks = [inspect(&place.0, &rules(), false).map(drop), salvage(&place.0, &rules()).map(drop)];
+    for look in looks {
+        let why = look.expect_err("the disk is not mounted").to_string();
+        assert!(why.contains(NO_STORE), "{why}");
+    }
+    assert_eq!(fs::read_dir(&place.0).expect("ours").count(), 1);
+}
+
+#[test]
 fn a_look_changes_nothing_and_says_what_is_there() {
     let place = Place::killed("look");
     let before = fs::read(place.segment()).expect("a segment");
