@@ -1,4 +1,4 @@
-//! The four that are compared, each with one call: an object is durable when it returns. And what bounds many writers on a host: a log alone.
+//! The four that are compared, each with one call: an object is durable when it returns. And what bounds many writers: a log alone.
 
 use super::etcd::Etcd;
 use super::objects::{self, Item, with_rules};
