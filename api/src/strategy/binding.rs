@@ -32,6 +32,12 @@ fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
 /// words of a Conflict.
 pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
     let name = text(&pod["metadata"], "name");
+    for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (meant, stands) = (text(&binding["metadata"], field), text(&pod["metadata"], field));
+        if !meant.is_empty() && meant != stands {
+            return Err(format!("Precondition failed: {called} in precondition: {meant}, {called} in object meta: {stands}"));
+        }
+    }
     if has(&pod["metadata"], "deletionTimestamp") {
         return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
@@ -39,9 +45,8 @@ pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
     if !node.is_empty() {
         return Err(format!("pod {name} is already assigned to node {node:?}"));
     }
-    let (uid, meant) = (text(&pod["metadata"], "uid"), text(&binding["metadata"], "uid"));
-    if !meant.is_empty() && meant != uid {
-        return Err(format!("Precondition failed: UID in precondition: {meant}, UID in object meta: {uid}"));
+    if !list(&pod["spec"], "schedulingGates").is_empty() {
+        return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     let mut pod = pod.clone();
     map_at(&mut pod, "spec").insert("nodeName".into(), binding["target"]["name"].clone());
@@ -54,6 +59,8 @@ pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
     });
     let status = map_at(&mut pod, "status");
+    // It has a node now, and waits for no other.
+    status.remove("nominatedNodeName");
     let mut conditions = status.remove("conditions").map(|all| list(&json!({"all": all}), "all").to_vec()).unwrap_or_default();
     conditions.retain(|condition| text(condition, "type") != "PodScheduled");
     conditions.push(condition);
@@ -73,7 +80,7 @@ mod tests {
     fn a_pod_is_bound_once() {
         let waiting = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
         let pod = json!({"metadata": {"name": "p", "uid": "u", "labels": {"a": "1"}}, "spec": {},
-            "status": {"phase": "Pending", "conditions": [{"type": "Other", "status": "True"}, waiting]}});
+            "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "Other", "status": "True"}, waiting]}});
         let binding =
             json!({"metadata": {"name": "p", "labels": {"b": "2"}, "annotations": {"c": "3"}}, "target": {"kind": "Node", "name": "n1"}});
         let bound = bind(&pod, &binding, now()).unwrap();
@@ -99,6 +106,10 @@ mod tests {
             binding,
             "pod p is being deleted",
         );
+        let pod = json!({"metadata": {"name": "p", "resourceVersion": "8"}, "spec": {"schedulingGates": [{"name": "a/b"}]}});
+        let stale = json!({"metadata": {"resourceVersion": "7"}, "target": {"name": "n"}});
+        check(pod.clone(), stale, "Precondition failed: ResourceVersion in precondition: 7, ResourceVersion in object meta: 8");
+        check(pod, json!({"metadata": {"resourceVersion": "8"}, "target": {"name": "n"}}), "pod p has non-empty .spec.schedulingGates");
     }
 
     #[test]
