@@ -10,6 +10,7 @@ pub mod node;
 pub mod old;
 pub mod pod;
 pub mod quantity;
+pub mod query;
 pub mod selector;
 pub mod service;
 pub mod status;

@@ -3,7 +3,8 @@
 //! Percent-encodings are decoded here, once.
 
 use crate::call::{Misdirected, Version};
-use std::num::{IntErrorKind, NonZeroUsize, ParseIntError};
+use coracle_api::query::{self, truth};
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 /// Query parameters of one request; more are somebody's mistake.
@@ -38,7 +39,7 @@ pub struct Options {
     pub pretty: Option<bool>,
     /// What rows of a table carry.
     pub include_object: String,
-    /// What a log request asks of the node, as it came.
+    /// All parameters of a log request, as they came.
     pub log: Vec<(String, String)>,
 }
 
@@ -91,13 +92,8 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
     Ok(options)
 }
 
-/// A count, or what Kubernetes says of it.
 fn whole(value: &str) -> Result<i64, Misdirected> {
-    value.parse().map_err(|error: ParseIntError| {
-        let range = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
-        let why = if range { "value out of range" } else { "invalid syntax" };
-        Misdirected::Malformed(format!("strconv.ParseInt: parsing {value:?}: {why}"))
-    })
+    query::whole(value).map_err(Misdirected::Malformed)
 }
 
 fn field_validation(value: &str) -> Option<FieldValidation> {
@@ -111,11 +107,6 @@ fn field_validation(value: &str) -> Option<FieldValidation> {
 
 pub fn flag(parameters: &[(String, String)], name: &str) -> bool {
     parameters.iter().rev().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
-}
-
-/// As Kubernetes reads it: all but 0 and false is true, the bare name too.
-fn truth(value: &str) -> bool {
-    value != "0" && !value.eq_ignore_ascii_case("false")
 }
 
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {

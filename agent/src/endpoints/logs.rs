@@ -1,6 +1,7 @@
-//! `/containerLogs/{namespace}/{pod}/{container}?follow=&tailLines=&timestamps=&previous=&sinceSeconds=&sinceTime=&limitBytes=`
+//! `/containerLogs/{namespace}/{pod}/{container}`, with the query that a client may send to the API.
 
 use coracle_api::meta::Time;
+use coracle_api::query::{LogOptions, Since};
 use coracle_api::status::{Reason, Status};
 use coracle_http::{Answer, Body, HeaderMap, STREAM_ITEMS_MAX, StatusCode, Stream};
 use tokio::sync::mpsc;
@@ -13,31 +14,25 @@ use crate::runtime::docker::logs::Wish;
 use crate::runtime::{Seen, State};
 use crate::sync::Shown;
 
-/// What is asked for, beside whose log it is.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Query {
-    wish: Wish,
-    previous: bool,
-}
-
 pub fn answer(view: &View, path: &str, query: &str) -> Answer {
     let parts: Vec<String> = path.trim_end_matches('/').split('/').filter_map(decode).collect();
     let [namespace, pod, container] = parts.as_slice() else {
         return Answer::text(StatusCode::NOT_FOUND, "404 page not found\n");
     };
-    let query = match parse(query, now()) {
-        Ok(query) => query,
-        Err(problem) => return refuse(Status::bad_request(problem)),
+    let options = match parse(query, pod) {
+        Ok(options) => options,
+        Err(status) => return refuse(status),
     };
-    let found = find(&view.shown.borrow(), &view.node_name, namespace, pod, container, query.previous);
+    let found = find(&view.shown.borrow(), &view.node_name, namespace, pod, container, options.previous);
     let id = match found {
         Ok(id) => id,
         Err(status) => return refuse(status),
     };
     let (out, events) = mpsc::channel(STREAM_ITEMS_MAX);
     let docker = view.docker.clone();
+    let wish = wish(&options, now());
     view.runtime.spawn(async move {
-        if let Err(failure) = docker.send_log(&id, &query.wish, &out).await {
+        if let Err(failure) = docker.send_log(&id, &wish, &out).await {
             // The head has gone out: what went wrong can only be said here and in the text itself.
             log::warn!("the log of {id}: {failure}");
             let _ = out.send(format!("coracle: the rest of this log cannot be read: {failure}\n").into()).await;
@@ -102,34 +97,28 @@ fn refuse(status: Status) -> Answer {
     Answer::json(code, status.to_v1().to_string())
 }
 
-fn parse(query: &str, now: Time) -> Result<Query, String> {
-    let mut found = Query::default();
+fn parse(query: &str, pod: &str) -> Result<LogOptions, Status> {
+    let mut parameters = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value).ok_or_else(|| format!("the value of {key} is not well encoded"))?;
-        let bad = || format!("{key}: {value:?} cannot be read");
-        let flag = || match value.as_str() {
-            "" | "1" | "true" => Ok(true),
-            "0" | "false" => Ok(false),
-            _ => Err(bad()),
-        };
-        let number = || value.parse::<u64>().map_err(|_| bad());
-        match key {
-            "follow" => found.wish.follow = flag()?,
-            "timestamps" => found.wish.timestamps = flag()?,
-            "previous" => found.previous = flag()?,
-            // The kubelet of 2014 called it `tail`, and there it could be `all`.
-            "tailLines" | "tail" => found.wish.tail_lines = if value == "all" { None } else { Some(number()?) },
-            "limitBytes" => found.wish.bytes_max = Some(number()?).filter(|bytes| *bytes > 0),
-            "sinceSeconds" => {
-                let seconds = i64::try_from(number()?).unwrap_or(i64::MAX);
-                found.wish.since = Time::from_seconds(now.seconds().saturating_sub(seconds).max(0));
-            }
-            "sinceTime" => found.wish.since = Some(Time::parse(&value).ok_or_else(bad)?),
-            _ => {}
+        let value = decode(value).ok_or_else(|| Status::bad_request(format!("the value of {key} is not well encoded")))?;
+        // The kubelet of 2014 called it `tail`, and there it could be `all`.
+        match (key, value.as_str()) {
+            ("tailLines" | "tail", "all") => {}
+            ("tail", _) => parameters.push(("tailLines".to_owned(), value)),
+            _ => parameters.push((key.to_owned(), value)),
         }
     }
-    Ok(found)
+    LogOptions::read(&parameters, pod)
+}
+
+fn wish(options: &LogOptions, now: Time) -> Wish {
+    let since = options.since.and_then(|since| match since {
+        Since::Time(time) => Some(time),
+        Since::SecondsAgo(seconds) => Time::from_seconds(now.seconds().saturating_sub(seconds).max(0)),
+    });
+    let LogOptions { follow, timestamps, tail_lines, bytes_max, stream, .. } = *options;
+    Wish { follow, timestamps, tail_lines, since, bytes_max, stream }
 }
 
 /// Percent-decoding; None for what is not UTF-8 or badly encoded.
@@ -150,16 +139,20 @@ fn decode(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coracle_api::query::Stream;
 
     #[test]
     fn queries() {
         let now = Time::from_seconds(1000).unwrap();
-        let query = parse("follow=true&tailLines=5&timestamps=1&sinceSeconds=60&limitBytes=9&previous=false", now).unwrap();
-        let wish = Wish { follow: true, timestamps: true, tail_lines: Some(5), since: Time::from_seconds(940), bytes_max: Some(9) };
-        assert_eq!(query, Query { wish, previous: false });
-        assert_eq!(parse("sinceTime=1970-01-01T00%3A00%3A07Z", now).unwrap().wish.since, Time::from_seconds(7));
-        assert!(parse("tailLines=-1", now).is_err());
-        assert!(parse("follow=maybe", now).is_err());
-        assert!(parse("tail=%zz", now).is_err());
+        let read = |query: &str| parse(query, "p").map(|options| (wish(&options, now), options.previous));
+        let stream = Stream::default();
+        let wish = Wish { follow: true, timestamps: true, tail_lines: Some(5), since: Time::from_seconds(940), bytes_max: Some(9), stream };
+        assert_eq!(read("follow=true&tailLines=5&timestamps=1&sinceSeconds=60&limitBytes=9&previous=false"), Ok((wish, false)));
+        let wish = Wish { since: Time::from_seconds(7), stream: Stream::Stderr, ..Wish::default() };
+        assert_eq!(read("sinceTime=1970-01-01T00%3A00%3A07Z&previous&stream=Stderr&tail=all"), Ok((wish, true)));
+        assert_eq!(read("tail=3"), Ok((Wish { tail_lines: Some(3), ..Wish::default() }, false)));
+        assert_eq!(read("tailLines=-1").map_err(|status| status.code), Err(422));
+        assert_eq!(read("limitBytes=0").map_err(|status| status.code), Err(422));
+        assert_eq!(read("tail=%zz").map_err(|status| status.code), Err(400));
     }
 }

@@ -7,6 +7,7 @@ use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::node::Node;
 use coracle_api::pod::Pod;
+use coracle_api::query::LogOptions;
 use coracle_api::status::Status;
 use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, PathAndQuery, StatusCode};
 use serde::de::DeserializeOwned;
@@ -14,39 +15,34 @@ use std::net::SocketAddr;
 
 /// Where a node's agent listens, said by itself.
 const AGENT_ADDRESS: &str = "coracle.dev/agent-address";
-/// What the agent understands of a log request.
-const PARAMETERS: [&str; 7] = ["follow", "previous", "tailLines", "sinceSeconds", "sinceTime", "timestamps", "limitBytes"];
 
 pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
+    let options = LogOptions::read(&call.options.log, &call.name)?;
     let pod: Pod = view(&serve.standing(call)?)?;
-    let container = container(call, &pod)?;
+    let container = container(call, &options.container, &pod)?;
     if pod.spec.node_name.is_empty() {
         return Ok(Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::Whole(Default::default()) });
     }
     let address = agent_address(serve, &pod.spec.node_name)?;
-    let asked = |name: &str| call.options.log.iter().find(|(parameter, value)| parameter == name && !value.is_empty());
-    let pairs: Vec<String> =
-        PARAMETERS.iter().filter_map(|name| asked(name)).map(|(name, value)| format!("{name}={}", encoded(value))).collect();
-    let target = format!("/containerLogs/{}/{}/{}?{}", encoded(&call.namespace), encoded(&call.name), encoded(&container), pairs.join("&"));
-    let target = PathAndQuery::try_from(target).map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
-    let follows = asked("follow").is_some_and(|(_, value)| value != "false" && value != "0");
-    Ok(Answer::forward(Forward::get(address, target, if follows { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE })))
+    let place = format!("{}/{}/{}", encoded(&call.namespace), encoded(&call.name), encoded(&container));
+    let target = PathAndQuery::try_from(format!("/containerLogs/{place}?{}", options.query()));
+    let target = target.map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
+    Ok(Answer::forward(Forward::get(address, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE })))
 }
 
-fn container(call: &Call, pod: &Pod) -> Result<String, Fault> {
+/// `asked`: by the client; empty: the only one.
+fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
     let spec = &pod.spec;
     let all = spec.init_containers.iter().chain(&spec.containers).chain(&spec.ephemeral_containers);
     let names: Vec<&str> = all.map(|container| container.name.as_str()).collect();
-    match call.options.log.iter().find(|(name, value)| name == "container" && !value.is_empty()) {
-        Some((_, asked)) if names.contains(&asked.as_str()) => Ok(asked.clone()),
-        Some((_, asked)) => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),
-        None => match spec.containers.as_slice() {
-            [one] => Ok(one.name.clone()),
-            _ => {
-                let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, names.join(" "));
-                Err(Fault::bad_request(message))
-            }
-        },
+    match spec.containers.as_slice() {
+        _ if names.contains(&asked) => Ok(asked.to_owned()),
+        _ if !asked.is_empty() => Err(Fault::bad_request(format!("container {asked} is not valid for pod {}", call.name))),
+        [one] => Ok(one.name.clone()),
+        _ => {
+            let message = format!("a container name must be specified for pod {}, choose one of: [{}]", call.name, names.join(" "));
+            Err(Fault::bad_request(message))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use bollard::container::LogOutput;
 use bollard::query_parameters::LogsOptions;
 use bytes::Bytes;
 use coracle_api::meta::Time;
+use coracle_api::query::Stream;
 use futures_util::StreamExt;
 use tokio::sync::mpsc;
 
@@ -22,6 +23,7 @@ pub struct Wish {
     /// Only lines from then on.
     pub since: Option<Time>,
     pub bytes_max: Option<u64>,
+    pub stream: Stream,
 }
 
 /// The size of Docker's pieces of a long line.
@@ -33,8 +35,8 @@ impl Docker {
         let client = self.client().await?;
         let options = LogsOptions {
             follow: wish.follow,
-            stdout: true,
-            stderr: true,
+            stdout: wish.stream != Stream::Stderr,
+            stderr: wish.stream != Stream::Stdout,
             // Whole seconds here; finer below.
             since: wish.since.and_then(|time| i32::try_from(time.seconds()).ok()).unwrap_or_default(),
             timestamps: true,
