@@ -3,6 +3,8 @@
 
 use coracle_schema::Path;
 use serde_json::{Number, Value};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
+use std::borrow::Cow;
 
 /// Nodes of a document, aliases replayed: a deployment has some hundred, a config map of many lines as many.
 const NODES_MAX: usize = 200_000;
@@ -10,6 +12,11 @@ const NODES_MAX: usize = 200_000;
 const DEPTH_MAX: usize = 64;
 /// Up to here a whole number with a point is written without one.
 const WHOLE_MAX: f64 = 1e15;
+
+/// Words that are a truth, as small as they may be written.
+const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
+/// What is nothing.
+const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
 /// The first document, and what stands in it twice. An empty text is null.
 pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
@@ -22,6 +29,7 @@ pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
     if text.trim_start_matches([' ', '\n']).starts_with('\t') {
         return Err("found character that cannot start any token".to_owned());
     }
+    let text = &*respelled(text)?;
     let mut first = None;
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
         first = Some(coracle_schema::read_from(reader)?);
@@ -36,6 +44,53 @@ pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
         (None, Err(error)) => Err(said(text, &error)),
         (None, Ok(())) => Ok((Value::Null, Vec::new())),
     }
+}
+
+/// The text with those scalars written otherwise that the reader would take for something else than Go's does. Most texts have none.
+fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));
+    if !words.any(|word| respelling(word).is_some()) && !text.contains("!!null") {
+        return Ok(Cow::Borrowed(text));
+    }
+    let (mut written, mut done) = (String::with_capacity(text.len() + 16), 0);
+    // Where it breaks off, the reader says why. It looks at the first document only.
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok).take_while(|(event, _)| !matches!(event, Event::DocumentEnd)) {
+        let Event::Scalar(value, style, _, tag) = event else { continue };
+        match (tag, span.byte_range()) {
+            (Some(tag), _) if tag.is_yaml_core_schema_tag("null") && !NULLS.contains(&&*value) => {
+                return Err(format!("cannot decode !!str `{value}` as a !!null"));
+            }
+            (None, Some(place)) if style == ScalarStyle::Plain => {
+                if let Some(other) = respelling(&value) {
+                    written.push_str(&text[done..place.start]);
+                    written.push_str(&other);
+                    done = place.end;
+                }
+            }
+            _ => {}
+        }
+    }
+    written.push_str(&text[done..]);
+    Ok(written.into())
+}
+
+/// Of a plain scalar, where Go's reader has rules of its own: a truth is written in three ways and in no other, what no float can
+/// hold is a text, and a number may have any underscores.
+fn respelling(plain: &str) -> Option<String> {
+    let (small, large) = (plain.to_ascii_lowercase(), plain.to_ascii_uppercase());
+    if TRUTHS.contains(&&*small) {
+        let as_names = plain[..1] == large[..1] && plain[1..] == small[1..];
+        return (plain != small && plain != large && !as_names).then(|| format!("{plain:?}"));
+    }
+    let digits = plain.trim_start_matches(['+', '-']);
+    if !digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let bare = plain.replace('_', "");
+    if (plain.contains("__") || plain.ends_with('_')) && bare.parse::<i64>().is_ok() {
+        return Some(bare);
+    }
+    plain.parse::<f64>().is_ok_and(f64::is_infinite).then(|| format!("{plain:?}"))
 }
 
 /// What Go's strict reader says of the one key that stands there twice, by its path.
@@ -107,6 +162,20 @@ mod tests {
         check("multi: |\n  one\n  two\nfolded: >-\n  a\n  b\nempty: \"\"\n", json!({"multi": "one\ntwo\n", "folded": "a b", "empty": ""}));
         check("a: &x {b: 1}\nc: *x\nd: {<<: *x, e: 2}", json!({"a": {"b": 1}, "c": {"b": 1}, "d": {"b": 1, "e": 2}}));
         check("just text", json!("just text"));
+    }
+
+    #[test]
+    fn scalars_are_those_of_go() {
+        let truths = "[y, Y, yes, Yes, YES, on, On, ON, true, True, TRUE, n, N, no, No, NO, off, Off, OFF, false, False, FALSE]";
+        check(truths, json!([[true; 11], [false; 11]].concat()));
+        check("[yES, tRUE, oN, nO, oFF, fALSE, \"oN\", 'yEs']", json!(["yES", "tRUE", "oN", "nO", "oFF", "fALSE", "oN", "yEs"]));
+        check("a: oN # oN\noN: yes\nb: &x yeS\nc: *x\nd: a oN b", json!({"a": "oN", "oN": true, "b": "yeS", "c": "yeS", "d": "a oN b"}));
+        check("[1e400, 0.1e400, 7e99999, -1e999, 1e3]", json!(["1e400", "0.1e400", "7e99999", "-1e999", 1000]));
+        check("[1__0, 1_, -1__0, 1_000, _1, '1__0', a__1]", json!([10, 1, -10, 1000, "_1", "1__0", "a__1"]));
+        check("é: |\n  oN\n  1e400\nb: oN\n---\nc: oN", json!({"é": "oN\n1e400\n", "b": "oN"}));
+        check("[!!null , !!null ~, !!str oN, !!null null]", json!([null, null, "oN", null]));
+        assert_eq!(read("a: !!null x"), Err("cannot decode !!str `x` as a !!null".to_owned()));
+        assert!(read("a: .inf").is_err());
     }
 
     #[test]
