@@ -164,7 +164,8 @@ pub fn create_admitted(
     let name = called(&object);
     admit(Stage::Complete, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     (kind.strategy.create)(&mut object, making);
-    fit(&object, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    let problems = [(kind.strategy.validate)(&object, rules), said.problems(Part::Main)].concat();
+    fit(&object, check(&TYPES, &kind.type_name, &object), problems)?;
     let name = called(&object);
     admit(Stage::Judge, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
     // Problems are told of the document as it was sent.
@@ -269,7 +270,8 @@ pub fn update_owned(
             validate = share.validate_update;
         }
     }
-    fit(&new, new_faults(kind, &new, old.object), validate(&new, old.object, rules))?;
+    let problems = [validate(&new, old.object, rules), said.problems(part)].concat();
+    fit(&new, new_faults(kind, &new, old.object), problems)?;
     owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
     // The last finalizer has gone from an object whose time is over.
     if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {

@@ -78,7 +78,8 @@ impl Decoder<'_> {
                 Some(_) if value.is_null() => false,
                 Some(field) => {
                     self.field(type_name, field, value, &here);
-                    true
+                    // A time that is none.
+                    !value.is_null()
                 }
             }
         });
@@ -139,8 +140,14 @@ impl Decoder<'_> {
                 true
             }
             (Element::Bytes, Value::String(text)) => return self.text(text, canonical_bytes, trail),
-            (Element::Time, Value::String(text)) => return self.text(text, time::canonical_time, trail),
-            (Element::MicroTime, Value::String(text)) => return self.text(text, time::canonical_micro_time, trail),
+            (Element::Time, Value::String(text)) => {
+                self.text(text, time::canonical_time, trail);
+                return no_time(value);
+            }
+            (Element::MicroTime, Value::String(text)) => {
+                self.text(text, time::canonical_micro_time, trail);
+                return no_time(value);
+            }
             (Element::Quantity, value) => return self.quantity(value, trail),
             _ => false,
         };
@@ -231,6 +238,13 @@ impl Wanted<'_> {
             (Container::One, Element::Text) if kind == "int64" => "cannot convert int64 to string".to_owned(),
             (Container::One, element) => format!("unrecognized type: {}", go_type(element)),
         }
+    }
+}
+
+/// The first second of all is what Go's and .NET's clients write for none.
+fn no_time(value: &mut Value) {
+    if matches!(value.as_str(), Some("0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z")) {
+        *value = Value::Null;
     }
 }
 
@@ -350,6 +364,12 @@ mod tests {
             &["Kind", "spec.containers[0].Name", "spec.replica"],
         );
         check(Value::Null, json!({}), &[], &[]);
+        check(
+            json!({"metadata": {"made": "0001-01-01T00:00:00Z", "seen": "0001-01-01T00:00:00.000000Z"}}),
+            json!({"metadata": {}}),
+            &[],
+            &[],
+        );
     }
 
     #[test]

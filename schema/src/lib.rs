@@ -32,5 +32,6 @@ pub use problem::{Path, Problem, Reason};
 pub use quantity::{Quantity, QuantityError, Sum, canonical as canonical_quantity};
 pub use read::{in_order, read, read_from};
 pub use tidy::tidy;
+pub use time::canonical_time;
 pub use trail::DEPTH_MAX;
 pub use types::Types;

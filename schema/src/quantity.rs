@@ -240,8 +240,15 @@ impl Written<'_> {
         digit_count <= KEPT_DIGITS_MAX && scale % 3 == 0 && scale >= -3 && !tail.ends_with("000") && self.whole != "0"
     }
 
-    /// The amount in 10^-9, rounded up; none when it is too large to say.
+    /// The amount in 10^-9, rounded up; none when it is too large to say, which no binary amount is.
     fn exact(&self) -> Option<i128> {
+        let size = self.size();
+        let nanos = if self.format == Format::Binary { size.unwrap_or(BINARY_MAX).min(BINARY_MAX) } else { size? };
+        Some(if self.negative { -nanos } else { nanos })
+    }
+
+    /// The same without the sign, uncut.
+    fn size(&self) -> Option<i128> {
         let mut number: i128 = 0;
         for digit in self.whole.bytes() {
             number = number.checked_mul(10)?.checked_add(i128::from(digit - b'0'))?;
@@ -261,13 +268,11 @@ impl Written<'_> {
             number = number.checked_mul(1i128 << self.exponent)?;
         }
         let shift = shift + 9;
-        let nanos = match u32::try_from(shift) {
-            _ if number == 0 => 0,
-            Ok(up) => number.checked_mul(10i128.checked_pow(up)?)?,
-            Err(_) => 10i128.checked_pow(shift.unsigned_abs()).map_or(1, |divisor| round_up(number, divisor)),
-        };
-        let nanos = if self.format == Format::Binary { nanos.min(BINARY_MAX) } else { nanos };
-        Some(if self.negative { -nanos } else { nanos })
+        match u32::try_from(shift) {
+            _ if number == 0 => Some(0),
+            Ok(up) => number.checked_mul(10i128.checked_pow(up)?),
+            Err(_) => Some(10i128.checked_pow(shift.unsigned_abs()).map_or(1, |divisor| round_up(number, divisor))),
+        }
     }
 
     fn nanos(&self) -> i128 {
@@ -350,6 +355,8 @@ mod tests {
             ("-1", "-1"),
             ("-0.5", "-500m"),
             ("100Ei", "9223372036854775807"),
+            ("-100000000000Ei", "-9223372036854775807"),
+            ("1000000000000000000000000000000000000000Ki", "9223372036854775807"),
             ("12e6", "12e6"),
             ("10e6", "10e6"),
             ("1e3000", "1e3000"),

@@ -33,6 +33,8 @@ const CLUSTER: &str = "kube-system";
 const DAMAGE_TOLD_MAX: usize = 100;
 /// What an event's name keeps of the name of its object; the rest makes it unique.
 const EVENT_NAME_BYTES_MAX: usize = 220;
+/// Longest message of an event that says when it happened to the microsecond.
+const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Where intents become writes.
 pub struct Gate {
@@ -299,20 +301,28 @@ fn namespace_of(tale: &Tale) -> String {
     if tale.about.namespace.is_empty() { "default".to_owned() } else { tale.about.namespace.clone() }
 }
 
+/// The beginning of a text that is too long.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or_default()]
+}
+
 fn event(tale: &Tale, made: &str, nth: u64, now: Now) -> Value {
     let about = &tale.about;
     let at = now.wall.to_string();
-    let kept = (0..=EVENT_NAME_BYTES_MAX.min(about.name.len())).rev().find(|end| about.name.is_char_boundary(*end)).unwrap_or_default();
+    let message = format!("{}{made}", tale.message);
     // As Kubernetes calls them: by the moment.
     let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
     json!({
-        "metadata": {"name": format!("{}.{moment:016x}", &about.name[..kept]), "namespace": namespace_of(tale)},
+        "metadata": {"name": format!("{}.{moment:016x}", cut(&about.name, EVENT_NAME_BYTES_MAX)), "namespace": namespace_of(tale)},
         "involvedObject": {
             "apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
             "resourceVersion": about.revision.to_string(),
         },
-        "type": tale.severity, "reason": tale.reason, "message": format!("{}{made}", tale.message), "source": {"component": tale.source},
-        "reportingComponent": tale.source, "reportingInstance": "",
+        "type": tale.severity, "reason": tale.reason, "message": cut(&message, EVENT_MESSAGE_BYTES_MAX), "source": {"component": tale.source},
+        // Clients of events.k8s.io/v1 take no event without its time; one that has it says who reports what was done.
+        "eventTime": format!("{:.6}", now.wall.0),
+        "reportingComponent": tale.source, "reportingInstance": tale.source, "action": tale.reason,
         "firstTimestamp": at, "lastTimestamp": at, "count": 1,
     })
 }

@@ -3,6 +3,7 @@
 use super::{Ownership, Part, TYPES};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
+use coracle_schema::Problem;
 use coracle_schema::apply::{self, Fields, Managed, Writer};
 use serde_json::{Map, Value};
 
@@ -11,6 +12,14 @@ pub struct Said {
     /// Of its fields those that the server gives or takes, and its name; None where nobody asks.
     object: Option<Value>,
     managed: Value,
+}
+
+impl Said {
+    /// What of the owners that a client sets cannot stand.
+    pub fn problems(&self, part: Part) -> Vec<Problem> {
+        let sets = self.object.is_some() && part == Part::Main;
+        if sets { Managed::problems(&self.managed) } else { Vec::new() }
+    }
 }
 
 /// Takes the list of owners out of a document: no strategy has to mind it.

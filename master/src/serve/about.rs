@@ -84,7 +84,7 @@ fn tagged(document: Value, content_type: &'static str, headers: &HeaderMap) -> A
 /// Whether the client has what has this tag.
 pub fn known(headers: &HeaderMap, tag: &str) -> bool {
     let given = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-    given.flat_map(|value| value.split(',')).any(|known| known.trim().trim_matches('"') == tag)
+    given.flat_map(|value| value.split(',')).any(|known| known.trim().trim_start_matches("W/").trim_matches('"') == tag)
 }
 
 pub fn unchanged() -> Answer {

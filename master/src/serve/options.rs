@@ -6,11 +6,10 @@ use crate::prepare::Ownership;
 use coracle_api::kinds::Kind;
 use coracle_api::status::Status;
 use coracle_http::{HeaderMap, header};
+use coracle_schema::apply::{MANAGER_BYTES_MAX, manager_problems};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::json;
 
-/// Longest name of a manager.
-const MANAGER_BYTES_MAX: usize = 128;
 /// Our own agent: what it observes comes again, and who observed it is no news.
 const AGENT: &str = "coracle-agent";
 
@@ -35,7 +34,7 @@ pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<Wish
     let mut problems = Vec::new();
     problems.extend(run_problem(&call.options.dry_run));
     let named = call.options.field_manager.as_deref().unwrap_or_default();
-    problems.extend(manager_problems(named));
+    problems.extend(manager_problems(&Path::new("fieldManager"), named));
     problems.extend(call.options.field_validation_wrong.as_deref().map(validation_problem));
     if !problems.is_empty() {
         return Err(wrong(kind, &problems));
@@ -70,32 +69,6 @@ fn run_problem(dry_run: &[String]) -> Option<Problem> {
 fn validation_problem(given: &str) -> Problem {
     let words = "supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"";
     Problem::new(&Path::new("fieldValidation"), Reason::NotSupported, Some(given.into()), words)
-}
-
-fn manager_problems(name: &str) -> Vec<Problem> {
-    let path = Path::new("fieldManager");
-    let mut problems = Vec::new();
-    if name.len() > MANAGER_BYTES_MAX {
-        problems.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {MANAGER_BYTES_MAX} bytes")));
-    }
-    for (at, odd) in name.chars().enumerate().filter(|(_, c)| c.is_control()) {
-        let detail = format!("{}: invalid character U+{:04X} (at position {at})", quoted(name), u32::from(odd));
-        problems.push(Problem::new(&path, Reason::Invalid, None, detail));
-    }
-    problems
-}
-
-/// As Go quotes it.
-fn quoted(text: &str) -> String {
-    let escaped = |c: char| match c {
-        '\u{7}' => "\\a".to_owned(),
-        '\u{8}' => "\\b".to_owned(),
-        '\u{b}' => "\\v".to_owned(),
-        '\u{c}' => "\\f".to_owned(),
-        c if c.is_control() && !c.is_ascii_whitespace() => format!("\\x{:02x}", u32::from(c)),
-        c => c.escape_default().to_string(),
-    };
-    format!("\"{}\"", text.chars().map(escaped).collect::<String>())
 }
 
 /// A client that does not name itself is called as its program: what its User-Agent says before the first slash.

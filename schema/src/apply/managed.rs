@@ -8,8 +8,10 @@
 
 use super::compare;
 use super::fields::Fields;
+use super::manager::manager_problems;
 use super::writer::Writer;
 use crate::types::Types;
+use crate::{Path, Problem, Reason};
 use serde_json::{Map, Value, json};
 use std::mem::take;
 use std::sync::LazyLock;
@@ -18,6 +20,8 @@ use std::sync::LazyLock;
 pub const UPDATERS_MAX: usize = 10;
 /// Who those become.
 const ANCIENT: &str = "ancient-changes";
+/// Longest name of a subresource in a list that a client sets.
+const SUBRESOURCE_BYTES_MAX: usize = 256;
 /// What every object has and nobody owns.
 pub(super) static NOBODYS: LazyLock<Fields> = LazyLock::new(|| {
     Fields::named(&[
@@ -110,6 +114,21 @@ impl Managed {
             Some(_) => Managed::read(sent).unwrap_or_else(|| Managed::of(standing)),
             None => Managed::of(standing),
         }
+    }
+
+    /// What is wrong with the names in a list that a client sets, at `metadata.managedFields`. Nonsense is none: it leaves what stands.
+    pub fn problems(sent: &Value) -> Vec<Problem> {
+        let entries = Managed::read(sent).unwrap_or_default().entries;
+        let of_entry = |(at, Entry { owner, .. }): (usize, &Entry)| {
+            let path = Path::new("metadata.managedFields").index(at);
+            let mut found = manager_problems(&path.field("manager"), &owner.manager);
+            if owner.subresource.len() > SUBRESOURCE_BYTES_MAX {
+                let words = format!("may not be more than {SUBRESOURCE_BYTES_MAX} bytes");
+                found.push(Problem::new(&path.field("subresource"), Reason::TooLong, None, words));
+            }
+            found
+        };
+        entries.iter().enumerate().flat_map(of_entry).collect()
     }
 
     pub fn is_empty(&self) -> bool {

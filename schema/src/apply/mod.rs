@@ -8,6 +8,7 @@
 //!     merge      one document laid over another by the types; fields taken out
 //!     writer     who writes, and the versions in which such documents are told
 //!     managed    `metadata.managedFields`: the sets of all who write, how a write moves fields between them
+//!     manager    how a manager may be called
 //!     lay        apply: a configuration laid over what stands
 //!
 //! As `sigs.k8s.io/structured-merge-diff` decides, so that clients find the owners, conflicts and orders that they know.
@@ -17,6 +18,7 @@ mod compare;
 mod fields;
 mod lay;
 pub mod managed;
+mod manager;
 mod merge;
 mod shape;
 mod writer;
@@ -24,5 +26,6 @@ mod writer;
 pub use fields::Fields;
 pub use lay::{Applied, Conflict, Refusal, apply};
 pub use managed::{Managed, Owner, same_but_times, track};
+pub use manager::{MANAGER_BYTES_MAX, manager_problems};
 pub use shape::zero;
 pub use writer::{Form, Writer};
