@@ -53,7 +53,8 @@ pub struct Followers {
 }
 
 struct Follower {
-    scope: Scope,
+    /// One for all who follow the same, so that an event is held against it once.
+    scope: Arc<Scope>,
     /// Nothing up to this revision is told.
     from: Revision,
     sink: Sink,
@@ -79,14 +80,21 @@ impl Followers {
         if self.all.len() >= WATCHERS_MAX {
             return Err(Unwatched::TooMany);
         }
+        let known = self.all.iter().map(|follower| &follower.scope).find(|known| ***known == scope).cloned();
+        let scope = known.unwrap_or_else(|| Arc::new(scope));
         let ended = Arc::new(AtomicBool::new(false));
         self.all.push(Follower { scope, from, sink, ended: ended.clone() });
         Ok(WatchHandle::new(Following { followers: Arc::downgrade(followers), ended }))
     }
 
     pub fn tell(&mut self, event: Event) {
+        let mut last: Option<(Arc<Scope>, bool)> = None;
         for follower in &mut self.all {
-            if event.revision <= follower.from || !follower.scope.holds(&event.key) || follower.ended.load(Ordering::Acquire) {
+            let held = match &last {
+                Some((scope, held)) if Arc::ptr_eq(scope, &follower.scope) => *held,
+                _ => last.insert((follower.scope.clone(), follower.scope.holds(&event.key))).1,
+            };
+            if event.revision <= follower.from || !held || follower.ended.load(Ordering::Acquire) {
                 continue;
             }
             let goes_on = catch_unwind(AssertUnwindSafe(|| (follower.sink)(&event))).unwrap_or_else(|_| {

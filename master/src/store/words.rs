@@ -193,7 +193,7 @@ pub struct Gone {
 }
 
 /// Which events a watcher is told of.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     pub resource: Resource,
     /// None: all namespaces.
