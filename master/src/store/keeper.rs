@@ -379,13 +379,12 @@ impl Writer {
             && (*full || !journal.is_own(oldest) || free_bytes > limits.checkpoint_bytes / 4 * 5)
         {
             let path = journal::path(oldest.segment);
-            match disk.unlink(&path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    log::warn!("{path}, which nobody needs any more, cannot be removed: {error}");
-                    journal.free = 0;
-                    return;
-                }
-                _ => {}
+            if let Err(error) = disk.unlink(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                log::warn!("{path}, which nobody needs any more, cannot be removed: {error}");
+                journal.free = 0;
+                return;
             }
             free_bytes -= oldest.bytes;
             journal.retired.pop_front();

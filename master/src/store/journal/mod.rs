@@ -22,16 +22,16 @@ pub mod record;
 pub mod recover;
 pub mod scan;
 
-use super::disk::{Disk, DiskFile};
+use super::disk::Disk;
 use super::files::{DiskError, failed};
 use super::setup::Setup;
 use dates::Dates;
+pub use place::Writing;
 use place::{NEXT, Placing};
 use record::{Record, encode};
 use recover::{Position, Recovered};
 use scan::BLOCK_BYTES;
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,14 +84,6 @@ pub struct Journal {
     pub dates: Dates,
     /// Of the last batch.
     text: Vec<u8>,
-}
-
-/// A segment that is in its place, and open.
-pub struct Writing {
-    segment: u64,
-    file: Box<dyn DiskFile>,
-    offset: usize,
-    bytes: usize,
 }
 
 /// A segment that the files have caught up with.
@@ -237,7 +229,7 @@ impl Journal {
                 self.begin_segment(records)?;
                 continue;
             }
-            match write(writing, text, &self.setup) {
+            match writing.write(text, &self.setup.protocol) {
                 Ok(()) => {
                     self.written(text.len(), records);
                     return Ok(());
@@ -396,10 +388,4 @@ impl Journal {
             self.disk.unlink(&path(writing.segment)).ok();
         }
     }
-}
-
-fn write(writing: &Writing, text: &[u8], setup: &Setup) -> io::Result<()> {
-    let sync = || if setup.protocol.sync_before_answer { writing.file.sync() } else { Ok(()) };
-    writing.file.write_at(writing.offset as u64, text)?;
-    sync().or_else(|error| if setup.protocol.leave_failed_file { Err(error) } else { sync() })
 }

@@ -1,14 +1,23 @@
 //! How a segment comes to its place: a file that is long enough already, durably, gets its name, and that is made durable too.
 
-use super::{SPARE, WAL, Writing, path};
-use crate::store::disk::Disk;
+use super::{SPARE, WAL, path};
+use crate::store::disk::{Disk, DiskFile};
 use crate::store::files::{DiskError, failed};
+use crate::store::protocol::Protocol;
 use crate::store::setup::ROOM_SEGMENTS;
 use std::io;
 use std::sync::Arc;
 
 /// What is said of one that cannot be had: the same at every try, though each has a number of its own.
 pub const NEXT: &str = "the next segment of the journal";
+
+/// A segment that is in its place, and open.
+pub struct Writing {
+    pub(super) segment: u64,
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
 
 /// A file that becomes a segment.
 pub struct Placing {
@@ -20,6 +29,15 @@ pub struct Placing {
     pub bytes: usize,
     pub bytes_min: usize,
     pub sync_folder: bool,
+}
+
+impl Writing {
+    /// Durably, behind what was written before.
+    pub(super) fn write(&self, text: &[u8], protocol: &Protocol) -> io::Result<()> {
+        let sync = || if protocol.sync_before_answer { self.file.sync() } else { Ok(()) };
+        self.file.write_at(self.offset as u64, text)?;
+        sync().or_else(|error| if protocol.leave_failed_file { Err(error) } else { sync() })
+    }
 }
 
 impl Placing {
