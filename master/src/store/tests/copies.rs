@@ -339,6 +339,19 @@ fn another_stores_old_segments_are_not_heeded() {
 }
 
 /// The records of what a start renews take more than one batch; it is cut at each of its steps, and done again.
+/// What a power cut leaves of a start at each of its steps.
+fn cut_starts(disk: &SimDisk) -> impl Iterator<Item = (u64, SimDisk)> {
+    (1..).map_while(|step| {
+        let image = disk.fork(step);
+        image.cut_in(step);
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        drop(FlatStore::open_on(Arc::new(image.clone()), None, None, ids, &rules(), Setup::SMALL));
+        let cut = image.is_cut();
+        image.power_loss();
+        cut.then_some((step, image))
+    })
+}
+
 #[test]
 fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
     for closed in [true, false] {
@@ -376,16 +389,8 @@ fn a_start_that_renews_what_may_be_older_may_be_cut_anywhere() {
         disk.place(&file("P-3"), pod("P-3", "hand", None).to_string().as_bytes());
         disk.take(&file("P-4"));
         let mut cuts = 0;
-        for step in 1.. {
-            let image = disk.fork(step);
-            image.cut_in(step);
-            let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-            drop(FlatStore::open_on(Arc::new(image.clone()), None, None, ids, &rules(), Setup::SMALL));
-            if !image.is_cut() {
-                break;
-            }
+        for (step, image) in cut_starts(&disk) {
             cuts += 1;
-            image.power_loss();
             let (mut oracle, store) = (oracle.clone(), memory_on(&image));
             let health = store.health();
             assert_eq!(health.degraded, None, "closed {closed}, step {step}");
@@ -439,16 +444,8 @@ fn objects_that_the_journal_tells_whole_are_not_deleted_where_others_may_be_olde
         older.iter().for_each(|(path, text)| disk.place_stamped(path, text));
         young.clone().for_each(|name| disk.take(&file(&name)));
         let mut cuts = 0;
-        for step in 1.. {
-            let image = disk.fork(step);
-            image.cut_in(step);
-            let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-            drop(FlatStore::open_on(Arc::new(image.clone()), None, None, ids, &rules(), Setup::SMALL));
-            if !image.is_cut() {
-                break;
-            }
+        for (step, image) in cut_starts(&disk) {
             cuts = step;
-            image.power_loss();
             let store = memory_on(&image);
             let (health, place) = (store.health(), format!("closed {closed}, step {step}"));
             assert!(health.degraded.is_none() && !health.told.iter().any(|told| told.why.contains("deleted")), "{place}: {health:?}");
