@@ -36,6 +36,7 @@ use crate::upkeep::Upkeep;
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
+use coracle_api::strategy::namespace::PROTECTED;
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
@@ -43,9 +44,6 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Namespaces that every cluster has. The uid of `kube-system` is the cluster's identity.
-const FIRST_NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 /// A master that serves.
 pub struct Master {
@@ -98,7 +96,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger);
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
-        for name in FIRST_NAMESPACES {
+        for name in PROTECTED {
             if let Err(why) = serve.ensure_namespace(name) {
                 log::error!("{why}");
             }
@@ -162,7 +160,7 @@ fn edited(kinds: &Kinds, key: &Key, object: Value, was: Option<Value>) -> Result
 
 /// The namespace that an object lies in, where it has to be there before it.
 fn home(key: &Key) -> Option<Key> {
-    let made_later = FIRST_NAMESPACES.contains(&&*key.namespace);
+    let made_later = PROTECTED.contains(&&*key.namespace);
     let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
     (!key.namespace.is_empty() && !made_later).then(namespace)
 }

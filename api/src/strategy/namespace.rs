@@ -10,8 +10,10 @@ use serde_json::{Value, json};
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// Holds a namespace until all that is in it has gone.
 pub const FINALIZER: &str = "kubernetes";
-/// These hold the cluster's own objects and its identity.
-pub const PROTECTED: [&str; 2] = ["default", "kube-system"];
+/// The namespace that is the cluster: its uid is the cluster's identity, and its secrets are the cluster's keys.
+pub const CLUSTER: &str = "kube-system";
+/// Every cluster has these, and nobody deletes them.
+pub const PROTECTED: [&str; 2] = ["default", CLUSTER];
 
 pub static NAMESPACE: Strategy =
     Strategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };

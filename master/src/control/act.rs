@@ -27,8 +27,6 @@ pub const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// A generated name that is taken is made anew so often.
 const NAMES_MAX: usize = 16;
-/// The namespace that is the cluster: its uid is the cluster's identity.
-const CLUSTER: &str = "kube-system";
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
 const DAMAGE_TOLD_MAX: usize = 100;
 /// What an event's name keeps of the name of its object; the rest makes it unique.
@@ -131,7 +129,7 @@ impl Gate {
     /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
     pub fn tell_files(&self, store: &dyn Store, reason: &'static str, files: &[Damage], now: Now) {
         // What is no object's is told of the namespace that is the cluster.
-        let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: CLUSTER.to_owned() };
+        let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: namespace::CLUSTER.to_owned() };
         for damage in files.iter().take(DAMAGE_TOLD_MAX) {
             let key = damage.key.as_ref().unwrap_or(&cluster);
             let Some(kind) = self.kinds.by_resource(&key.resource) else { continue };

@@ -14,13 +14,13 @@ use crate::store::{Refused, Store, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::Rules;
+use coracle_api::strategy::namespace::CLUSTER;
 use coracle_schema::base64;
 use p256::ecdsa::signature::{Signer, Verifier};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-const NAMESPACE: &str = "kube-system";
 const SECRETS: Resource = Resource::core("secrets");
 /// Holds `tls.crt` and `tls.key`, of type kubernetes.io/tls.
 pub const AUTHORITY_SECRET: &str = "coracle-ca";
@@ -77,19 +77,19 @@ impl Identity {
 }
 
 fn unusable(name: &str, why: &str) -> String {
-    format!("secrets/{NAMESPACE}/{name}: {why}; put it right, or delete it and start again for a new identity")
+    format!("secrets/{CLUSTER}/{name}: {why}; put it right, or delete it and start again for a new identity")
 }
 
 /// A Secret of the cluster's own, made unless it is there.
 fn secret(store: &dyn Store, kinds: &Kinds, maker: &Maker, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
-    let key = Key { resource: SECRETS, namespace: NAMESPACE.to_owned(), name: name.to_owned() };
+    let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
     let read = |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
     if let Some(stored) = store.get(&key).map_err(|damaged| unusable(name, &damaged.why))? {
         return read(&stored);
     }
     let kind = kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
     let document = make(maker);
-    let write = maker.making(|making| prepare::create(kind, NAMESPACE, document, Rules::default(), making));
+    let write = maker.making(|making| prepare::create(kind, CLUSTER, document, Rules::default(), making));
     let write = write.map_err(|unfit| format!("make {key}: {unfit}"))?;
     match store.write(write) {
         Ok(stored) => {
