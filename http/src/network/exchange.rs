@@ -12,19 +12,33 @@ use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Bytes of each body and answer that no budget counts: clients that fill a budget must not have the small requests of others
 /// refused. The requests and connections are counted themselves, so these have a bound too.
 const UNCOUNTED_BYTES: usize = 32 * 1024;
 
+/// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the answer then and
+/// no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
+const DROPPED_BYTES_MAX: usize = 16 << 20;
+
+/// Who sends nothing for so long has read its refusal, or never will; what Go's server waits as well.
+const DROP_QUIET: Duration = Duration::from_millis(500);
+
 pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let path = request.uri().path().to_owned();
-    let answered = match admitted(&client, request).await {
+    let (head, mut body) = request.into_parts();
+    let answered = match admitted(&client, head, &mut body).await {
         Ok(answer) => response(&client, answer, bare, chunked).await,
-        Err(refusal) => Err(refusal),
+        Err(refusal) => {
+            if !body.is_end_stream() {
+                tokio::spawn(drop_rest(body, client.plane.limits.body));
+            }
+            Err(refusal)
+        }
     };
     Ok(answered.unwrap_or_else(|refusal| {
         client.plane.journal.refused(&refusal, &client.address);
@@ -32,10 +46,9 @@ pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incomin
     }))
 }
 
-async fn admitted(client: &Arc<Client>, request: http::Request<Incoming>) -> Result<Answer, Refusal> {
+async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut Incoming) -> Result<Answer, Refusal> {
     let plane = &client.plane;
     let limits = &plane.limits;
-    let (head, body) = request.into_parts();
     let target = head.uri.path_and_query().filter(|target| target.as_str().starts_with('/') && head.method != Method::CONNECT);
     let Some(target) = target.cloned() else {
         return Err(Refusal::Malformed("request target is not a path"));
@@ -61,7 +74,7 @@ async fn admitted(client: &Arc<Client>, request: http::Request<Incoming>) -> Res
 }
 
 /// The whole body, and the share of the budget that it holds.
-async fn take(plane: &Plane, mut body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+async fn take(plane: &Plane, body: &mut Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(Refusal::TooLarge);
     }
@@ -82,6 +95,23 @@ async fn take(plane: &Plane, mut body: Incoming) -> Result<(Bytes, Option<OwnedS
         }
     }
     Ok((whole.into(), held))
+}
+
+/// Reads on while the refusal goes out: a connection that is closed with bytes unread is reset, and with it goes an answer that the
+/// client has not looked at yet. Of the budgets this holds the connection alone, and for no longer than a body may take.
+async fn drop_rest(mut body: Incoming, patience: Duration) {
+    let mut left = DROPPED_BYTES_MAX;
+    let read = async {
+        while left > 0
+            && let Ok(Some(Ok(frame))) = timeout(DROP_QUIET, body.frame()).await
+        {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+        }
+    };
+    let _ = timeout(patience, read).await;
+    if left == 0 {
+        sleep(DROP_QUIET).await;
+    }
 }
 
 fn budget(of: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {

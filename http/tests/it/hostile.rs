@@ -58,6 +58,36 @@ fn announced_lengths() {
 }
 
 #[test]
+fn refused_bodies_are_read_on_so_that_their_senders_find_the_answer() {
+    let demo = Demo::new();
+    let plane = demo.network(|_| {});
+    let body = "a".repeat(12 << 20);
+    let lengths = [(4 << 20, "more than is taken"), (body.len(), "more than the kernel takes")];
+    for (bytes, what) in lengths {
+        let length = format!("Content-Length: {bytes}");
+        let chunked = format!("{bytes:x}\r\n{}\r\n0\r\n\r\n", &body[..bytes]);
+        for request in [post(&length, &body[..bytes]), post("Transfer-Encoding: chunked", &chunked)] {
+            let mut peer = Peer::tcp(&plane);
+            assert!(peer.send(&request), "{what}: all is sent before anything is read");
+            assert!(peer.send(&last_get("/small")));
+            assert_eq!(codes(&peer.rest()), [413, 200], "{what}");
+        }
+    }
+    // Who reads at once has its answer while it still sends, and is let go when it has sent far too much.
+    let mut peer = Peer::tcp(&plane);
+    peer.send(&post("Content-Length: 40000000000", &body));
+    assert_eq!(codes(peer.until_text("}").as_bytes()), [413]);
+    while peer.send(body.as_bytes()) {}
+    // Refused for another reason, and its body is not wanted either.
+    let mut peer = Peer::tcp(&plane);
+    let foreign = format!("POST /dump HTTP/1.1\r\nHost: example.com\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    assert!(peer.send(foreign.as_bytes()) && peer.send(&last_get("/small")));
+    assert_eq!(codes(&peer.rest()), [403, 200]);
+    assert!(serves(Peer::tcp(&plane)));
+    plane.stop();
+}
+
+#[test]
 fn heads() {
     let demo = Demo::new();
     let plane = demo.network(|_| {});
