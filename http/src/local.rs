@@ -6,6 +6,7 @@
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
 //!                                                                     \-> a thread a stream
+use crate::network;
 use crate::outbound;
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
@@ -233,7 +234,9 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
 
 fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
     let method = Method::from_bytes(request.method().as_str().as_bytes()).map_err(|_| Refusal::Malformed("method"))?;
-    let uri: http::Uri = request.url().parse().map_err(|_| Refusal::Malformed("request target is not a path"))?;
+    let target = network::encoded(request.url().as_bytes());
+    let uri = http::Uri::try_from(target.as_deref().unwrap_or(request.url().as_bytes()))
+        .map_err(|_| Refusal::Malformed("request target is not a path"))?;
     let target = uri.path_and_query().filter(|target| target.as_str().starts_with('/')).cloned();
     let target = target.ok_or(Refusal::Malformed("request target is not a path"))?;
     let mut headers = HeaderMap::new();

@@ -1,8 +1,10 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
 use super::exchange::exchange;
+use super::reader::Reader;
 use super::share::Entry;
 use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -36,7 +38,8 @@ pub(super) struct Client {
 pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, _places: (OwnedSemaphorePermit, Entry)) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
-    let socket = join(reading, Pen(wire.clone()));
+    let reader = Reader { socket: reading, wire: wire.clone(), rest: Bytes::new() };
+    let socket = join(reader, Pen(wire.clone()));
     let client = Arc::new(Client { plane, address, pace: Pace::default(), wire, ending: AtomicBool::new(false) });
     let limits = &client.plane.limits;
     let of = client.clone();

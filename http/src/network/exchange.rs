@@ -30,6 +30,7 @@ const DROP_QUIET: Duration = Duration::from_millis(500);
 pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let path = request.uri().path().to_owned();
+    client.wire.await_head(false);
     let (head, mut body) = request.into_parts();
     let answered = match admitted(&client, head, &mut body).await {
         Ok(answer) => response(&client, answer, bare, chunked).await,
@@ -58,6 +59,7 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
     let share = plane.asking.enter(client.address.ip());
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
     let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
+    client.wire.await_head(true);
     let (own, any) = (share.places.of(&head.method), plane.places.of(&head.method));
     let places = async { (own.acquire_owned().await, any.acquire_owned().await) };
     let (own, any) = timeout(limits.slot, places).await.map_err(|_| Refusal::Busy("no handler is free"))?;

@@ -12,10 +12,12 @@ mod bell;
 mod body;
 mod connection;
 mod exchange;
+mod reader;
 mod share;
 mod wire;
 
 pub use access::{Access, is_loopback};
+pub(crate) use reader::encoded;
 
 use crate::refusal::Journal;
 use crate::{Handler, Limits};

@@ -11,6 +11,7 @@ use bytes::{Buf, Bytes};
 use std::future::Future;
 use std::io::{self, IoSlice, Write};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::AsyncWrite;
@@ -24,6 +25,8 @@ const FRAME_BYTES: usize = 20;
 pub(super) struct Wire {
     bell: Bell,
     line: Mutex<Line>,
+    /// What is read next begins a request.
+    head_due: AtomicBool,
 }
 
 struct Line {
@@ -51,11 +54,20 @@ pub(super) struct Chunk {
 impl Wire {
     pub(super) fn new(bell: Bell, socket: OwnedWriteHalf) -> Wire {
         let line = Line { socket: Some(socket), stream: None, chunked: false, quiet: false, rest: Bytes::new(), task: None };
-        Wire { bell, line: Mutex::new(line) }
+        Wire { bell, line: Mutex::new(line), head_due: AtomicBool::new(true) }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn awaits_head(&self) -> bool {
+        self.head_due.load(Relaxed)
+    }
+
+    /// Not between a request's head and the end of its body.
+    pub(super) fn await_head(&self, due: bool) {
+        self.head_due.store(due, Relaxed);
     }
 
     /// The head is hyper's to write.

@@ -88,6 +88,25 @@ fn refused_bodies_are_read_on_so_that_their_senders_find_the_answer() {
 }
 
 #[test]
+fn raw_signs_in_a_query_are_taken_and_no_body_is_touched() {
+    let demo = Demo::new();
+    let plane = demo.network(|_| {});
+    assert!(ask(Peer::tcp(&plane), "/dump?a>\"5\",b<2").ends_with("GET /dump?a%3E%225%22,b%3C2 0"));
+    let mut peer = Peer::tcp(&plane);
+    for _ in 0..2 {
+        // A body that comes by itself and looks like a request.
+        let body = b"GET /small?a=\"<>\" HTTP/1.1\r\n\r\n";
+        peer.send(&post(&format!("Content-Length: {}\r\nExpect: 100-continue", body.len()), ""));
+        assert_eq!(codes(peer.until_text("\r\n\r\n").as_bytes()), [100]);
+        peer.send(body);
+        peer.until_text(&format!("POST /dump {}", body.len()));
+        peer.send(&get("/dump?>"));
+        peer.until_text("GET /dump?%3E 0");
+    }
+    plane.stop();
+}
+
+#[test]
 fn heads() {
     let demo = Demo::new();
     let plane = demo.network(|_| {});

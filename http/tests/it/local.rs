@@ -25,6 +25,7 @@ fn the_same_answers_as_on_the_network() {
     assert_eq!((mode(&directory.0), mode(&path)), (0o700, 0o600));
     assert!(ask(Peer::unix(&path), "/who").ends_with("local"));
     assert_eq!(codes(ask(Peer::unix(&path), "/nowhere").as_bytes()), [404]);
+    assert!(ask(Peer::unix(&path), "/dump?a>5").ends_with("GET /dump?a%3E5 0"));
     assert_eq!(codes(ask(Peer::unix(&path), "/panic").as_bytes()), [500]);
     let list = ask(Peer::unix(&path), "/list");
     assert!(list.contains("Content-Length: 4194304") && list.len() > 4 << 20);
