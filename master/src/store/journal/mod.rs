@@ -184,10 +184,10 @@ impl Journal {
         self.placing(0)
     }
 
-    /// It is in its place; a batch may have gone on to a later one meanwhile.
+    /// It is in its place; a batch may have gone on to a later one meanwhile. Where that failed, and lies there all the same, its fence
+    /// would cut whatever this one holds.
     pub fn take_next(&mut self, placed: Writing) {
-        let newest = self.writing.as_ref().map_or(self.segment, |writing| writing.segment);
-        if self.ahead.is_none() && placed.segment > newest {
+        if self.ahead.is_none() && placed.segment + 1 == self.next {
             self.ahead = Some(placed);
         } else {
             self.leave(placed);
@@ -370,8 +370,9 @@ impl Journal {
             self.retired.pop_front();
             self.free -= 1;
         }
-        // Where one behind the last that was written to was given up, it leaves out one more: a gap of one is of somebody's making.
-        let segment = if self.next > self.segment + 1 { self.next + 1 } else { self.next };
+        // Where one behind the last that was written to was given up, it leaves out two more: a gap of one is of somebody's making, also
+        // where the one that was given up is there all the same.
+        let segment = if self.next > self.segment + 1 { self.next + 2 } else { self.next };
         let bytes = needed.max(self.setup.segment_bytes);
         self.next = segment + 1;
         Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min: needed, sync_folder: self.setup.protocol.sync_journal_folder }

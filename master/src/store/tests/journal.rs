@@ -99,6 +99,42 @@ fn superseded_segments_are_kept_for_backups_and_then_to_be_written_over() {
     }
 }
 
+/// A write that failed may lie in its segment all the same, and an empty one behind it: nobody has taken anything away.
+#[test]
+fn what_a_failed_write_has_left_is_no_sign_that_something_is_missing() {
+    for (seed, steps) in (0..60).flat_map(|seed| (1..14).map(move |steps| (seed, steps))) {
+        let disk = SimDisk::new(seed);
+        let store = short_segments(&disk, 0);
+        for round in ["a", "b", "c", "d"] {
+            put(&store, "Web", round).expect("the disk is well");
+            store.tend();
+        }
+        disk.fail_sync_in(1);
+        disk.cut_in(steps);
+        put(&store, "Web", "e").ok();
+        drop(store);
+        disk.power_loss();
+        let store = short_segments(&disk, 0);
+        assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "seed {seed}, {steps} steps");
+    }
+}
+
+/// The next segment comes to its place only after a batch had to go to a later one: whatever is written to it would not count.
+#[test]
+fn a_segment_that_comes_too_late_is_left() {
+    let disk = SimDisk::new(1);
+    let store = short_segments(&disk, 0);
+    put(&store, "Web", "a").expect("the disk is well");
+    let placing = locked(&store.inner.writer).journal.place_next();
+    disk.fail(1..1000, EIO);
+    put(&store, "Web", "b").expect_err("the disk fails");
+    disk.heal();
+    let placed = placing.place().expect("the disk is well");
+    let mut writer = locked(&store.inner.writer);
+    writer.journal.take_next(placed);
+    assert!(writer.journal.wants_next());
+}
+
 #[test]
 fn in_the_long_run_segments_are_written_over() {
     let disk = SimDisk::new(1);
