@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
-//! journal stays, and everything is brought anew by the next checkpoint.
+//! journal stays, and what is not durable is brought anew by the next checkpoint.
 
 use super::disk::{Disk, Stamp};
 use super::files::{DiskError, Files, OBJECTS, TMP, failed, is_in_the_way};
@@ -48,6 +48,11 @@ impl Wanted {
         Wanted { json, durable: Durable::Whole, crc, revision: None }
     }
 
+    /// What its file takes of the disk, about.
+    fn room(&self) -> u64 {
+        room_of(self.json.len())
+    }
+
     /// The very bytes that the journal holds.
     fn compact(&self) -> Bytes {
         if document::crc32(&self.json) == self.crc {
@@ -75,6 +80,8 @@ pub struct Dirty {
     unstamped: HashMap<Arc<Key>, u32>,
     /// When the first came, in uptime.
     since: Option<Duration>,
+    /// What the files take of the disk that checkpoints have brought in vain.
+    brought_bytes: u64,
 }
 
 impl Dirty {
@@ -116,7 +123,8 @@ impl Dirty {
     }
 
     /// A checkpoint failed: what it took is behind still, but for what was written since.
-    fn put_back(&mut self, files: Vec<(Arc<Key>, Due)>, unstamped: Vec<(Arc<Key>, u32)>, since: Option<Duration>) {
+    fn put_back(&mut self, Checkpoint { wanted: files, unstamped, since, brought_bytes, .. }: Checkpoint) {
+        self.brought_bytes = brought_bytes;
         self.unstamped.extend(unstamped);
         for (key, due) in files {
             match self.keys.entry(key) {
@@ -145,6 +153,7 @@ pub struct Checkpoint {
     wanted: Vec<(Arc<Key>, Due)>,
     unstamped: Vec<(Arc<Key>, u32)>,
     since: Option<Duration>,
+    brought_bytes: u64,
     done: usize,
     sorted: bool,
     pub files: Files,
@@ -157,7 +166,7 @@ pub struct Checkpoint {
 
 impl Checkpoint {
     pub fn begin(disk: Arc<dyn Disk>, protocol: Protocol, head: Head, dirty: &mut Dirty) -> Checkpoint {
-        let Dirty { keys, unstamped, since } = std::mem::take(dirty);
+        let Dirty { keys, unstamped, since, brought_bytes } = std::mem::take(dirty);
         let unstamped = unstamped.into_iter().filter(|(key, _)| !keys.contains_key(key)).collect();
         let wanted = keys.into_iter().collect();
         Checkpoint {
@@ -167,6 +176,7 @@ impl Checkpoint {
             wanted,
             unstamped,
             since,
+            brought_bytes,
             done: 0,
             sorted: false,
             files: Files::default(),
@@ -208,7 +218,8 @@ impl Checkpoint {
         if room_of(bytes) > self.room.left {
             let Some(room) = self.disk.room() else { return Ok(()) };
             let rest = || self.wanted[self.done..].iter().filter_map(|(_, due)| due.wanted.as_ref());
-            let spared = || if room / 2 > rest().map(|wanted| room_of(wanted.json.len())).sum() { 0 } else { self.spared };
+            let needed = || self.brought_bytes + rest().map(Wanted::room).sum::<u64>();
+            let spared = || if room / 2 > needed() { 0 } else { self.spared };
             let spared = self.room.spared.unwrap_or_else(spared);
             self.room = Room { left: room.saturating_sub(spared), spared: Some(spared) };
         }
@@ -240,6 +251,8 @@ impl Checkpoint {
         }
         if self.protocol.objects_before_head {
             self.settle()?;
+            // They are durable, whatever becomes of HEAD.json.
+            self.wanted.clear();
         }
         match self.head.write(&*self.disk, &self.protocol) {
             Err(error) if is_in_the_way(&error) => {
@@ -261,20 +274,36 @@ impl Checkpoint {
             return Ok(());
         }
         if !self.files.each {
-            let Err(error) = self.disk.sync_all() else { return Ok(()) };
-            log::warn!("the files cannot be synced at once ({error}), so each is synced by itself");
-            // A failure may pass; a system that does not allow it will not.
-            self.each_alone = matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied);
-            self.files.each = true;
+            if self.sync_all() {
+                return Ok(());
+            }
             self.done = 0;
             while self.step()? {}
         }
         if self.protocol.sync_each_folder { self.files.sync_folders(&*self.disk) } else { Ok(()) }
     }
 
+    /// False: each file has to be synced by itself.
+    fn sync_all(&mut self) -> bool {
+        let Err(error) = self.disk.sync_all() else { return true };
+        log::warn!("the files cannot be synced at once ({error}), so each is synced by itself");
+        // A failure may pass; a system that does not allow it will not.
+        self.each_alone = matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied);
+        self.files.each = true;
+        false
+    }
+
+    /// A file could not be brought. Those before it are made durable: they are not written again each time that this one is tried.
+    pub fn keep_brought(&mut self) {
+        let brought = self.done.min(self.wanted.len());
+        if brought > 0 && if self.files.each { self.files.sync_folders(&*self.disk).is_ok() } else { self.sync_all() } {
+            self.brought_bytes += self.wanted.drain(..brought).filter_map(|(_, due)| due.wanted).map(|wanted| wanted.room()).sum::<u64>();
+        }
+    }
+
     /// It failed.
     pub fn give_back(self, dirty: &mut Dirty) {
-        dirty.put_back(self.wanted, self.unstamped, self.since);
+        dirty.put_back(self);
     }
 }
 

@@ -311,12 +311,13 @@ impl FlatStore {
         }
     }
 
-    /// What is left of its steps, and what makes it count. After an error everything is as before.
+    /// What is left of its steps, and what makes it count. After an error the journal holds everything still.
     pub(crate) fn finish_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<(), DiskError> {
-        let done = self.bring(&mut checkpoint).and_then(|()| checkpoint.publish());
+        let brought = self.bring(&mut checkpoint).inspect_err(|_| checkpoint.keep_brought());
+        let done = brought.and_then(|()| checkpoint.publish());
         let uptime = self.uptime();
         let mut writer = locked(&self.inner.writer);
-        writer.checkpointing = false;
+        (writer.checkpointing, writer.each) = (false, checkpoint.each_alone);
         writer.incidents.next = writer.incidents.next.max(checkpoint.files.next_incident);
         for kept in &checkpoint.files.kept {
             self.remark(kept.clone());
@@ -324,7 +325,6 @@ impl FlatStore {
         locked(&self.inner.trouble).behind = done.as_ref().err().map(DiskError::to_string);
         match &done {
             Ok(()) => {
-                writer.each = checkpoint.each_alone;
                 (writer.checkpoint_after, writer.unsettled) = (None, None);
                 writer.head = checkpoint.head.clone();
                 if let Some(position) = writer.head.wal {

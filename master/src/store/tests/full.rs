@@ -1,7 +1,7 @@
 //! A start where something else has filled the disk, or an older master: it serves reads, gets out by itself where anything can be had,
 //! and otherwise says what to do; nothing that was acknowledged is lost.
 
-use super::sim::{EIO, ENOSPC, SimDisk};
+use super::sim::{EIO, ENOSPC, Nature, Promise, SimDisk};
 use super::*;
 use crate::store::disk::Disk;
 
@@ -168,6 +168,46 @@ fn stop(disk: &SimDisk, store: FlatStore, how: u64) {
     drop(store);
     // A power cut might bring back names here whose room the simulated disk has given away.
     disk.kill();
+}
+
+/// What has come to its file stays there: the card is not worn by the same files every few seconds.
+#[test]
+fn a_checkpoint_that_does_not_fit_writes_no_file_twice() {
+    const SMALL: usize = 16;
+    const LARGE_BYTES: usize = 200_000;
+    for syncs_all in [true, false] {
+        let nature = Nature { promise: Promise::Loose, shears: false, reverts: false, syncs_all };
+        let disk = SimDisk::new(1).of_nature(nature);
+        let store = memory_on(&disk);
+        let mut names: Vec<String> = (0..SMALL).map(|number| format!("N{number}")).collect();
+        names.iter().for_each(|name| _ = store.write(create(pod(name, &"x".repeat(2_000), None))).expect("it is new"));
+        // The last of all, by its key.
+        store.write(create(pod("Z", &"x".repeat(LARGE_BYTES), None))).expect("it is new");
+        names.push("Z".to_owned());
+        store.tend();
+        disk.fill(LARGE_BYTES);
+        // A disk that cannot sync everything is known for it from the first on.
+        (0..2).for_each(|_| assert!(store.checkpoint().is_err()));
+        let brought = || disk.tree().into_iter().filter(|path| path.starts_with("objects/")).count();
+        let written = disk.written();
+        assert_eq!(brought(), SMALL);
+        for _ in 0..9 {
+            assert!(store.checkpoint().is_err());
+            store.tend();
+        }
+        assert_eq!((brought(), disk.written()), (SMALL, written), "all that fits is there");
+        let image = disk.fork(2);
+        disk.heal();
+        store.checkpoint().expect("it fits");
+        assert!(disk.written() - written < LARGE_BYTES as u64 * 11 / 10, "the large one and HEAD.json: {}", disk.written() - written);
+        for disk in [disk, image] {
+            disk.heal();
+            disk.power_loss();
+            let store = memory_on(&disk);
+            assert_eq!(store.health().damaged, []);
+            assert!(names.iter().all(|name| now(&store, name).is_some_and(|stored| stored.json.len() > 2_000)));
+        }
+    }
 }
 
 /// However it is stopped, and however often: it takes deletes, gets out by itself, and nothing is lost.

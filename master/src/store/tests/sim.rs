@@ -76,6 +76,8 @@ struct Inside {
     /// The machine stops soon after it.
     dies_of_it: bool,
     failures: u64,
+    /// Bytes that were written.
+    written: u64,
     /// Bytes that files may take in all; None: there is room for everything.
     room: Option<usize>,
     careless: Careless,
@@ -115,6 +117,7 @@ impl SimDisk {
             fail_sync: 0,
             dies_of_it: false,
             failures: 0,
+            written: 0,
             room: None,
             careless: Careless::No,
             nature: Nature { promise: Promise::Loose, shears: false, reverts: false, syncs_all: true },
@@ -200,6 +203,11 @@ impl SimDisk {
     /// Calls that failed on purpose.
     pub fn failures(&self) -> u64 {
         self.inside().failures
+    }
+
+    /// Bytes that were written to files.
+    pub fn written(&self) -> u64 {
+        self.inside().written
     }
 
     pub fn is_cut(&self) -> bool {
@@ -382,6 +390,7 @@ impl Inside {
         };
         let part = done.as_ref().map_or_else(|(part, _)| *part, |()| bytes.len());
         let now = self.tick();
+        self.written += part as u64;
         if part > 0 {
             self.files.get_mut(&file).unwrap().write(from, &bytes[..part], now);
         }
