@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a new segment: fence, what of the journal is unproven, revisions reserved, what was edited by hand -> those files are the store's own
-//!   -> segments that count no more go -> HEAD.json, where it has to say more
+//!   -> segments that count no more go -> HEAD.json
 //! ```
 //!
 //! What the journal says and the files do not is left to the next checkpoint.
@@ -45,8 +45,10 @@ struct Due<'a> {
     closed: bool,
     /// Segments that count no more.
     outdated: Vec<u64>,
-    /// What HEAD.json is to say, but for the revisions that are reserved then; None: it says all.
-    head: Option<Head>,
+    /// What HEAD.json is to say, but for the revisions that are reserved then, and the segment.
+    head: Head,
+    /// Nobody is served before it does. Else it only has to name the segment, by which a copy that ends before is known.
+    head_is_due: bool,
     /// From where the journal counts once it is begun anew.
     fresh: Position,
 }
@@ -76,12 +78,13 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let fresh = Position { segment: next, n: recovered.last + 1 };
     // Where older segments have nothing more to say, what this one is to say would not be missed with it.
     let start = recovered.start.filter(|_| !anew && !recovered.records.is_empty()).unwrap_or(fresh);
-    let wanted = is_due.then(|| head_from(start, &head, &tree, then));
+    let wanted = if is_due { head_from(start, &head, &tree, then) } else { head.clone() };
     let outdated = outdated.into_iter().map(|(segment, _)| segment).collect();
     let (heals, closed) = (!healed.is_empty(), left.clean);
     let batches = batches(&edits, last, setup);
-    let mut due = Due { setup, recovered: &recovered, edits, batches, brought, heals, closed, outdated, head: wanted, fresh };
-    let mut journal = Journal::new(disk.clone(), *setup, &recovered, live, next, reserved, mark);
+    let (recovered, head_is_due) = (&recovered, is_due);
+    let mut due = Due { setup, recovered, edits, batches, brought, heals, closed, outdated, head: wanted, head_is_due, fresh };
+    let mut journal = Journal::new(disk.clone(), *setup, recovered, live, next, reserved, mark);
     let mut done = Ok(());
     if frozen.is_none() && !setup.look_only {
         done = due.settle(&*disk, &mut journal, &mut old, &mut head);
@@ -223,10 +226,11 @@ impl Due<'_> {
         }
         self.consume(disk)?;
         self.clear(disk)?;
-        if let Some(wanted) = &self.head {
-            let wanted = Head { reserved: journal.reserved(), ..wanted.clone() };
-            wanted.write(disk, &self.setup.protocol)?;
-            *head = wanted;
+        let wanted = Head { reserved: journal.reserved(), begun: journal.position().segment, ..self.head.clone() };
+        match wanted.write(disk, &self.setup.protocol) {
+            Err(error) if self.head_is_due => return Err(error),
+            Err(error) => log::warn!("{error}: a copy that lacks the newest segments may not be known"),
+            Ok(()) => *head = wanted,
         }
         Ok(())
     }
@@ -251,7 +255,7 @@ impl Due<'_> {
         if self.closed {
             journal.forget(gone);
             // Where it cannot be written now, the first write to the store does it.
-            self.head.iter_mut().chain([head]).for_each(|head| head.wal = Some(self.fresh));
+            (self.head.wal, head.wal) = (Some(self.fresh), Some(self.fresh));
         }
     }
 

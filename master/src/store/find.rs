@@ -32,10 +32,10 @@ pub struct Found {
     pub renamed: Option<(u64, u64)>,
 }
 
-/// Whether the journal has nothing to add to what HEAD.json says.
+/// Whether the journal has nothing to add to what HEAD.json says. An empty segment, which its master could not remove, adds nothing.
 pub fn silent(found: &Found) -> bool {
     let recovered = &found.recovered;
-    recovered.records.is_empty() && recovered.void.is_empty() && recovered.torn.is_empty() && recovered.missing.is_none()
+    recovered.records.is_empty() && !recovered.unclear && recovered.torn.is_empty() && recovered.missing.is_none()
 }
 
 /// Whose segments they are.
@@ -121,9 +121,10 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     segments.sort_unstable();
     let mut marks = Marks { of: head.map_or(0, |head| head.journal), stranger: None };
     let closed = head.is_some_and(|head| head.clean);
+    let begun = head.map_or(0, |head| head.begun);
     let head = head.and_then(|head| head.wal);
     let from = head.map_or(0, |head| head.segment);
-    let next = segments.last().copied().unwrap_or_default().max(from) + 1;
+    let next = segments.last().copied().unwrap_or_default().max(from).max(begun) + 1;
     let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
     let there = segments.clone();
     if unlisted {
@@ -174,7 +175,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let live: VecDeque<_> = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     // The one that stands ready was made once the one before it was written to.
     let is_taken = |last: u64| there.last().is_some_and(|ready| *ready == last + 2);
-    recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last));
+    recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last) || *last < begun);
     Found { recovered, old, live, next, of: marks.of, renamed }
 }
 

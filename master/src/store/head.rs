@@ -26,6 +26,9 @@ pub struct Head {
     /// The mark of the journal that belongs to it; 0: an older master does not say it.
     #[serde(default)]
     pub journal: u32,
+    /// The segment that the last start began with: a journal that ends before it is not whole. 0: an older master does not say it.
+    #[serde(default)]
+    pub begun: u64,
     /// No revision above this one has been used but by what the journal says.
     pub reserved: u64,
     /// Closed by its master: `reserved` is exact, and the journal says nothing more.
