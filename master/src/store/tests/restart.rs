@@ -35,6 +35,29 @@ fn a_clean_restart_of_the_process_keeps_everything_and_its_watchers_go_on() {
 }
 
 #[test]
+fn an_empty_segment_that_a_close_could_not_remove_costs_no_status() {
+    let mut left = 0;
+    for step in 1..40 {
+        let (disk, tmpfs) = (SimDisk::new(step), SimDisk::new(2));
+        let store = open(&disk, &tmpfs, "boot");
+        let web = store.write(create(pod("web", "a", None))).expect("new");
+        store.tend();
+        let up = store.write(update(pod("web", "a", Some("up")), web.revision)).expect("seen");
+        disk.fail(step..step + 1, super::sim::ENOSPC);
+        let closed = store.close();
+        disk.heal();
+        drop(store);
+        if closed.is_err() {
+            continue;
+        }
+        left += usize::from(disk.peek("wal/0000000002.jsonl").is_some());
+        let store = open(&disk, &tmpfs, "boot");
+        assert_eq!(store.get(&key("web")).expect("whole").expect("there").json, up.json, "step {step}");
+    }
+    assert_eq!(left, 1);
+}
+
+#[test]
 fn what_was_in_memory_alone_is_gone_otherwise_and_its_objects_have_fresh_revisions() {
     for (how, closed, boot) in [("killed", false, "boot"), ("host restarted", true, "another boot")] {
         let (disk, tmpfs) = (SimDisk::new(1), SimDisk::new(2));
