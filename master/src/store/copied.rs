@@ -314,7 +314,7 @@ impl Tree<'_> {
 
 type Healed = BTreeSet<Arc<Key>>;
 
-fn named<'k>(keys: impl Iterator<Item = &'k Arc<Key>>) -> String {
+pub(super) fn named<'k>(keys: impl Iterator<Item = &'k Arc<Key>>) -> String {
     let mut keys = keys.peekable();
     let mut text: Vec<String> = keys.by_ref().take(NAMED_MAX).map(|key| key.to_string()).collect();
     text.extend(keys.next().is_some().then(|| "...".to_owned()));

@@ -8,8 +8,11 @@
 //! it is gone, and no record removes it                         a person's, or a copy that is not whole: the journal counts, said
 //! ```
 
+use super::copied::named;
 use super::disk::Stamp;
 use super::files::{OBJECTS, QUARANTINE, make_folder};
+use super::head::HEAD;
+use super::journal::WAL;
 use super::journal::record::{Line, Record, Was};
 use super::journal::recover::Recovered;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
@@ -198,6 +201,24 @@ impl Tree<'_> {
             self.tell(&key, file, why, remedy);
             self.brought.push(key);
         }
+    }
+
+    /// Without HEAD.json nobody knows how far the files had come: what the journal brings may be what a person took away.
+    pub fn tell_brought_back(&mut self) {
+        let is_back = |key: &Key, said: &Said| said.object.is_some() && said.found == Was::Absent && !self.is_unread(&names::path(key));
+        // Of the others it is told already.
+        let back: Vec<&Arc<Key>> =
+            self.covered.iter().filter(|(key, said)| !said.stays && is_back(key, said)).map(|(key, _)| key).collect();
+        if back.is_empty() {
+            return;
+        }
+        let (count, named) = (back.len(), named(back.into_iter()));
+        let why = format!(
+            "{OBJECTS}: {count} objects have no file, and without {HEAD} nobody knows whether somebody took it away: {WAL}/ has the objects, \
+             so they are there: {named}"
+        );
+        let remedy = "delete the objects that are not wanted".to_owned();
+        self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });
     }
 
     /// A person wrote it, and it is no object; the journal has the object that it was.

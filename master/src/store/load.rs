@@ -78,8 +78,11 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
     tree.walk();
-    if head.is_none() && !damaged_head {
-        tree.miss_head(recovered);
+    if head.is_none() {
+        tree.tell_brought_back();
+        if !damaged_head {
+            tree.miss_head(recovered);
+        }
     }
     let left = left(head.as_ref(), &tree, clean, incidents, recovered);
     let changed = clean && left.differs;

@@ -390,3 +390,28 @@ fn edits_that_nothing_tells_apart_are_told_at_once() {
     let revision = |name: &str| opened.store.get(&key(name)).expect("whole").expect("there").revision;
     assert_eq!((revision("A"), revision("B") > last), (first, true), "what the files sum up to tells which it may be");
 }
+
+/// Without HEAD.json nobody knows that the files had caught up with the journal.
+#[test]
+fn what_somebody_took_away_together_with_the_head_is_named_where_it_is_back() {
+    for head in [None, Some("{}")] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        for name in ["a", "b", "c"] {
+            store.write(create(pod(name, "x", None))).expect("it is new");
+        }
+        store.close().expect("the disk is well");
+        drop(store);
+        disk.take("objects/core/pods/default/b.json");
+        match head {
+            None => disk.take("HEAD.json"),
+            Some(text) => disk.place("HEAD.json", text.as_bytes()),
+        }
+        let store = memory_on(&disk);
+        assert!(store.get(&key("b")).expect("whole").is_some(), "the journal has it");
+        let told = store.health().told;
+        assert!(told.iter().any(|told| told.why.contains("pods/default/b") && !told.why.contains("default/a")), "{head:?}: {told:?}");
+        drop(store);
+        assert_eq!(memory_on(&disk).health().told, [], "once");
+    }
+}
