@@ -24,6 +24,7 @@ mod tidy;
 mod time;
 mod trail;
 pub mod types;
+pub mod yaml;
 
 pub use check::check;
 pub use decode::{Decoded, Fault, decode, json_kind};

@@ -6,7 +6,7 @@ use coracle_api::kinds::Kinds;
 use coracle_api::selector::{FieldSelector, Grammar, LabelSelector};
 use coracle_master::call::parse;
 use coracle_master::render::yaml::write as write_yaml;
-use coracle_master::serve::read_yaml;
+use coracle_schema::yaml::read as read_yaml;
 use coracle_schema::{Quantity, Types, canonical_quantity};
 use serde_json::json;
 use std::fs;

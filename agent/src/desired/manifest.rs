@@ -4,14 +4,11 @@ use coracle_api::meta::Time;
 use coracle_api::old::{Format, decode_any};
 use coracle_api::strategy::{Making, POD, Rules};
 use coracle_api::types;
+use coracle_schema::yaml;
 use serde_json::{Value, json};
 
 use crate::hash::hash_text;
 
-/// Nodes of a document, aliases replayed: a manifest of a hundred containers has some thousand.
-const NODES_MAX: usize = 50_000;
-/// Levels of a document: a Pod has about twelve.
-const DEPTH_MAX: usize = 64;
 /// What a file without a namespace means.
 const NAMESPACE: &str = "default";
 
@@ -78,30 +75,17 @@ fn explain(path: &str, message: &str) -> String {
 
 /// JSON as such, everything else as YAML: one document, without duplicate keys, bounded in size, depth and aliases.
 fn parse(text: &str) -> Result<Value, String> {
-    if text.trim_start().starts_with('{')
-        && let Ok((value, double)) = coracle_schema::read(text.as_bytes())
-    {
-        return match double.first() {
-            Some(field) => Err(format!("{}: it stands there twice", field.as_str())),
-            None => Ok(value),
-        };
+    let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
+    let is_json = json.is_some();
+    let (document, twice) = json.map_or_else(|| yaml::read_whole(text), Ok).map_err(|why| {
+        let place = why.split_once("multiple YAML documents").map(|(place, _)| place);
+        place.map_or(why.clone(), |place| format!("{place}a second document begins: give each pod its own file"))
+    })?;
+    if let Some(field) = twice.first() {
+        let said = if is_json { None } else { yaml::twice(text, field) };
+        return Err(said.unwrap_or_else(|| format!("{}: it stands there twice", field.as_str())));
     }
-    let options = serde_saphyr::options! {
-        budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX },
-        // 0777 means one number to YAML 1.1 and another to 1.2: as a text it is refused by name where a number is due.
-        leading_zero_numbers_as_strings: true,
-        underscored_numbers_as_strings: true,
-        with_snippet: false,
-    };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let said = error.to_string();
-        let said = said.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-        if said.contains("multiple YAML documents") {
-            let place = error.location().map(|at| format!("line {}: ", at.line())).unwrap_or_default();
-            return format!("{place}a second document begins: give each pod its own file");
-        }
-        said
-    })
+    if document.is_null() { Err("the file is empty".to_owned()) } else { Ok(document) }
 }
 
 /// Name and namespace, where they are missing, and the uid: the same for every edit of a pod on this node.
@@ -182,12 +166,25 @@ mod tests {
     }
 
     #[test]
+    fn scalars_are_those_of_a_body() {
+        let yaml = "version: v1beta2\nid: web\ncontainers: [{name: c, image: x, env: [{name: a, value: oN}, {name: b, value: 7e99999}]}]";
+        let pod = read_as(yaml, "a").unwrap();
+        assert_eq!(pod["spec"]["containers"][0]["env"], json!([{"name": "a", "value": "oN"}, {"name": "b", "value": "7e99999"}]));
+        let grace = |text: &str| {
+            let pod =
+                format!("apiVersion: v1\nkind: Pod\nspec: {{terminationGracePeriodSeconds: {text}, containers: [{{name: c, image: x}}]}}");
+            read_as(&pod, "a").unwrap()["spec"]["terminationGracePeriodSeconds"].clone()
+        };
+        assert_eq!(["0777", "1_0", "1__0", "0x10"].map(grace), [511, 10, 10, 16].map(Value::from));
+    }
+
+    #[test]
     fn mistakes_say_where_and_what_to_do() {
         refused("version: v1beta2\ncontainers: []\n---\nversion: v1beta2\n", &["line", "its own file"]);
-        refused("a: 1\na: 2\n", &["line 2", "duplicate"]);
+        refused("a: 1\na: 2\n", &["line 2", "already set"]);
         refused(r#"{"version": "v1beta2", "id": "a", "id": "b"}"#, &["id", "twice"]);
         refused("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}", &["spec.containers[0].image", "quotes"]);
-        refused("a: [1\nb", &["line"]);
+        refused("a: 1\nb: [1\nc", &["line 2"]);
         refused("", &["empty"]);
         refused("version: v1beta2\ncontainers:\n- name: c\n  imagee: x\n", &["image: Required", "imagee"]);
         refused(&"[".repeat(10_000), &["limit"]);
@@ -197,6 +194,6 @@ mod tests {
                 .zip(["a", "b", "c", "d"])
                 .map(|(n, o)| format!("{n}: &{n} [*{o}{}]\n", format!(",*{o}").repeat(99)))
                 .collect::<String>();
-        refused(&bomb, &["budget"]);
+        refused(&bomb, &["more than 200000 values"]);
     }
 }

@@ -232,7 +232,7 @@ mod tests {
             let written = at_once(Form { media: Media::Yaml, ..form }, kind, &meta, &items, now);
             let text = std::str::from_utf8(&written).expect("text");
             assert_eq!(text, yaml::write(&expected));
-            assert_eq!(crate::serve::read_yaml(text).map(|(document, _)| document), Ok(expected));
+            assert_eq!(coracle_schema::yaml::read(text).map(|(document, _)| document), Ok(expected));
         }
         let sealed = at_once(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);
         let envelope = protobuf::open(&sealed).expect("an envelope");

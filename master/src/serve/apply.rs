@@ -3,7 +3,7 @@
 
 use super::options::{self, Wish};
 use super::write::{Lost, New, Place, Written};
-use super::{Serve, body, document, namespace, patch, warn, write, yaml};
+use super::{Serve, body, document, namespace, patch, warn, write};
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::prepare::{self, Ownership, Part};
@@ -12,7 +12,7 @@ use coracle_api::status::{Cause, Details, Reason, Status};
 use coracle_api::types;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::apply::{self, Applied, Conflict, Refusal};
-use coracle_schema::{Path, Problem, Types};
+use coracle_schema::{Path, Problem, Types, yaml};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::sync::PoisonError;

@@ -4,13 +4,13 @@ use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
 use crate::form::Media;
 use crate::prepare::Part;
-use crate::serve::{go_json, yaml};
+use crate::serve::go_json;
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
 use coracle_api::types;
 use coracle_http::{Request, header};
-use coracle_schema::{Path, protobuf};
+use coracle_schema::{Path, protobuf, yaml};
 use serde_json::{Map, Value};
 
 /// Bytes of a body that a refusal shows.

@@ -30,9 +30,6 @@ mod timer;
 mod token;
 mod watch;
 mod write;
-mod yaml;
-
-pub use yaml::read as read_yaml;
 
 use crate::admit::ledger::{Barred, Ledger};
 use crate::call::{self, Call, Route, Verb, Version};

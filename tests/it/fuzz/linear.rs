@@ -69,11 +69,11 @@ fn reading() {
     in_proportion("JSON", 1_000, |n| pod(n).to_string(), |text| drop(read(text.as_bytes())));
     let doubled = |n: usize| format!("{{{}\"z\":1}}", "\"a\":1,".repeat(n));
     in_proportion("JSON, one field many times", 5_000, doubled, |text| drop(read(text.as_bytes())));
-    in_proportion("YAML", 1_000, |n| pod(n).to_string(), |text| drop(coracle_master::serve::read_yaml(&text)));
+    in_proportion("YAML", 1_000, |n| pod(n).to_string(), |text| drop(coracle_schema::yaml::read(&text)));
     let block = |n: usize| (0..n).map(|at| format!("k{at}:\n- a\n- {{b: \"c\\n\"}}\n")).collect::<String>();
-    in_proportion("YAML in blocks", 2_000, block, |text| drop(coracle_master::serve::read_yaml(&text)));
+    in_proportion("YAML in blocks", 2_000, block, |text| drop(coracle_schema::yaml::read(&text)));
     let aliases = |n: usize| format!("a: &a x\nl:\n{}", "- *a\n".repeat(n));
-    in_proportion("YAML with aliases", 2_000, aliases, |text| drop(coracle_master::serve::read_yaml(&text)));
+    in_proportion("YAML with aliases", 2_000, aliases, |text| drop(coracle_schema::yaml::read(&text)));
     in_proportion("protobuf", 2_000, |n| protobuf::encode(&types, "Pod", &pod(n)), |bytes| drop(protobuf::decode(&types, "Pod", &bytes)));
     let parts = |n: usize| b"\x0a\x03\x0a\x01a".repeat(n);
     in_proportion("protobuf in parts", 10_000, parts, |bytes| drop(protobuf::decode(&types, "Pod", &bytes)));

@@ -1,10 +1,11 @@
-//! The YAML of a body, as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, keys become texts, and a
-//! second document is passed over. Bounded in nodes, depth and aliases. PURE.
+//! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in nodes,
+//! depth and aliases. PURE.
 
-use coracle_schema::Path;
+use crate::{Path, read_from};
 use serde_json::{Number, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Nodes of a document, aliases replayed: a deployment has some hundred, a config map of many lines as many.
 const NODES_MAX: usize = 200_000;
@@ -13,13 +14,27 @@ const DEPTH_MAX: usize = 64;
 /// Up to here a whole number with a point is written without one.
 const WHOLE_MAX: f64 = 1e15;
 
+/// The end of a line in YAML 1.1.
+const NEXT_LINE: char = '\u{85}';
+
 /// Words that are a truth, as small as they may be written.
 const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
 /// What is nothing.
 const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
-/// The first document, and what stands in it twice. An empty text is null.
+/// The first document, and what stands in it twice. An empty text is null; whatever comes behind the document is not looked at.
 pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
+    first(text).map(|(document, twice, _)| (document, twice))
+}
+
+/// The same of a text that has nothing behind it: a second document is an error that says so, and where.
+pub fn read_whole(text: &str) -> Result<(Value, Vec<Path>), String> {
+    let (document, twice, rest) = first(text)?;
+    rest.map(|()| (document, twice))
+}
+
+/// And what is wrong with what comes behind it.
+fn first(text: &str) -> Result<(Value, Vec<Path>, Result<(), String>), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
@@ -32,29 +47,30 @@ pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
     let text = &*respelled(text)?;
     let mut first = None;
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
-        first = Some(coracle_schema::read_from(reader)?);
+        first = Some(read_from(reader)?);
         Ok(())
     });
-    match (first, read) {
-        // Whatever comes behind the first document is not looked at.
-        (Some((mut document, twice)), _) => {
+    let rest = read.map_err(|error| said(text, &error));
+    match first {
+        Some((mut document, twice)) => {
             whole(&mut document);
-            Ok((document, twice))
+            Ok((document, twice, rest))
         }
-        (None, Err(error)) => Err(said(text, &error)),
-        (None, Ok(())) => Ok((Value::Null, Vec::new())),
+        None => rest.map(|()| (Value::Null, Vec::new(), Ok(()))),
     }
 }
 
-/// The text with those scalars written otherwise that the reader would take for something else than Go's does. Most texts have none.
+/// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have none of it.
 fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
+    let text = if text.contains(NEXT_LINE) { Cow::Owned(text.replace(NEXT_LINE, "\n")) } else { Cow::Borrowed(text) };
     let mut words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.+-".contains(c));
-    if !words.any(|word| respelling(word).is_some()) && !text.contains("!!null") {
-        return Ok(Cow::Borrowed(text));
+    let mut escapes = text.split('\\').skip(1);
+    if !words.any(|word| respelling(word).is_some()) && !escapes.any(|escape| no_escape(escape).is_some()) && !text.contains("!!null") {
+        return Ok(text);
     }
     let (mut written, mut done) = (String::with_capacity(text.len() + 16), 0);
     // Where it breaks off, the reader says why. It looks at the first document only.
-    for (event, span) in Parser::new_from_str(text).map_while(Result::ok).take_while(|(event, _)| !matches!(event, Event::DocumentEnd)) {
+    for (event, span) in Parser::new_from_str(&text).map_while(Result::ok).take_while(|(event, _)| !matches!(event, Event::DocumentEnd)) {
         let Event::Scalar(value, style, _, tag) = event else { continue };
         match (tag, span.byte_range()) {
             (Some(tag), _) if tag.is_yaml_core_schema_tag("null") && !NULLS.contains(&&*value) => {
@@ -67,11 +83,37 @@ fn respelled(text: &str) -> Result<Cow<'_, str>, String> {
                     done = place.end;
                 }
             }
+            (_, Some(place)) if style == ScalarStyle::DoubleQuoted => escapes_known(&text, place)?,
             _ => {}
         }
     }
     written.push_str(&text[done..]);
     Ok(written.into())
+}
+
+/// Of a text in double quotes.
+fn escapes_known(text: &str, place: Range<usize>) -> Result<(), String> {
+    let mut rest = &text[place.clone()];
+    while let Some((_, escape)) = rest.split_once('\\') {
+        if let Some(why) = no_escape(escape) {
+            let before = &text[..place.end - escape.len()];
+            let line = before.matches('\n').count() + 1;
+            return Err(if line > 1 { format!("line {line}: {why}") } else { why.to_owned() });
+        }
+        let mut behind = escape.chars();
+        behind.next();
+        rest = behind.as_str();
+    }
+    Ok(())
+}
+
+/// Of what stands behind a backslash: JSON has it, and the YAML of Go does not.
+fn no_escape(escape: &str) -> Option<&'static str> {
+    match escape.as_bytes() {
+        [b'/', ..] => Some("found unknown escape character"),
+        [b'u', b'd' | b'D', b'8' | b'9' | b'a'..=b'f' | b'A'..=b'F', ..] => Some("found invalid Unicode character escape code"),
+        _ => None,
+    }
 }
 
 /// Of a plain scalar, where Go's reader has rules of its own: a truth is written in three ways and in no other, what no float can
@@ -101,7 +143,7 @@ pub fn twice(text: &str, path: &Path) -> Option<String> {
         legacy_octal_numbers: true,
         with_snippet: false,
     };
-    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| coracle_schema::read_from(reader).map(drop));
+    let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| read_from(reader).map(drop));
     let error = read.err()?;
     let line = error.location()?.line();
     let key = path.as_str().rsplit('.').next()?;
@@ -112,7 +154,7 @@ pub fn twice(text: &str, path: &Path) -> Option<String> {
 fn said(text: &str, error: &serde_saphyr::Error) -> String {
     let all = error.to_string();
     let said = all.lines().next().unwrap_or_default().trim_start_matches("error: ");
-    let said = said.split_once(" at line ").map_or(said, |(said, _)| said);
+    let said = said.split_once(" at line ").map_or(said, |(said, _)| said).trim_end_matches(" (defined");
     let Some(at) = error.location() else { return said.to_owned() };
     if said == "alias references unknown anchor" {
         let line = (at.line() as usize).checked_sub(1).and_then(|before| text.lines().nth(before));
@@ -176,6 +218,28 @@ mod tests {
         check("[!!null , !!null ~, !!str oN, !!null null]", json!([null, null, "oN", null]));
         assert_eq!(read("a: !!null x"), Err("cannot decode !!str `x` as a !!null".to_owned()));
         assert!(read("a: .inf").is_err());
+    }
+
+    #[test]
+    fn escapes_and_line_ends_are_those_of_go() {
+        check("[\"a\\\\/b\", '\\/', \"\\u00e9\\U0001F600\\N\", \"\\\\ud83d\"]", json!(["a\\/b", "\\/", "é😀\u{85}", "\\ud83d"]));
+        check("a: \"b\u{85} c\" # d\u{85}e: f", json!({"a": "b c", "e": "f"}));
+        for (text, why) in [
+            (r#"a: "http:\/\/b""#, "found unknown escape character"),
+            ("a: b\nc: \"\n  \\\\\\/\"", "line 3: found unknown escape character"),
+            (r#"a: "\ud83d\ude00""#, "found invalid Unicode character escape code"),
+        ] {
+            assert_eq!(read(text), Err(why.to_owned()), "{text}");
+        }
+        assert!(read(r#"a: "\uD83D""#).is_err());
+    }
+
+    #[test]
+    fn one_document_and_nothing_else() {
+        assert_eq!(read_whole("---\na: 1\n...\n").map(|(document, _)| document), Ok(json!({"a": 1})));
+        for text in ["a: 1\n---\nb: 2\n", "a: 1\n---\n[\n"] {
+            assert!(read_whole(text).unwrap_err().starts_with("line "), "{text}: {:?}", read_whole(text));
+        }
     }
 
     #[test]
