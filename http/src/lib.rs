@@ -263,8 +263,10 @@ impl Limits {
 /// The same for the local side. All its callers are root, so it bounds accidents, not attacks.
 #[derive(Clone, Debug)]
 pub struct LocalLimits {
-    /// Threads that run handlers. The agent of this host and some commands: four are never all busy for long.
+    /// Threads that run handlers of requests that only read. The agent of this host and some commands: four are never all busy for long.
     pub handlers: usize,
+    /// Requests that may write at once, a thread each beside those: they wait for the disk, and keep nobody from reading; over it 429.
+    pub writers_max: usize,
     /// Watches, logs and forwarded answers at once, a thread each; over it 429.
     pub streams_max: usize,
     /// Forwarded answers among them: who leaves a quiet log is noticed only at its next line, and must not lock out the watches.
@@ -282,6 +284,7 @@ pub struct LocalLimits {
 impl LocalLimits {
     pub const HOST: LocalLimits = LocalLimits {
         handlers: 4,
+        writers_max: 32,
         streams_max: 32,
         forwards_max: 8,
         heartbeat: Duration::from_secs(10),

@@ -5,7 +5,8 @@
 //!
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
-//!                                                                     \-> a thread a stream
+//!                                                                     |-> a thread a stream
+//!                                                                     \-> a thread a request that may write: it waits for the disk
 use crate::network;
 use crate::outbound;
 use crate::pull::{Next, next};
@@ -46,6 +47,7 @@ struct Plane {
     streams: AtomicUsize,
     /// Those of them that forward.
     forwards: AtomicUsize,
+    writers: AtomicUsize,
     journal: Journal,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
@@ -61,6 +63,7 @@ pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<L
         limits,
         streams: AtomicUsize::new(0),
         forwards: AtomicUsize::new(0),
+        writers: AtomicUsize::new(0),
         journal: Journal::default(),
         stir: stir.clone(),
     });
@@ -185,13 +188,26 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
             while let Ok(request) = server.recv() {
                 let _ = plane.stir.try_send(());
                 // A panic outside of the handler is tiny_http's: that request is lost, this thread is not.
-                let _ = catch_unwind(AssertUnwindSafe(|| answer(&plane, request)));
+                let _ = catch_unwind(AssertUnwindSafe(|| receive(&plane, request)));
             }
             // The accept thread has ended, or this server was retired.
             let _ = plane.stir.try_send(());
         })?;
     }
     Ok(server)
+}
+
+/// Who may write waits for the disk beside those who read.
+fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
+    if Method::from_bytes(request.method().as_str().as_bytes()).is_ok_and(|method| method.is_safe()) {
+        return answer(plane, request);
+    }
+    let Some(writer) = Writer::take(plane) else {
+        let refusal = Refusal::Busy("too many writes in progress");
+        plane.journal.refused(&refusal, &"the local socket");
+        return refuse(request, &refusal);
+    };
+    spawn("write", move || drop(answer(&writer.plane, request))).map(drop)
 }
 
 fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
@@ -285,6 +301,25 @@ fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let told = told.and_then(|()| rest.flush());
     std::mem::forget(rest);
     told
+}
+
+/// The place of a request that may write; given back when its thread ends.
+struct Writer {
+    plane: Arc<Plane>,
+}
+
+impl Writer {
+    fn take(plane: &Arc<Plane>) -> Option<Writer> {
+        let writers = plane.writers.fetch_add(1, Relaxed) + 1;
+        let writer = Writer { plane: plane.clone() };
+        (writers <= plane.limits.writers_max).then_some(writer)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.plane.writers.fetch_sub(1, Relaxed);
+    }
 }
 
 /// Of a stream's thread; given back when the thread ends.

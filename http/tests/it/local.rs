@@ -1,5 +1,5 @@
 //! The local side: the same answers, and what makes tiny_http dependable.
-use crate::wire::{Demo, Peer, Private, ask, codes, contains, eventually, get, last_get, serves};
+use crate::wire::{Demo, PATIENCE, Peer, Private, ask, codes, contains, eventually, get, last_get, serves};
 use coracle_http::{LocalLimits, local};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -112,6 +112,29 @@ fn a_burst_of_watches_and_one_too_many() {
         peer.send(&get("/watch"));
         codes(peer.until_text("\r\n\r\n").as_bytes()) == [200]
     });
+    plane.stop();
+}
+
+/// They wait for the disk, as long as it takes.
+#[test]
+fn those_who_write_keep_nobody_from_reading() {
+    let demo = Demo::new();
+    let (directory, plane) = serve(&demo);
+    let put = |path: &str| {
+        let mut peer = Peer::unix(&directory.socket());
+        peer.send(format!("PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").as_bytes());
+        peer
+    };
+    let mut slow: Vec<Peer> = Vec::new();
+    for _ in 0..limits().writers_max {
+        slow.push(put("/gate"));
+        demo.waiting.recv_timeout(PATIENCE).unwrap();
+    }
+    assert_eq!(codes(&put("/small").rest()), [429], "as many write as may");
+    assert!(serves(Peer::unix(&directory.socket())));
+    slow.iter().for_each(|_| demo.open_gate());
+    assert!(slow.iter_mut().all(|peer| codes(&peer.rest()) == [200]));
+    eventually("the places come back", || codes(&put("/small").rest()) == [200]);
     plane.stop();
 }
 
