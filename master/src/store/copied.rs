@@ -43,6 +43,8 @@ pub struct Left {
     pub objects: u64,
     /// So many were set aside since then.
     pub aside: u64,
+    /// A start that had doubts of them since then has not come to its end.
+    pub doubted: bool,
 }
 
 /// What the segments that are there say of the files before HEAD.json counts from the journal. `notes`: which of them are none of its.

@@ -57,11 +57,13 @@ impl Tree<'_> {
         }
         let wanted = left.sum.as_ref().filter(|_| left.differs && protocol.account);
         let doubts = wanted.and_then(|wanted| self.account(wanted, past, &looked));
-        if doubts.as_ref().is_some_and(Doubts::any) {
+        let any = doubts.as_ref().is_some_and(Doubts::any);
+        if any {
             self.next += LOST_REVISIONS;
-            if protocol.heal {
-                self.bring_absent(past, protocol);
-            }
+        }
+        // Of what such a start brought, what is still absent may look like what a person took away.
+        if (any || left.doubted) && protocol.heal {
+            self.bring_absent(past, protocol);
         }
         if left.differs {
             self.miss_objects(self.gone(left));

@@ -124,12 +124,14 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
 fn left(head: Option<&Head>, tree: &Tree, clean: bool, incidents: u32, recovered: &Recovered) -> Left {
     let Some(head) = head else { return Left::default() };
     let sum = (clean || head.summed && recovered.missing.is_none()).then(|| head.files.clone());
+    let (aside, doubts) = quarantine::count(tree.disk, head.incidents..incidents);
     Left {
         clean,
         differs: sum.as_ref().is_some_and(|sum| tree.files_then().is_none_or(|(now, _)| !sum.are(&now))),
         sum,
         objects: head.objects,
-        aside: quarantine::count(tree.disk, head.incidents..incidents),
+        aside,
+        doubted: doubts > 0,
     }
 }
 
