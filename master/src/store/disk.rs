@@ -49,6 +49,9 @@ pub trait Disk: Send + Sync {
     fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         self.read(path, bytes_max)
     }
+    fn length(&self, path: &str) -> io::Result<u64> {
+        self.read(path, usize::MAX).map(|bytes| bytes.len() as u64)
+    }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
     /// The file was written a second later than it was, by what is said of it. Nothing need be durable.
     fn postdate(&self, _path: &str) -> io::Result<()> {
@@ -246,6 +249,10 @@ impl Disk for RealDisk {
         let mut bytes = Vec::with_capacity(length);
         file.take(length as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn length(&self, path: &str) -> io::Result<u64> {
+        Ok(fs::symlink_metadata(self.at(path))?.len())
     }
 
     fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {

@@ -133,7 +133,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     }
     for segment in segments {
         if segment < from {
-            old.push((segment, setup.segment_bytes as u64));
+            old.push((segment, disk.length(&journal::path(segment)).unwrap_or(setup.segment_bytes as u64)));
             continue;
         }
         let path = journal::path(segment);

@@ -7,6 +7,10 @@ use std::time::Duration;
 /// A segment of the journal: prefilling one takes a slow card some 50 ms, until there are old ones to write over, and a spare one costs
 /// this much space.
 pub const SEGMENT_BYTES: usize = 1 << 20;
+/// A long journal is in longer segments, each this part of it and at most so many times as long: changing to another one costs the file
+/// system a commit of its own, and a burst of 64 MiB changes sixteen times instead of 64. A host that writes little has none of these.
+const SEGMENT_SHARE: u64 = 4;
+const SEGMENT_GROWTH_MAX: u64 = 8;
 /// Journal after which the files are brought up to date: what is written often is written to its file once (of uniform writes to 10,000
 /// objects, a third of them is, instead of three quarters with 16 MiB). Replaying it takes a start some 400 ms.
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
@@ -37,6 +41,8 @@ const RETAINED_SHARE: u64 = 8;
 /// The journal gets another segment ahead while there is room for so many: the rest is for the files of those that count, without which
 /// none of them is ever done with, and for deletes.
 pub const ROOM_SEGMENTS: u64 = 8;
+/// Longer ones than usual are for disks with room for so many of them.
+pub const ROOM_SEGMENTS_LONG: u64 = 64;
 /// Files leave so many segments' worth of the room where it may not be enough for all of them: a start needs a segment for its deletes,
 /// with the last batch in it.
 pub const SPARED_SEGMENTS: u64 = 2;
@@ -89,6 +95,12 @@ impl Setup {
         }
     }
 
+    /// How long a segment is that nobody waits for. `live_bytes`: of the journal that the files have not caught up with.
+    pub fn segment_ahead_bytes(&self, live_bytes: u64) -> usize {
+        let least = self.segment_bytes as u64;
+        (live_bytes / SEGMENT_SHARE / least * least).clamp(least, SEGMENT_GROWTH_MAX * least) as usize
+    }
+
     /// For disks in memory, that tests make and copy by the ten thousand.
     #[cfg(test)]
     pub const SMALL: Setup = Setup { segment_bytes: 32 << 10, ..Setup::PRODUCT };
@@ -97,6 +109,12 @@ impl Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_journal_is_in_longer_segments() {
+        let check = |live_mb: u64, mb: usize| assert_eq!(Setup::PRODUCT.segment_ahead_bytes(live_mb << 20), mb << 20, "{live_mb}");
+        [(0, 1), (7, 1), (8, 2), (31, 7), (32, 8), (256, 8)].into_iter().for_each(|(live_mb, mb)| check(live_mb, mb));
+    }
 
     #[test]
     fn the_journal_heeds_a_small_disk() {

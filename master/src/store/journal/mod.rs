@@ -374,8 +374,18 @@ impl Journal {
         // where the one that was given up is there all the same.
         let segment = if self.next > self.segment + 1 { self.next + 2 } else { self.next };
         let bytes = needed.max(self.setup.segment_bytes);
+        // A batch that waits for it waits for no more than it needs.
+        let bytes_better = Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
-        Placing { disk: self.disk.clone(), segment, old, bytes, bytes_min: needed, sync_folder: self.setup.protocol.sync_journal_folder }
+        Placing {
+            disk: self.disk.clone(),
+            segment,
+            old,
+            bytes,
+            bytes_better,
+            bytes_min: needed,
+            sync_folder: self.setup.protocol.sync_journal_folder,
+        }
     }
 
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it

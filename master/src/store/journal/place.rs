@@ -4,7 +4,7 @@ use super::{SPARE, WAL, path};
 use crate::store::disk::{Disk, DiskFile};
 use crate::store::files::{DiskError, failed};
 use crate::store::protocol::Protocol;
-use crate::store::setup::ROOM_SEGMENTS;
+use crate::store::setup::{ROOM_SEGMENTS, ROOM_SEGMENTS_LONG};
 use std::io;
 use std::sync::Arc;
 
@@ -25,8 +25,10 @@ pub struct Placing {
     pub segment: u64,
     /// A segment that nobody needs any more, and its bytes; None: a new one is made.
     pub old: Option<(u64, usize)>,
-    /// What a new one shall hold, and has to at least; 0: nobody needs it yet.
+    /// What a new one shall hold, and better still, while there is room for far more.
     pub bytes: usize,
+    pub bytes_better: Option<usize>,
+    /// What it has to hold, whatever the room; 0: nobody needs it yet.
     pub bytes_min: usize,
     pub sync_folder: bool,
 }
@@ -67,16 +69,19 @@ impl Placing {
     /// A new file of newlines, durable.
     fn filled(&self) -> Result<(String, usize), DiskError> {
         let name = format!("{SPARE}/{:010}.jsonl", self.segment);
-        let least = ROOM_SEGMENTS * self.bytes as u64;
-        let scarce = self.bytes_min < self.bytes && self.disk.room().is_some_and(|room| room < least);
+        let room = self.disk.room().unwrap_or(u64::MAX);
+        let better = self.bytes_better.filter(|better| room >= ROOM_SEGMENTS_LONG * *better as u64);
+        let bytes = better.unwrap_or(self.bytes);
+        let least = ROOM_SEGMENTS * bytes as u64;
+        let scarce = self.bytes_min < bytes && room < least;
         let short = || io::Error::new(io::ErrorKind::StorageFull, format!("less than {least} bytes are left"));
-        let whole = if scarce { Err(failed("make", NEXT)(short())) } else { prefill(&*self.disk, &name, self.bytes) };
+        let whole = if scarce { Err(failed("make", NEXT)(short())) } else { prefill(&*self.disk, &name, bytes) };
         match whole {
             // A full disk may have room for this batch.
-            Err(error) if error.no_space() && self.bytes_min > 0 && self.bytes_min < self.bytes => {
+            Err(error) if error.no_space() && self.bytes_min > 0 && self.bytes_min < bytes => {
                 prefill(&*self.disk, &name, self.bytes_min).map(|()| (name, self.bytes_min))
             }
-            done => done.map(|()| (name, self.bytes)),
+            done => done.map(|()| (name, bytes)),
         }
     }
 }

@@ -135,6 +135,27 @@ fn a_segment_that_comes_too_late_is_left() {
     assert!(writer.journal.wants_next());
 }
 
+/// A burst changes segments seldom; a small disk has none of the longer ones.
+#[test]
+fn a_long_journal_is_in_longer_segments() {
+    for (room, longest) in [(usize::MAX, 3), (1 << 20, 1)] {
+        let disk = SimDisk::new(1);
+        let store = open_with(&disk, Setup { segment_bytes: 20 << 10, ..Setup::SMALL }).store;
+        if room < usize::MAX {
+            disk.fill(room);
+        }
+        for round in 0..60 {
+            put(&store, "Web", &round.to_string()).expect("seen");
+            store.tend();
+        }
+        let lengths: Vec<usize> = segments(&disk).iter().map(|segment| disk.peek(segment).expect("a file").len() / (20 << 10)).collect();
+        assert!(lengths[0] == 1 && lengths.iter().max() == Some(&longest) && lengths.is_sorted(), "{lengths:?}");
+        drop(store);
+        disk.power_loss();
+        assert_eq!(specs(&memory_on(&disk)), [("Web".to_owned(), "59".to_owned())]);
+    }
+}
+
 #[test]
 fn in_the_long_run_segments_are_written_over() {
     let disk = SimDisk::new(1);
