@@ -95,14 +95,22 @@ pub struct Figures {
     pub cpu_us: f64,
 }
 
-/// A table: a row a system, a cell for each number of writers.
-pub fn table(host: &Host, ground: &Ground, duration: Duration) -> Result<Vec<(Which, Vec<Figures>)>, String> {
+/// A table: a row a system, a cell for each number of writers, the middle one of an odd number of rounds.
+pub fn table(host: &Host, ground: &Ground, duration: Duration, rounds: usize) -> Result<Vec<(Which, Vec<Figures>)>, String> {
     let mut rows: Vec<(Which, Vec<Figures>)> = ALL.into_iter().chain([Which::Log]).map(|which| (which, Vec::new())).collect();
-    // One number of writers after the other, so that a neighbour's noise meets all systems alike.
+    // One number of writers after the other, and all systems in each round, so that a neighbour's noise meets all alike.
     for writers in WRITERS {
-        for (which, cells) in &mut rows {
-            let mounted = ground.mount(host)?;
-            cells.push(measure(*which, &mounted, writers, duration).map_err(|why| format!("{}, {writers} writers: {why}", which.name()))?);
+        let mut measured: Vec<Vec<Figures>> = rows.iter().map(|_| Vec::new()).collect();
+        for _ in 0..rounds {
+            for ((which, _), measured) in rows.iter().zip(&mut measured) {
+                let mounted = ground.mount(host)?;
+                let figures = measure(*which, &mounted, writers, duration);
+                measured.push(figures.map_err(|why| format!("{}, {writers} writers: {why}", which.name()))?);
+            }
+        }
+        for ((_, cells), mut measured) in rows.iter_mut().zip(measured) {
+            measured.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+            cells.push(measured.swap_remove(rounds / 2));
         }
     }
     Ok(rows)
