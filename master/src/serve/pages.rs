@@ -108,7 +108,8 @@ fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault>
         "now" => None,
         text => Some(number(text).ok().filter(|revision| *revision > Revision(0)).ok_or_else(bad)?),
     };
-    // A token of another list would begin somewhere in this one.
+    // One of another namespace would begin somewhere in this list. Of another resource it means the same name here, as in kube-apiserver,
+    // whose keys begin behind the resource.
     let inside = if call.kind.namespaced { call.namespace.is_empty() || namespace == call.namespace } else { namespace.is_empty() };
     if !inside || name.is_empty() || name.contains('/') {
         return Err(bad());

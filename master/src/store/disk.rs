@@ -109,17 +109,23 @@ const UNFOLLOWED: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW);
 /// Of a file that is filled: few calls, and less memory than is asked of the kernel in one piece.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// Kernels before this one may keep to themselves what a sync of everything could not write.
+const TELLS_SYNC_ERRORS: (u32, u32) = (5, 8);
+
 pub struct RealDisk {
     root: PathBuf,
     /// Any file of the file system that the directory lies on.
     top: File,
+    /// The kernel says what a sync of everything could not write.
+    syncs_all: bool,
 }
 
 impl RealDisk {
     /// Makes the directory where it is missing.
     pub fn new(root: &Path) -> io::Result<RealDisk> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-        Ok(RealDisk { root: root.to_owned(), top: File::open(root)? })
+        let syncs_all = fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| tells_sync_errors(&release));
+        Ok(RealDisk { root: root.to_owned(), top: File::open(root)?, syncs_all })
     }
 
     /// A folder and all that is in it, where it is.
@@ -197,6 +203,9 @@ impl Disk for RealDisk {
     }
 
     fn sync_all(&self) -> io::Result<()> {
+        if !self.syncs_all {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "a kernel before 5.8 does not say what it could not write"));
+        }
         Ok(rustix::fs::syncfs(&self.top)?)
     }
 
@@ -306,6 +315,12 @@ impl DiskFile for File {
     }
 }
 
+/// `release`: as uname(2) has it.
+fn tells_sync_errors(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= TELLS_SYNC_ERRORS)
+}
+
 fn stamp_value(crc: u32, metadata: &Metadata) -> String {
     format!("{STAMP_FORM} {crc:08x} {}.{:09}", metadata.mtime(), metadata.mtime_nsec())
 }
@@ -375,4 +390,31 @@ pub fn boot_id() -> io::Result<String> {
 /// Which directory somebody means: the same one has several paths, above all in a container. None: there is nothing.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_kernels_are_not_believed_a_sync_of_everything() {
+        let check = |release: &str, tells: bool| assert_eq!(tells_sync_errors(release), tells, "{release:?}");
+        for release in ["5.8.0", "5.10.0-8-amd64\n", "6.18.5", "10.0"] {
+            check(release, true);
+        }
+        for release in ["5.7.19", "4.19.0-27-amd64", "2.6.32", "6", "", "unknown"] {
+            check(release, false);
+        }
+    }
+
+    #[test]
+    fn where_everything_cannot_be_synced_at_once_it_says_so() {
+        let dir = std::env::temp_dir().join(format!("coracle-disk-{}", std::process::id()));
+        let mut disk = RealDisk::new(&dir).expect("it can be made");
+        disk.syncs_all = false;
+        assert_eq!(disk.sync_all().map_err(|error| error.kind()), Err(io::ErrorKind::Unsupported));
+        disk.syncs_all = true;
+        disk.sync_all().expect("the disk is well");
+        fs::remove_dir_all(&dir).expect("it is ours");
+    }
 }
