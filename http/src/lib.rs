@@ -206,7 +206,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// So that one address cannot take all connections; an IPv6 address counts by its /64. On loopback all clients share one.
     pub connections_per_address_max: usize,
-    /// Requests between their head and their answer; over it 429.
+    /// Requests between the end of their body and their answer; over it 429. Who asks for health is let through.
     pub requests_max: usize,
     /// The same from one address; over it 429.
     pub requests_per_address_max: usize,
@@ -219,7 +219,7 @@ pub struct Limits {
     pub writers_per_address_max: usize,
     /// Watches, logs and forwarded answers at once; over it 429.
     pub streams_max: usize,
-    /// Request bodies in memory, the sum of their bytes beyond 32 KiB each; over it 429.
+    /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
     pub bodies_bytes_max: usize,
     /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
     pub answers_bytes_max: usize,

@@ -16,9 +16,15 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{sleep, timeout};
 
-/// Bytes of each body and answer that no budget counts: clients that fill a budget must not have the small requests of others
-/// refused. The requests and connections are counted themselves, so these have a bound too.
+/// Bytes of each answer that no budget counts: clients that fill a budget must not have the small requests of others refused. The
+/// connections are counted themselves, so these have a bound too.
 const UNCOUNTED_BYTES: usize = 32 * 1024;
+
+/// The same of each body. Fewer: every connection may have one on its way, and what of it is there is in memory.
+const UNCOUNTED_BODY_BYTES: usize = 8 * 1024;
+
+/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake.
+const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the answer then and
 /// no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
@@ -55,11 +61,16 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
         return Err(Refusal::Malformed("request target is not a path"));
     };
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
-    let request = plane.requests.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many requests in progress"))?;
-    let share = plane.asking.enter(client.address.ip());
-    let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
     let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
     client.wire.await_head(true);
+    // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
+    let health = HEALTH.iter().any(|path| target.path().starts_with(path));
+    let request = match plane.requests.clone().try_acquire_owned() {
+        Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),
+        counted => counted.ok(),
+    };
+    let share = plane.asking.enter(client.address.ip(), health);
+    let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
     let (own, any) = (share.places.of(&head.method), plane.places.of(&head.method));
     let places = async { (own.acquire_owned().await, any.acquire_owned().await) };
     let (own, any) = timeout(limits.slot, places).await.map_err(|_| Refusal::Busy("no handler is free"))?;
@@ -89,7 +100,7 @@ async fn take(plane: &Plane, body: &mut Incoming) -> Result<(Bytes, Option<Owned
         }
         whole.extend_from_slice(&data);
         let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        let more = whole.len().saturating_sub(UNCOUNTED_BYTES + has);
+        let more = whole.len().saturating_sub(UNCOUNTED_BODY_BYTES + has);
         let more = budget(&plane.bodies, more).ok_or(Refusal::Busy("too many request bodies in progress"))?;
         match &mut held {
             None => held = Some(more),

@@ -168,7 +168,7 @@ fn admit(plane: &Arc<Plane>, socket: TcpStream, address: SocketAddr) {
     let Ok(place) = plane.connections.clone().try_acquire_owned() else {
         return full("too many connections");
     };
-    let Some(share) = plane.connected.enter(address.ip()) else {
+    let Some(share) = plane.connected.enter(address.ip(), false) else {
         return full("too many connections from one address");
     };
     if let Err(e) = tune(&socket, &plane.limits) {

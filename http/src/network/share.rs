@@ -49,11 +49,12 @@ impl Shares {
         Shares { entries_max, places_max, addresses: Arc::default() }
     }
 
-    pub(super) fn enter(&self, address: IpAddr) -> Option<Entry> {
+    /// `always`: also where that is one more than there may be.
+    pub(super) fn enter(&self, address: IpAddr, always: bool) -> Option<Entry> {
         let key = key(address);
         let mut addresses = self.addresses.lock().expect("no panic under this lock");
         let share = addresses.entry(key).or_insert_with(|| Share { entries: 0, places: Places::new(self.places_max) });
-        if share.entries >= self.entries_max {
+        if share.entries >= self.entries_max && !always {
             return None;
         }
         share.entries += 1;
@@ -88,7 +89,7 @@ mod tests {
     #[test]
     fn an_address_has_its_share_and_gives_it_back() {
         let shares = Shares::new(2, (1, 2));
-        let enter = |address: &str| shares.enter(address.parse().unwrap());
+        let enter = |address: &str| shares.enter(address.parse().unwrap(), false);
         let first = enter("10.0.0.1").unwrap();
         let second = enter("::ffff:10.0.0.1").unwrap();
         for (method, places) in [(Method::GET, 1), (Method::HEAD, 1), (Method::OPTIONS, 1), (Method::PUT, 2), (Method::DELETE, 2)] {
@@ -100,6 +101,7 @@ mod tests {
         let neighbour = enter("2001:db8::2").unwrap();
         assert!(enter("2001:db8::3").is_none());
         assert!(enter("2001:db8:0:1::3").is_some());
+        assert!(shares.enter("2001:db8::3".parse().unwrap(), true).is_some());
         drop(first);
         let again = enter("10.0.0.1").unwrap();
         drop((second, again, other, neighbour));

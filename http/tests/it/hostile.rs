@@ -354,9 +354,35 @@ fn requests_beyond_the_limit() {
     demo.waiting.recv_timeout(PATIENCE).unwrap();
     assert_eq!(codes(ask(from(1), "/small").as_bytes()), [429]);
     assert!(serves(from(2)));
-    demo.open_gate();
-    assert_eq!(codes(&slow.rest()), OK);
+    let mut second = from(2);
+    second.send(&last_get("/gate"));
+    demo.waiting.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(codes(ask(from(3), "/small").as_bytes()), [429]);
+    (1..4).for_each(|last| assert_eq!(codes(ask(from(last), "/livez").as_bytes()), OK, "who asks for health is heard"));
+    (0..2).for_each(|_| demo.open_gate());
+    assert_eq!([codes(&slow.rest()), codes(&second.rest())], [OK, OK]);
     eventually("the place comes back", || serves(from(1)));
+    plane.stop();
+}
+
+#[test]
+fn bodies_on_their_way_keep_nobody_out() {
+    let demo = Demo::new();
+    let plane = demo.network(|limits| {
+        limits.requests_max = 1;
+        limits.requests_per_address_max = 1;
+    });
+    let mut slow: Vec<Peer> = (0..4).map(|_| Peer::tcp(&plane)).collect();
+    for peer in &mut slow {
+        peer.send(&post("Content-Length: 4\r\nConnection: close\r\nExpect: 100-continue", ""));
+        peer.until_text("100 Continue");
+        peer.send(b"ab");
+    }
+    assert!(serves(Peer::tcp(&plane)));
+    for peer in &mut slow {
+        peer.send(b"cd");
+        assert!(contains(&peer.rest(), b"POST /dump 4"), "and are answered when they are there");
+    }
     plane.stop();
 }
 
@@ -371,7 +397,7 @@ fn bodies_and_answers_have_a_budget() {
     peer.send(&post("Content-Length: 40000\r\nConnection: close", &"a".repeat(40000)));
     assert_eq!(codes(&peer.rest()), [429]);
     let mut peer = Peer::tcp(&plane);
-    peer.send(&post("Content-Length: 30000\r\nConnection: close", &"a".repeat(30000)));
+    peer.send(&post("Content-Length: 8000\r\nConnection: close", &"a".repeat(8000)));
     assert_eq!(codes(&peer.rest()), OK, "a small one counts for nothing");
     // An answer of 4 MiB that its client does not take holds the whole budget, though it is larger.
     let mut reader = Peer::tcp_from(&plane, [127, 0, 0, 1], 4096);

@@ -43,7 +43,7 @@ impl Demo {
         let (leave, wait) = (Mutex::new(leave), Mutex::new(wait));
         let (watching, at) = (watchers.clone(), gate.clone());
         let handler: Handler = Arc::new(move |request: Request| match request.target.path() {
-            "/small" => Answer::text(StatusCode::OK, "small\n"),
+            "/small" | "/livez" => Answer::text(StatusCode::OK, "small\n"),
             "/list" => Answer::json(StatusCode::OK, vec![b' '; 4 << 20]),
             "/dump" => Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len())),
             "/who" => Answer::text(StatusCode::OK, if request.caller == Caller::Local { "local" } else { "network" }),
