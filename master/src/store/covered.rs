@@ -141,7 +141,7 @@ impl Said {
 
     /// Whether a power cut in the middle of a checkpoint may have left it, for all that anybody knows.
     fn may_be_torn(&self, bytes: &[u8]) -> bool {
-        let part = || self.versions.iter().any(|version| document::indented(version).starts_with(bytes));
+        let part = || self.versions.iter().any(|version| document::indented_within(version, FILE_BYTES_MAX).starts_with(bytes));
         bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err() || part()
     }
 }
@@ -261,7 +261,7 @@ impl Tree<'_> {
         if !self.frozen {
             let (above, _) = file.rsplit_once('/').expect("it lies in quarantine");
             let kept = make_folder(self.disk, above).map_err(|error| error.to_string()).and_then(|()| {
-                let text = document::indented(&object);
+                let text = document::indented_within(&object, FILE_BYTES_MAX);
                 let done = self.disk.create(&file, &text).and_then(|()| self.disk.sync_dir(above));
                 done.map_err(|error| format!("cannot write {file}: {error}"))
             });

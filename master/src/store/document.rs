@@ -44,12 +44,22 @@ pub fn ordered(text: &[u8]) -> Option<Bytes> {
     document.is_object().then(|| compact(&document))
 }
 
-/// Compact JSON as it lies on disk, and as a person asks for it: two blanks a level, for eyes, jq and git.
+/// Compact JSON as a person asks for it: two blanks a level, for eyes, jq and git.
 pub fn indented(compact: &[u8]) -> Vec<u8> {
-    fn line(out: &mut Vec<u8>, depth: usize) {
+    indented_within(compact, usize::MAX)
+}
+
+/// As it lies on disk: the same, but where a deep document would get longer than so many bytes, its lines are indented no more from there
+/// on. At most half of them are its own.
+pub fn indented_within(compact: &[u8], bytes_max: usize) -> Vec<u8> {
+    // What follows needs at most a line end or a blank for each of its bytes.
+    let line = |out: &mut Vec<u8>, depth: usize, at: usize| {
         out.push(b'\n');
-        out.resize(out.len() + 2 * depth, b' ');
-    }
+        let indented = out.len() + 2 * depth;
+        if indented + 2 * (compact.len() - at) < bytes_max {
+            out.resize(indented, b' ');
+        }
+    };
     let mut out = Vec::with_capacity(compact.len() * 2);
     let (mut depth, mut at) = (0, 0);
     while let Some(&byte) = compact.get(at) {
@@ -68,16 +78,16 @@ pub fn indented(compact: &[u8]) -> Vec<u8> {
             b'{' | b'[' => {
                 depth += 1;
                 out.push(byte);
-                line(&mut out, depth);
+                line(&mut out, depth, at);
             }
             b'}' | b']' => {
                 depth = usize::saturating_sub(depth, 1);
-                line(&mut out, depth);
+                line(&mut out, depth, at);
                 out.push(byte);
             }
             b',' => {
                 out.push(byte);
-                line(&mut out, depth);
+                line(&mut out, depth, at);
             }
             b':' => out.extend_from_slice(b": "),
             _ => out.push(byte),
@@ -360,6 +370,33 @@ mod tests {
         for torn in ["\"", "{\"a\\", "\\", "]]", "{,:", "\"", "\"0123456789abcde", "\"0123456789abcdef", "\"0123456789abcde\\"] {
             indented(torn.as_bytes());
             stripped(torn.as_bytes(), &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_deep_document_gets_no_longer_file_than_is_read_again() {
+        let check = |compact: String, bytes_max: usize| {
+            let text = indented_within(compact.as_bytes(), bytes_max);
+            assert!(text.len() <= bytes_max.max(2 * compact.len() + 1), "{} of {bytes_max}: {compact:.80}", text.len());
+            let mut back = Vec::new();
+            stripped(&text, &mut back);
+            assert!(back == compact.as_bytes(), "{compact:.80}");
+            if indented(compact.as_bytes()).len() < bytes_max / 2 {
+                assert!(text == indented(compact.as_bytes()), "{compact:.80}");
+            }
+        };
+        for depth in [0, 1, 3, 10, 126] {
+            for element in ["1", "[]", "{}", "\"\"", "{\"\":1}", "[[[[1]]]]", "\"{[,:\""] {
+                for count in [1, 2, 300] {
+                    let (opening, closing) = ("{\"\":[".repeat(depth), "]}".repeat(depth));
+                    let list = format!("{opening}[{}]{closing}", vec![element; count].join(","));
+                    let tower = vec![list.as_str(); 3].join(",");
+                    for factor in 2..=10 {
+                        check(list.clone(), factor * list.len() + 1);
+                        check(format!("[{tower}]"), factor * (tower.len() + 2) + 1);
+                    }
+                }
+            }
         }
     }
 

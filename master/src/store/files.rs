@@ -104,7 +104,7 @@ impl Files {
         self.make_folder(disk, folder)?;
         self.tmp_next += 1;
         let tmp = format!("{TMP}/{}", self.tmp_next);
-        let text = document::indented(compact);
+        let text = document::indented_within(compact, FILE_BYTES_MAX);
         let written = disk.put(&tmp, &text, Some(document::crc32(compact)));
         let written = written.and_then(|()| if self.each { disk.open(&tmp)?.sync() } else { Ok(()) }).map_err(failed("write", &tmp));
         let done = written.and_then(|()| match disk.replace(&tmp, &path) {

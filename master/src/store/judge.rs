@@ -5,7 +5,8 @@ use super::state::OBJECT_BYTES_MAX;
 use coracle_api::meta::Key;
 use serde_json::Value;
 
-/// Indentation makes a file longer than its compact form; a longer one is none of ours.
+/// Indentation makes a file longer than its compact form. The store indents a deep document no further than to this, so a longer one is
+/// none of its own.
 pub const FILE_BYTES_MAX: usize = 8 * OBJECT_BYTES_MAX;
 
 /// Why a file is no object of its key: a word for the folder, a sentence for people.

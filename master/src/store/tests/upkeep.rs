@@ -332,6 +332,26 @@ fn a_backup_comes_back() {
 }
 
 #[test]
+fn a_deep_object_has_a_file_that_the_next_start_reads() {
+    let numbers = format!("[{}1]", "1,".repeat(70_000));
+    let deep: Value = serde_json::from_str(&format!("{}{numbers}{}", "[".repeat(100), "]".repeat(100))).expect("JSON");
+    let mut object = pod("Deep", "", None);
+    object["spec"] = deep.clone();
+    let place = Place::new("deep");
+    let store = place.open();
+    store.write(create(object)).expect("it is new");
+    let text = whole(&store);
+    store.close().expect("the disk is well");
+    drop(store);
+    let other = Place::new("deep-restored");
+    restore(&other.0, || Ok(text.as_slice())).expect("an empty directory");
+    for place in [place, other] {
+        let found = place.open().get(&key("Deep")).expect("whole").expect("there");
+        assert!(serde_json::from_slice::<Value>(&found.json).expect("JSON")["spec"] == deep);
+    }
+}
+
+#[test]
 fn a_backup_that_is_not_whole_is_refused() {
     let place = Place::killed("torn");
     let text = whole(&place.open());
