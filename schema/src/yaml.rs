@@ -22,19 +22,22 @@ const TRUTHS: [&str; 8] = ["y", "yes", "true", "on", "n", "no", "false", "off"];
 /// What is nothing.
 const NULLS: [&str; 5] = ["", "~", "null", "Null", "NULL"];
 
-/// The first document, and what stands in it twice. An empty text is null; whatever comes behind the document is not looked at.
-pub fn read(text: &str) -> Result<(Value, Vec<Path>), String> {
-    first(text).map(|(document, twice, _)| (document, twice))
+/// A document, and what stands in it twice.
+type Read = (Value, Vec<Path>);
+
+/// The first document of a text. An empty text is null; whatever comes behind the document is not looked at.
+pub fn read(text: &str) -> Result<Read, String> {
+    first(text).map(|(read, _)| read)
 }
 
 /// The same of a text that has nothing behind it: a second document is an error that says so, and where.
-pub fn read_whole(text: &str) -> Result<(Value, Vec<Path>), String> {
-    let (document, twice, rest) = first(text)?;
-    rest.map(|()| (document, twice))
+pub fn read_whole(text: &str) -> Result<Read, String> {
+    let (read, rest) = first(text)?;
+    rest.map(|()| read)
 }
 
 /// And what is wrong with what comes behind it.
-fn first(text: &str) -> Result<(Value, Vec<Path>, Result<(), String>), String> {
+fn first(text: &str) -> Result<(Read, Result<(), String>), String> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_nodes: NODES_MAX, max_depth: DEPTH_MAX, flow_nesting_limit: DEPTH_MAX },
         duplicate_keys: serde_saphyr::DuplicateKeyPolicy::PassThrough,
@@ -54,9 +57,9 @@ fn first(text: &str) -> Result<(Value, Vec<Path>, Result<(), String>), String> {
     match first {
         Some((mut document, twice)) => {
             whole(&mut document);
-            Ok((document, twice, rest))
+            Ok(((document, twice), rest))
         }
-        None => rest.map(|()| (Value::Null, Vec::new(), Ok(()))),
+        None => rest.map(|()| ((Value::Null, Vec::new()), Ok(()))),
     }
 }
 
