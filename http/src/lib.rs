@@ -8,6 +8,7 @@
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
 //! not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the language of its clients.
 
+pub mod channel;
 pub mod client;
 pub mod local;
 pub mod network;
@@ -22,7 +23,6 @@ pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
 
 /// Bytes of a request body: what kube-apiserver takes as well.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -93,7 +93,7 @@ pub struct Long {
 ///
 /// The publisher uses `try_send`; full means a slow reader, and its sender is dropped. The body then ends cleanly.
 pub struct Stream {
-    pub events: mpsc::Receiver<Bytes>,
+    pub events: channel::Receiver,
     /// Dropped as soon as nobody reads any more: put there what unsubscribes.
     pub lease: Box<dyn Send>,
 }

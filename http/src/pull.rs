@@ -1,4 +1,4 @@
-//! Taking the items of a stream from a plain thread.
+//! Waiting on a plain thread: for the items of a stream, for a place in its channel.
 use crate::Stream;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -20,19 +20,30 @@ impl Wake for Unpark {
     }
 }
 
-/// The channel's `recv_timeout`, which tokio has only for tasks.
+/// The next item, if it comes so soon.
 pub(crate) fn next(stream: &mut Stream, patience: Duration) -> Next {
+    match within(patience, |cx| stream.events.poll_recv(cx)) {
+        Some(Some(event)) => Next::Event(event),
+        Some(None) => Next::End,
+        None => Next::Nothing,
+    }
+}
+
+/// What is polled for, on a plain thread.
+pub(crate) fn wait<T>(poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    within(Duration::MAX, poll).expect("it is waited for without end")
+}
+
+fn within<T>(patience: Duration, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Option<T> {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let begun = Instant::now();
     loop {
-        match stream.events.poll_recv(&mut Context::from_waker(&waker)) {
-            Poll::Ready(Some(event)) => return Next::Event(event),
-            Poll::Ready(None) => return Next::End,
-            Poll::Pending => {}
+        if let Poll::Ready(ready) = poll(&mut Context::from_waker(&waker)) {
+            return Some(ready);
         }
         let left = patience.saturating_sub(begun.elapsed());
         if left.is_zero() {
-            return Next::Nothing;
+            return None;
         }
         thread::park_timeout(left);
     }

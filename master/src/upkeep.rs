@@ -3,10 +3,10 @@
 
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
+use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, Caller, Request, StatusCode, Stream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use tokio::sync::mpsc;
 
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
@@ -56,7 +56,7 @@ fn refusal(code: StatusCode, status: &Status) -> Answer {
 
 fn backup(store: &FlatStore) -> Result<Answer, String> {
     let pieces = store.backup();
-    let (sender, events) = mpsc::channel(PIECES_MAX);
+    let (sender, events) = channel(PIECES_MAX);
     let write = move || {
         for piece in pieces {
             // Whoever went away needs no more.

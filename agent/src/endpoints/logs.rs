@@ -3,8 +3,8 @@
 use coracle_api::meta::Time;
 use coracle_api::query::{LogOptions, Since};
 use coracle_api::status::{Reason, Status};
+use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, HeaderMap, STREAM_ITEMS_MAX, StatusCode, Stream};
-use tokio::sync::mpsc;
 
 use super::View;
 use crate::desired::Source;
@@ -28,7 +28,7 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
         Ok(id) => id,
         Err(status) => return refuse(status),
     };
-    let (out, events) = mpsc::channel(STREAM_ITEMS_MAX);
+    let (out, events) = channel(STREAM_ITEMS_MAX);
     let docker = view.docker.clone();
     let wish = wish(&options, now());
     view.runtime.spawn(async move {

@@ -2,8 +2,8 @@
 //! for each would be a system call each, and often a change of threads. So it is woken for the first, and itself tells the others.
 
 use super::wire::{Chunk, Wire};
-use std::sync::Arc;
-use tokio::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::Notify;
 use tokio::task::yield_now;
 
 /// Streams that wait for the network's thread. The task of one more is woken from where it is.
@@ -12,20 +12,29 @@ const WAITING_MAX: usize = 4096;
 /// Streams that are told before others on the network's thread have their turn: as long as a list of pods takes.
 const TURN: usize = 64;
 
-/// Tells what hangs on it from the task that `hang` begins; that ends with the last of them.
+/// Tells what hangs on it from the task that `hang` begins; that ends with its runtime.
 #[derive(Clone)]
-pub(super) struct Bell(Sender<Arc<Wire>>);
+pub(super) struct Bell(Weak<Rung>);
+
+#[derive(Default)]
+struct Rung {
+    /// In the order in which they rang.
+    wires: Mutex<Vec<Arc<Wire>>>,
+    first: Notify,
+}
 
 impl Bell {
     /// On the runtime whose connections these are.
     pub(super) fn hang() -> Bell {
-        let (bell, mut rung) = mpsc::channel::<Arc<Wire>>(WAITING_MAX);
+        let rung = Arc::new(Rung::default());
+        let bell = Bell(Arc::downgrade(&rung));
         tokio::spawn(async move {
-            let mut wires = Vec::new();
-            // One burst in memory: what it took is given back.
-            while rung.recv_many(&mut wires, WAITING_MAX).await > 0 {
+            loop {
+                rung.first.notified().await;
                 let mut last = Chunk::default();
-                for (told, wire) in std::mem::take(&mut wires).into_iter().enumerate() {
+                // One burst in memory: what it took is given back.
+                let wires = std::mem::take(&mut *rung.wires());
+                for (told, wire) in wires.into_iter().enumerate() {
                     wire.tell(&mut last);
                     if told % TURN == TURN - 1 {
                         yield_now().await;
@@ -33,12 +42,27 @@ impl Bell {
                 }
             }
         });
-        Bell(bell)
+        bell
     }
 
     pub(super) fn ring(&self, wire: Arc<Wire>) {
-        if let Err(unheard) = self.0.try_send(wire) {
-            unheard.into_inner().wake_task();
+        let Some(rung) = self.0.upgrade() else { return };
+        let mut wires = rung.wires();
+        if wires.len() == WAITING_MAX {
+            drop(wires);
+            return wire.wake_task();
         }
+        wires.push(wire);
+        // Who waits already has been told of, and is taken together with this one.
+        if wires.len() == 1 {
+            drop(wires);
+            rung.first.notify_one();
+        }
+    }
+}
+
+impl Rung {
+    fn wires(&self) -> MutexGuard<'_, Vec<Arc<Wire>>> {
+        self.wires.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,15 +8,13 @@
 use super::bell::Bell;
 use crate::{STREAM_ITEMS_MAX, Stream};
 use bytes::{Buf, Bytes};
-use std::future::Future;
 use std::io::{self, IoSlice, Write};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::AsyncWrite;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::task::coop::unconstrained;
 
 /// What a chunk has around its item: a length in hexadecimal and two line ends.
 const FRAME_BYTES: usize = 20;
@@ -108,7 +106,8 @@ impl Wire {
         line.task.take_if(|task| !task.will_wake(cx.waker()));
         line.task.get_or_insert_with(|| cx.waker().clone());
         let Some(stream) = &mut line.stream else { return Poll::Ready(None) };
-        let item = ready!(next(stream, &Waker::from(self.clone())));
+        let waker = Waker::from(self.clone());
+        let item = ready!(stream.events.poll_recv(&mut Context::from_waker(&waker)));
         line.quiet = false;
         Poll::Ready(item)
     }
@@ -123,7 +122,7 @@ impl Wire {
         let waker = Waker::from(self.clone());
         // Whoever tells without end is left to the task, which gives way to others.
         for _ in 0..STREAM_ITEMS_MAX {
-            let Poll::Ready(item) = next(stream, &waker) else { return };
+            let Poll::Ready(item) = stream.events.poll_recv(&mut Context::from_waker(&waker)) else { return };
             // The end is hyper's to write.
             let Some(item) = item else { break };
             let chunk = last.of(item);
@@ -144,11 +143,6 @@ impl Wire {
         let task = self.line().task.clone();
         task.into_iter().for_each(Waker::wake);
     }
-}
-
-/// Beside the budget of the task that asks: where that is spent, the waker is called at once, and here under the lock that it may need.
-fn next(stream: &mut Stream, waker: &Waker) -> Poll<Option<Bytes>> {
-    pin!(unconstrained(stream.events.recv())).poll(&mut Context::from_waker(waker))
 }
 
 impl Wake for Wire {

@@ -1,5 +1,6 @@
 //! The server under test with handlers of known behaviour, and a peer that writes what it likes.
 use bytes::Bytes;
+use coracle_http::channel::{self, channel as stream_channel};
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc;
 
 /// Far beyond what anything here takes: a test that hangs fails.
 pub const PATIENCE: Duration = Duration::from_secs(20);
@@ -18,7 +18,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 /// What the handlers do, and what the test sees of it.
 pub struct Demo {
     pub handler: Handler,
-    watchers: Arc<Mutex<Vec<mpsc::Sender<Bytes>>>>,
+    watchers: Arc<Mutex<Vec<channel::Sender>>>,
     gate: Arc<(Mutex<usize>, Condvar)>,
     /// A word for each stream whose lease was dropped.
     left: Arc<Mutex<Receiver<()>>>,
@@ -36,7 +36,7 @@ impl Drop for Lease {
 
 impl Demo {
     pub fn new() -> Demo {
-        let watchers: Arc<Mutex<Vec<mpsc::Sender<Bytes>>>> = Arc::default();
+        let watchers: Arc<Mutex<Vec<channel::Sender>>> = Arc::default();
         let gate: Arc<(Mutex<usize>, Condvar)> = Arc::default();
         let (leave, left) = channel();
         let (wait, waiting) = channel();
@@ -56,7 +56,7 @@ impl Demo {
                 Answer::text(StatusCode::OK, "through\n")
             }
             "/watch" | "/log" => {
-                let (sender, events) = mpsc::channel(STREAM_ITEMS_MAX);
+                let (sender, events) = stream_channel(STREAM_ITEMS_MAX);
                 watching.lock().unwrap().push(sender);
                 let lease = Box::new(Lease(leave.lock().unwrap().clone()));
                 let content = if request.target.path() == "/log" { "text/plain" } else { "application/json" };

@@ -19,11 +19,11 @@ use coracle_api::meta::Revision;
 use coracle_api::selector::{Selector, read_field};
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
+use coracle_http::channel::{self, channel};
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::mpsc;
 
 /// One piece of a replay: large enough that few writes are made, small enough that little waits.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -71,7 +71,7 @@ enum Feed {
     /// What happens while the replay is being made ready, `STREAM_ITEMS_MAX` at most: then the watch ends, and the client resumes there.
     Waiting(Vec<Bytes>),
     Live {
-        sender: mpsc::Sender<Bytes>,
+        sender: channel::Sender,
         /// Up to where it knows that it has seen everything.
         last: Revision,
     },
@@ -132,14 +132,14 @@ pub fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// The replay goes into a channel that holds it whole, as many live events as a watcher may be late with, and the word that it was too late.
-fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> mpsc::Receiver<Bytes> {
+fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::Receiver {
     let mut feed = lock(feed);
     let waiting = match std::mem::replace(&mut *feed, Feed::Ended) {
         Feed::Waiting(lines) => lines,
         Feed::Live { .. } | Feed::Ended => Vec::new(),
     };
     let goes_on = waiting.len() < STREAM_ITEMS_MAX;
-    let (sender, receiver) = mpsc::channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX + LAST_WORD);
+    let (sender, receiver) = channel(pieces.len() + waiting.len() + STREAM_ITEMS_MAX + LAST_WORD);
     for item in pieces.into_iter().map(Bytes::from_owner).chain(waiting) {
         sender.try_send(item).expect("the channel was made for so many");
     }
@@ -207,8 +207,7 @@ impl Watcher {
     pub fn bookmark(&self, told: Revision) {
         if let Feed::Live { sender, last } = &mut *lock(&self.feed)
             && told > *last
-            && sender.capacity() > LAST_WORD
-            && sender.try_send(self.mark(told)).is_ok()
+            && sender.try_send_before(LAST_WORD, self.mark(told)).is_ok()
         {
             *last = told;
         }
@@ -252,9 +251,9 @@ impl Watcher {
                 // What it has is sent all the same.
                 return lines.len() < STREAM_ITEMS_MAX;
             }
-            Feed::Live { sender, last } if sender.capacity() > LAST_WORD => {
+            Feed::Live { sender, last } if sender.try_send_before(LAST_WORD, line).is_ok() => {
                 *last = event.revision;
-                sender.try_send(line).is_ok()
+                true
             }
             Feed::Live { sender, last } => {
                 let gone = render::error_event(self.form, &Status::expired(*last, event.revision));
@@ -317,7 +316,7 @@ impl Watcher {
 /// As Kubernetes says it: a watch that begins well, and one event that is an error.
 fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
     let line = render::error_event(form, &Status::expired(asked, oldest));
-    let (sender, events) = mpsc::channel(1);
+    let (sender, events) = channel(1);
     sender.try_send(Bytes::from(line)).expect("the channel holds one");
     Answer::new(StatusCode::OK, form.stream_type(), Body::Stream(Stream { events, lease: Box::new(()) }))
 }
@@ -347,7 +346,7 @@ mod tests {
         for (waiting, lives) in [(STREAM_ITEMS_MAX - 1, true), (STREAM_ITEMS_MAX, false)] {
             let feed = Mutex::new(Feed::Waiting(vec![Bytes::from_static(b"event"); waiting]));
             let mut events = go_live(&feed, Vec::new(), Revision(1));
-            assert_eq!(std::iter::from_fn(|| events.try_recv().ok()).count(), waiting, "all of it is told");
+            assert_eq!(std::iter::from_fn(|| events.try_recv()).count(), waiting, "all of it is told");
             assert_eq!((matches!(*lock(&feed), Feed::Live { .. }), events.is_closed()), (lives, !lives));
         }
     }

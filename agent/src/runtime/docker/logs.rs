@@ -8,8 +8,8 @@ use bollard::query_parameters::LogsOptions;
 use bytes::Bytes;
 use coracle_api::meta::Time;
 use coracle_api::query::Stream;
+use coracle_http::channel::{self, channel};
 use futures_util::StreamExt;
-use tokio::sync::mpsc;
 
 use super::super::Failure;
 use super::{ASK, Docker, failure};
@@ -31,7 +31,7 @@ const PIECE_BYTES: usize = 16 * 1024;
 
 impl Docker {
     /// Sends the log, line by line, until it ends or nobody reads it any more.
-    pub async fn send_log(&self, id: &str, wish: &Wish, out: &mpsc::Sender<Bytes>) -> Result<(), Failure> {
+    pub async fn send_log(&self, id: &str, wish: &Wish, out: &channel::Sender) -> Result<(), Failure> {
         let client = self.client().await?;
         let options = LogsOptions {
             follow: wish.follow,
@@ -65,7 +65,7 @@ impl Docker {
     }
 
     pub(super) async fn read_log_tail(&self, id: &str, bytes_max: usize, lines_max: usize) -> Result<String, Failure> {
-        let (out, mut lines) = mpsc::channel::<Bytes>(64);
+        let (out, mut lines) = channel(64);
         let wish = Wish { tail_lines: Some(lines_max as u64), ..Default::default() };
         let mut tail = Vec::new();
         let collect = async {
