@@ -15,15 +15,16 @@ use crate::render;
 use crate::store::{Event, Scope, Stored, Unwatched};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Revision;
+use coracle_api::meta::{Resource, Revision};
 use coracle_api::selector::{Selector, read_field};
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
 use coracle_http::channel::{self, channel};
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// One piece of a replay: large enough that few writes are made, small enough that little waits.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -46,24 +47,39 @@ pub struct Watches {
     timer: Arc<timer::Timer>,
     pub bookmarks: Arc<Bookmarks>,
     replays: Arc<AtomicUsize>,
-    rendered: Arc<Mutex<Option<Rendered>>>,
-    reads: Arc<Mutex<VecDeque<Read>>>,
+    shared: Arc<Shared>,
+    views: Mutex<Vec<Weak<View>>>,
 }
 
-/// What a field of a document said: the next watcher who selects by it is told, on the thread that all writers wait for.
+/// What was made for one watcher and is the same for the next, who is told on the thread that all writers wait for.
+#[derive(Default)]
+struct Shared {
+    rendered: Mutex<Option<Rendered>>,
+    reads: Mutex<VecDeque<Read>>,
+}
+
+/// What a field of a document said, for all who select by it.
 struct Read {
     stored: Stored,
     path: Vec<String>,
     found: Option<String>,
 }
 
-/// The event that was written last: the next watcher of the same commit gets the same bytes.
+/// The event that was written last, for all who are shown it.
 struct Rendered {
-    form: Form,
+    words: Words,
     first: bool,
     revision: Revision,
     change: Change,
     line: Bytes,
+}
+
+/// What a document is said in: an object of one kind may be shown as another.
+#[derive(Clone, PartialEq)]
+struct Words {
+    form: Form,
+    resource: Resource,
+    version: Cow<'static, str>,
 }
 
 /// Where a watcher's events go.
@@ -91,15 +107,8 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         Begin::After(revision) => Some(revision),
     };
     let watches = &serve.watches;
-    let watcher = Arc::new(Watcher {
-        form: call.form,
-        kind: call.shown.clone(),
-        selector,
-        fresh: AtomicBool::new(true),
-        rendered: watches.rendered.clone(),
-        reads: watches.reads.clone(),
-        feed: Mutex::new(Feed::Waiting(Vec::new())),
-    });
+    let view = watches.view(call.form, call.shown, selector);
+    let watcher = Arc::new(Watcher { view, fresh: AtomicBool::new(true), feed: Mutex::new(Feed::Waiting(Vec::new())) });
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
     let told = watcher.clone();
     let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
@@ -190,16 +199,37 @@ impl Drop for Piece {
     }
 }
 
-/// How one watcher sees events.
-pub struct Watcher {
-    form: Form,
+/// How events are seen by all who asked for the same.
+struct View {
+    words: Words,
     kind: Kind,
     selector: Selector,
+    shared: Arc<Shared>,
+    /// The last event that was looked at, and what it is to them.
+    seen: Mutex<(Revision, Option<Change>)>,
+}
+
+/// One of them.
+pub struct Watcher {
+    view: Arc<View>,
     /// Whether nothing has been told yet: the first event of a table brings the columns.
     fresh: AtomicBool,
-    rendered: Arc<Mutex<Option<Rendered>>>,
-    reads: Arc<Mutex<VecDeque<Read>>>,
     feed: Mutex<Feed>,
+}
+
+impl Watches {
+    fn view(&self, form: Form, kind: &Kind, selector: Selector) -> Arc<View> {
+        let mut views = lock(&self.views);
+        views.retain(|view| view.strong_count() > 0);
+        let words = Words { form, resource: kind.resource.clone(), version: kind.version.clone() };
+        let same = |view: &Arc<View>| view.words == words && view.selector == selector;
+        if let Some(view) = views.iter().filter_map(Weak::upgrade).find(same) {
+            return view;
+        }
+        let view = Arc::new(View { words, kind: kind.clone(), selector, shared: self.shared.clone(), seen: Mutex::default() });
+        views.push(Arc::downgrade(&view));
+        view
+    }
 }
 
 impl Watcher {
@@ -224,27 +254,28 @@ impl Watcher {
     }
 
     fn mark(&self, told: Revision) -> Bytes {
-        render::bookmark(self.form, &self.kind, told, &[], wall_clock()).into()
+        render::bookmark(self.view.words.form, &self.view.kind, told, &[], wall_clock()).into()
     }
 
     fn replay<'w>(&self, events: &[Event], replays: &'w Arc<AtomicUsize>) -> Result<Replay<'w>, Fault> {
         let mut replay = Replay { pieces: Vec::new(), bytes: 0, replays };
         for event in events {
-            let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.selector, stored));
+            let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.view.selector, stored));
             let Some((change, stored)) = shown else { continue };
-            let first = self.is_table() && self.fresh.swap(false, Ordering::Relaxed);
-            replay.push(self.render(event.revision, change, stored, first))?;
+            let first = self.view.is_table() && self.fresh.swap(false, Ordering::Relaxed);
+            replay.push(self.view.render(event.revision, change, stored, first))?;
         }
         Ok(replay)
     }
 
     /// On the committing thread. `false` ends the watch.
     fn tell(&self, event: &Event) -> bool {
-        let Some((change, stored)) = self.shown(event) else { return !matches!(*lock(&self.feed), Feed::Ended) };
-        // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
-        let early = matches!(*lock(&self.feed), Feed::Waiting(_));
-        let line = self.line(event.revision, change, stored, early);
         let mut feed = lock(&self.feed);
+        // What happens while the replay is being made ready cannot know whether the replay will bring the columns: it brings them too.
+        let early = matches!(*feed, Feed::Waiting(_));
+        let Some((change, stored)) = self.view.shown(event) else { return !matches!(*feed, Feed::Ended) };
+        let first = self.view.is_table() && (early || self.fresh.swap(false, Ordering::Relaxed));
+        let line = self.view.line(event.revision, change, stored, first);
         let taken = match &mut *feed {
             Feed::Waiting(lines) => {
                 lines.push(line);
@@ -256,7 +287,7 @@ impl Watcher {
                 true
             }
             Feed::Live { sender, last } => {
-                let gone = render::error_event(self.form, &Status::expired(*last, event.revision));
+                let gone = render::error_event(self.view.words.form, &Status::expired(*last, event.revision));
                 // Whoever has left needs no word.
                 let _ = sender.try_send(gone.into());
                 false
@@ -268,16 +299,50 @@ impl Watcher {
         }
         taken
     }
+}
 
+impl View {
+    /// None: the event is nothing to them.
     fn shown<'e>(&self, event: &'e Event) -> Option<(Change, &'e Stored)> {
-        let Selector { labels, fields } = &self.selector;
-        let selects = |stored: &Stored| {
-            labels.matches(&stored.labels) && (fields.is_everything() || fields.matches_found(|path| self.read(stored, path)))
-        };
-        project(event.old.as_ref(), event.new.as_ref(), selects)
+        let mut seen = lock(&self.seen);
+        if seen.0 != event.revision {
+            *seen = (event.revision, self.projected(event));
+        }
+        let change = seen.1?;
+        let stored = if change == Change::Deleted { &event.old } else { &event.new };
+        Some((change, stored.as_ref()?))
     }
 
-    /// A field, read once for all watchers.
+    fn projected(&self, event: &Event) -> Option<Change> {
+        let Selector { labels, fields } = &self.selector;
+        let selects = |stored: &Stored| {
+            labels.matches(&stored.labels) && (fields.is_everything() || fields.matches_found(|path| self.shared.read(stored, path)))
+        };
+        project(event.old.as_ref(), event.new.as_ref(), selects).map(|(change, _)| change)
+    }
+
+    fn line(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Bytes {
+        let mut rendered = lock(&self.shared.rendered);
+        let same = |last: &&Rendered| (last.first, last.revision, last.change) == (first, revision, change) && last.words == self.words;
+        if let Some(last) = rendered.as_ref().filter(same) {
+            return last.line.clone();
+        }
+        let line = Bytes::from(self.render(revision, change, stored, first));
+        *rendered = Some(Rendered { words: self.words.clone(), first, revision, change, line: line.clone() });
+        line
+    }
+
+    fn render(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Vec<u8> {
+        render::event(self.words.form, &self.kind, change, stored, revision, first, wall_clock())
+    }
+
+    /// Only tables mind which event is the first; all others share what is rendered.
+    fn is_table(&self) -> bool {
+        matches!(self.words.form.shape, Shape::Table(..))
+    }
+}
+
+impl Shared {
     fn read(&self, stored: &Stored, path: &[String]) -> Option<String> {
         let mut reads = lock(&self.reads);
         if let Some(read) = reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
@@ -289,27 +354,6 @@ impl Watcher {
         }
         reads.push_back(Read { stored: stored.clone(), path: path.to_vec(), found: found.clone() });
         found
-    }
-
-    fn line(&self, revision: Revision, change: Change, stored: &Stored, early: bool) -> Bytes {
-        let first = self.is_table() && (early || self.fresh.swap(false, Ordering::Relaxed));
-        let mut rendered = lock(&self.rendered);
-        let same = |last: &&Rendered| (last.form, last.first, last.revision, last.change) == (self.form, first, revision, change);
-        if let Some(last) = rendered.as_ref().filter(same) {
-            return last.line.clone();
-        }
-        let line = Bytes::from(self.render(revision, change, stored, first));
-        *rendered = Some(Rendered { form: self.form, first, revision, change, line: line.clone() });
-        line
-    }
-
-    fn render(&self, revision: Revision, change: Change, stored: &Stored, first: bool) -> Vec<u8> {
-        render::event(self.form, &self.kind, change, stored, revision, first, wall_clock())
-    }
-
-    /// Only tables mind which event is the first; all others share what is rendered.
-    fn is_table(&self) -> bool {
-        matches!(self.form.shape, Shape::Table(..))
     }
 }
 
@@ -324,6 +368,10 @@ fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::{self, Route};
+    use crate::store::Write;
+    use coracle_api::meta::{Durable, Key};
+    use serde_json::{Value, json};
 
     #[test]
     fn replays_are_counted_while_they_are_made() {
@@ -339,6 +387,25 @@ mod tests {
         assert_eq!((other.pieces.len(), replays.load(Ordering::Relaxed)), (1, 2));
         drop(other);
         assert_eq!(replays.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn each_is_told_in_the_words_it_asked_in() {
+        let (serve, store) = crate::serve::tests::serve();
+        let told = ["/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/events"].map(|path| {
+            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", path, "watch=1") else { panic!("{path}") };
+            let Ok(Answer { body: Body::Stream(stream), .. }) = watch(&serve, &call) else { panic!("{path}") };
+            stream
+        });
+        assert_eq!(lock(&serve.watches.views).len(), 2, "two of them ask for the same");
+        let key = Key { resource: Resource::core("events"), namespace: "a".to_owned(), name: "b".to_owned() };
+        let object = json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "b", "namespace": "a"}});
+        store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+        let versions = told.map(|mut stream| {
+            let event: Value = serde_json::from_slice(&stream.events.try_recv().expect("it was told")).expect("JSON");
+            event["object"]["apiVersion"].clone()
+        });
+        assert_eq!(versions, ["v1", "events.k8s.io/v1", "v1"]);
     }
 
     #[test]

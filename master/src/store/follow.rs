@@ -89,24 +89,23 @@ impl Followers {
 
     pub fn tell(&mut self, event: Event) {
         let mut last: Option<(Arc<Scope>, bool)> = None;
-        for follower in &mut self.all {
+        self.all.retain_mut(|follower| {
             let held = match &last {
                 Some((scope, held)) if Arc::ptr_eq(scope, &follower.scope) => *held,
                 _ => last.insert((follower.scope.clone(), follower.scope.holds(&event.key))).1,
             };
-            if event.revision <= follower.from || !held || follower.ended.load(Ordering::Acquire) {
-                continue;
+            if follower.ended.load(Ordering::Acquire) {
+                return false;
             }
-            let goes_on = catch_unwind(AssertUnwindSafe(|| (follower.sink)(&event))).unwrap_or_else(|_| {
+            if event.revision <= follower.from || !held {
+                return true;
+            }
+            catch_unwind(AssertUnwindSafe(|| (follower.sink)(&event))).unwrap_or_else(|_| {
                 log::error!("a watcher of {} panicked and is told no more", follower.scope.resource);
                 false
-            });
-            if !goes_on {
-                follower.ended.store(true, Ordering::Release);
-            }
-        }
+            })
+        });
         self.history.push(event);
-        self.sweep();
     }
 
     fn sweep(&mut self) {
