@@ -1,6 +1,7 @@
 //! The forms that names may have, and the words of Kubernetes for those that do not. Each rule gives what is wrong
 //! with a text: nothing, or one sentence for each rule it breaks.
 
+use super::network::Range;
 use coracle_schema::{Path, Problem};
 
 /// Longest label of a DNS name, label value and name part of a label key.
@@ -25,7 +26,7 @@ const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consis
 
 const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NO_BACK_STEPS: &str = "must not contain '..'";
-pub const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 /// What is wrong with a text: nothing, or a sentence for each broken rule.
 pub type Faults = Vec<String>;
@@ -208,15 +209,17 @@ fn has_leading_zeros(address: &str) -> bool {
 
 /// Address ranges, of either family.
 pub fn cidr(range: &str) -> Faults {
-    if cidr_is_v6(range).is_some() { Vec::new() } else { vec![CIDR_WORDS.into()] }
-}
-
-/// The family of an address range; None when it is none.
-pub fn cidr_is_v6(range: &str) -> Option<bool> {
-    let (address, bits) = range.split_once('/')?;
-    let address: std::net::IpAddr = address.parse().ok()?;
-    let bits: u8 = bits.parse().ok().filter(|_| bits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    (bits <= if address.is_ipv6() { 128 } else { 32 }).then_some(address.is_ipv6())
+    let (address, bits) = range.split_once('/').unwrap_or_default();
+    let zeros = address.parse::<std::net::IpAddr>().is_err() && has_leading_zeros(address);
+    let rest = if zeros { format!("0.0.0.0/{bits}") } else { range.to_owned() };
+    let said = match Range::parse(&rest) {
+        None => CIDR_WORDS,
+        Some(_) if zeros || bits.len() > 1 && bits.starts_with('0') => "must not have leading 0s in IP or prefix length",
+        Some(range) if range.is_mapped() => "must not have an IPv4-mapped IPv6 address",
+        Some(range) if !range.is_bare() => "must not have bits set beyond the prefix length",
+        Some(_) => return Vec::new(),
+    };
+    vec![said.into()]
 }
 
 /// Each fault as a problem of the value at a path.
@@ -308,6 +311,12 @@ mod tests {
                 ("::ffff:10.0.0.1", &["must not be an IPv4-mapped"]),
             ],
         );
-        check(cidr, &["10.0.0.0/24", "fd00::/64"], &[("10.0.0.0", &["must be a valid CIDR"]), ("10.0.0.0/33", &["must be a valid CIDR"])]);
+        let (no_cidr, zeros): (&[&str], &[&str]) = (&["must be a valid CIDR"], &["must not have leading 0s in IP or prefix length"]);
+        let beyond: &[&str] = &["must not have bits set beyond the prefix length"];
+        let bad = ["", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "010.0.0.0/33", "10.0.0.0/+8", "fd00::/129", "10.0/8", "10.0.0.0/8/8"];
+        check(cidr, &["10.0.0.0/24", "fd00::/64", "0.0.0.0/0", "10.0.0.1/32", "::/0", "::1/128"], &bad.map(|range| (range, no_cidr)));
+        check(cidr, &[], &["010.0.0.0/8", "10.0.0.00/8", "10.0.0.0/08", "10.0.0.1/08", "fd00::/064"].map(|range| (range, zeros)));
+        check(cidr, &[], &["10.0.0.1/8", "192.168.0.5/24", "fd00::1/64", "10.0.0.0/0"].map(|range| (range, beyond)));
+        check(cidr, &[], &[("::ffff:10.0.0.0/104", &["must not have an IPv4-mapped IPv6 address"])]);
     }
 }

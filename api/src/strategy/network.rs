@@ -1,7 +1,7 @@
-//! Address ranges of services.
+//! Address ranges: those of services, and those of either family that objects name.
 
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A range of IPv4 addresses: `10.96.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,45 @@ impl fmt::Display for Cidr {
 
 fn mask(bits: u8) -> u32 {
     if bits == 0 { 0 } else { u32::MAX << (32 - bits) }
+}
+
+/// A range of addresses of either family, as a number of 128 bits.
+pub struct Range {
+    pub v6: bool,
+    start: u128,
+    /// Of the number: those of an address of four bytes stand at the top.
+    bits: u32,
+}
+
+impl Range {
+    /// None unless it is an address, a slash and a prefix length, which may have zeros before it.
+    pub fn parse(text: &str) -> Option<Range> {
+        let (address, bits) = text.split_once('/')?;
+        let (v6, start, most) = match address.parse().ok()? {
+            IpAddr::V4(address) => (false, u128::from(u32::from(address)) << 96, 32),
+            IpAddr::V6(address) => (true, u128::from(address), 128),
+        };
+        let bits = bits.parse().ok().filter(|length| *length <= most && bits.bytes().all(|byte| byte.is_ascii_digit()))?;
+        Some(Range { v6, start, bits })
+    }
+
+    fn mask(&self) -> u128 {
+        u128::MAX.checked_shl(128 - self.bits).unwrap_or(0)
+    }
+
+    /// Whether its address has nothing behind the prefix.
+    pub fn is_bare(&self) -> bool {
+        self.start & !self.mask() == 0
+    }
+
+    pub fn strictly_holds(&self, inner: &Range) -> bool {
+        self.v6 == inner.v6 && inner.bits > self.bits && inner.start & self.mask() == self.start & self.mask()
+    }
+
+    /// Whether it means addresses of four bytes in those of sixteen.
+    pub fn is_mapped(&self) -> bool {
+        self.v6 && Ipv6Addr::from(self.start).to_ipv4_mapped().is_some()
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::apps::immutable;
 use super::doc::{has, is_empty, list, map_at, number, text};
 use super::meta::{self, Scope};
+use super::network::Range;
 use super::{Making, Rules, Strategy, full, general, label_selector, names, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -329,14 +330,14 @@ fn block(block: &Value, path: &Path) -> Vec<Problem> {
     if is_empty(&block["cidr"]) {
         return vec![Problem::required(&at, "")];
     }
-    let mut found = range_problems(range, &at);
+    let mut found = names::problems(&at, range, names::cidr(range));
     let outer = Range::parse(range);
     for (n, except) in list(block, "except").iter().enumerate() {
         if full(&found) {
             break;
         }
         let (except, at) = (except.as_str().unwrap_or_default(), path.field("except").index(n));
-        found.extend(range_problems(except, &at));
+        found.extend(names::problems(&at, except, names::cidr(except)));
         if let (Some(outer), Some(inner)) = (&outer, Range::parse(except))
             && !outer.strictly_holds(&inner)
         {
@@ -344,44 +345,4 @@ fn block(block: &Value, path: &Path) -> Vec<Problem> {
         }
     }
     found
-}
-
-fn range_problems(text: &str, path: &Path) -> Vec<Problem> {
-    match Range::parse(text) {
-        None => names::problems(path, text, vec![names::CIDR_WORDS.into()]),
-        Some(range) if !range.is_bare() => vec![Problem::invalid(path, text, "must not have bits set beyond the prefix length")],
-        Some(_) => Vec::new(),
-    }
-}
-
-/// A range of addresses of either family, as a number of 128 bits.
-struct Range {
-    v6: bool,
-    start: u128,
-    /// Of the number: those of an address of four bytes stand at the top.
-    bits: u32,
-}
-
-impl Range {
-    fn parse(text: &str) -> Option<Range> {
-        let v6 = names::cidr_is_v6(text)?;
-        let (address, bits) = text.split_once('/')?;
-        let start = match address.parse().ok()? {
-            IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
-            IpAddr::V6(address) => u128::from(address),
-        };
-        Some(Range { v6, start, bits: bits.parse().ok()? })
-    }
-
-    fn mask(&self) -> u128 {
-        u128::MAX.checked_shl(128 - self.bits).unwrap_or(0)
-    }
-
-    fn is_bare(&self) -> bool {
-        self.start & !self.mask() == 0
-    }
-
-    fn strictly_holds(&self, inner: &Range) -> bool {
-        self.v6 == inner.v6 && inner.bits > self.bits && inner.start & self.mask() == self.start & self.mask()
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::doc::{copy, entries, has, is_empty, list, map_at, remove};
 use super::meta::{self, Scope};
+use super::network::Range;
 use super::{Making, Rules, Strategy, amounts, full, general, names, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -75,7 +76,7 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
             found.extend(amounts::amount(name, amount, &Path::new("status").field(field).key(name)));
         }
     }
-    let families: Vec<bool> = ranges.iter().filter_map(|range| names::cidr_is_v6(range)).collect();
+    let families: Vec<bool> = ranges.iter().filter_map(|range| Range::parse(range)).map(|range| range.v6).collect();
     if families.len() > 1 && (families.len() > 2 || families[0] == families[1]) {
         let words = "may specify no more than one CIDR for each IP family";
         found.push(Problem::invalid(&path, spec["podCIDRs"].clone(), words));
@@ -144,6 +145,13 @@ mod tests {
             assert_eq!(one["spec"], expected);
             assert_eq!(validate(&one, Rules::default()), []);
         }
+
+        let said = json!({"metadata": {"name": "n"}, "spec": {"podCIDRs": ["10.1.2.3/24", "fd00::/064"]}});
+        let expected = [
+            "spec.podCIDRs[0]: Invalid value: \"10.1.2.3/24\": must not have bits set beyond the prefix length",
+            "spec.podCIDRs[1]: Invalid value: \"fd00::/064\": must not have leading 0s in IP or prefix length",
+        ];
+        crate::strategy::tests::told(validate(&said, Rules::default()), &expected);
 
         let mut new = json!({"metadata": {"name": "n", "labels": {"a": "b"}},
             "spec": {"podCIDR": "10.244.0.0/24", "unschedulable": true}, "status": {"capacity": {}}});

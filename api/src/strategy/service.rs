@@ -389,6 +389,31 @@ mod tests {
     }
 
     #[test]
+    fn problems_of_source_ranges() {
+        fn check(kind: &str, ranges: &[&str], annotated: Option<&str>, expected: &[&str]) {
+            let mut service = made(json!({"type": kind, "ports": [{"port": 80}], "loadBalancerSourceRanges": ranges}));
+            if let Some(said) = annotated {
+                service["metadata"]["annotations"] = json!({"service.beta.kubernetes.io/load-balancer-source-ranges": said});
+            }
+            crate::strategy::tests::told(service_rules::validate(&service, rules()), expected);
+        }
+        let beyond = "spec.LoadBalancerSourceRanges[1]: Invalid value: \"192.168.0.5/24\": must not have bits set beyond the prefix length";
+        check("LoadBalancer", &[" 10.0.0.0/8 ", "192.168.0.5/24"], None, &[beyond]);
+        check("LoadBalancer", &["10.0.0.0/8"], Some("nope"), &[]);
+        check("ClusterIP", &["10.0.0.0/8"], None, &["spec.LoadBalancerSourceRanges: Forbidden: may only be used when `type`"]);
+        let at = "metadata.annotations[service.beta.kubernetes.io/load-balancer-source-ranges]";
+        let forbidden = format!("{at}: Forbidden: may only be used when `type` is 'LoadBalancer'");
+        let invalid = |value: &str, why: &str| format!("{at}: Invalid value: \"{value}\": must {why}");
+        check("LoadBalancer", &[], Some(" 10.0.0.0/8, fd00::/8 "), &[]);
+        check("LoadBalancer", &[], Some(" "), &[]);
+        check("LoadBalancer", &[], Some("nope"), &[&invalid("nope", "be a valid CIDR value")]);
+        check("LoadBalancer", &[], Some("10.0.0.0/8,"), &[&invalid("", "be a valid CIDR value")]);
+        check("ClusterIP", &[], Some("10.0.0.0/8"), &[&forbidden]);
+        check("NodePort", &[], Some("10.0.0.1/8"), &[&forbidden, &invalid("10.0.0.1/8", "not have bits set")]);
+        check("ClusterIP", &[], None, &[]);
+    }
+
+    #[test]
     fn full_ranges_are_said() {
         let mut service = json!({"metadata": {"name": "s", "namespace": "default"}, "spec": {"ports": [{"port": 80}]}});
         making(|making| {

@@ -12,6 +12,9 @@ use std::net::IpAddr;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
 const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
+const ONLY_BALANCED: &str = "may only be used when `type` is 'LoadBalancer'";
+/// What `loadBalancerSourceRanges` was before it was a field.
+const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
 /// Where the agent of each node listens.
 const AGENT_PORT: i64 = 10250;
 /// Longest that a client stays with its pod.
@@ -57,6 +60,7 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(supported(spec, "type", &TYPES, &path));
     found.extend(node_ports(spec, &path));
     found.extend(duplicates(spec, &path));
+    found.extend(source_ranges(service, &path));
     found.extend(balancer(service, &path));
     found.extend(traffic(spec, &path));
     found
@@ -264,31 +268,46 @@ fn duplicates(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// From where a balancer is reached: the field, or what stood for it.
+fn source_ranges(service: &Value, path: &Path) -> Vec<Problem> {
+    let spec = &service["spec"];
+    // Kubernetes writes this field large.
+    let field = path.field("LoadBalancerSourceRanges");
+    let said = list(spec, "loadBalancerSourceRanges").iter().enumerate();
+    let mut ranges: Vec<(Path, &str)> = said.map(|(at, range)| (field.index(at), range.as_str().unwrap_or_default())).collect();
+    let mut at = &field;
+    let annotated = Path::new("metadata.annotations").key(SOURCE_RANGES);
+    if let (true, Some(said)) = (ranges.is_empty(), service["metadata"]["annotations"][SOURCE_RANGES].as_str()) {
+        at = &annotated;
+        let said = (!said.trim().is_empty()).then(|| said.split(','));
+        ranges = said.into_iter().flatten().map(|range| (annotated.clone(), range)).collect();
+    } else if ranges.is_empty() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    if text(spec, "type") != "LoadBalancer" {
+        found.push(Problem::forbidden(at, ONLY_BALANCED));
+    }
+    for (path, range) in ranges {
+        if full(&found) {
+            break;
+        }
+        found.extend(problems(&path, range.trim(), names::cidr(range.trim())));
+    }
+    found
+}
+
 fn balancer(service: &Value, path: &Path) -> Vec<Problem> {
     let spec = &service["spec"];
     let mut found = Vec::new();
     let balanced = text(spec, "type") == "LoadBalancer";
-    let only = "may only be used when `type` is 'LoadBalancer'";
-    let ranges = list(spec, "loadBalancerSourceRanges");
-    // Kubernetes writes this field large.
-    let ranges_path = path.field("LoadBalancerSourceRanges");
-    if !ranges.is_empty() && !balanced {
-        found.push(Problem::forbidden(&ranges_path, only));
-    }
-    for (at, range) in ranges.iter().enumerate() {
-        if full(&found) {
-            break;
-        }
-        let range = range.as_str().unwrap_or_default().trim();
-        found.extend(problems(&ranges_path.index(at), range, names::cidr(range)));
-    }
     if has(spec, "allocateLoadBalancerNodePorts") && !balanced {
-        found.push(Problem::forbidden(&path.field("allocateLoadBalancerNodePorts"), only));
+        found.push(Problem::forbidden(&path.field("allocateLoadBalancerNodePorts"), ONLY_BALANCED));
     }
     let class = text(spec, "loadBalancerClass");
     if !class.is_empty() {
         if !balanced {
-            found.push(Problem::forbidden(&path.field("loadBalancerClass"), only));
+            found.push(Problem::forbidden(&path.field("loadBalancerClass"), ONLY_BALANCED));
         }
         found.extend(problems(&path.field("loadBalancerClass"), class, names::qualified(class)));
     }
