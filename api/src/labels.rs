@@ -1,7 +1,10 @@
 //! The labels of an object, as selectors read them.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
+
+/// What most sets of labels take, while they are put together.
+const BYTES_USUAL: usize = 128;
 
 /// Labels in one allocation, in the order they came in; none take no memory. Thousands of objects keep one each.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -32,11 +35,9 @@ impl LabelSet {
 
 impl<'a> FromIterator<(&'a str, &'a str)> for LabelSet {
     fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(labels: T) -> LabelSet {
-        let mut packed = String::new();
+        let mut packed = String::with_capacity(BYTES_USUAL);
         for text in labels.into_iter().flat_map(|(key, value)| [key, value]) {
-            packed.push_str(&text.len().to_string());
-            packed.push(':');
-            packed.push_str(text);
+            write!(packed, "{}:{text}", text.len()).expect("a String takes all that fits in memory");
         }
         LabelSet { packed: (!packed.is_empty()).then(|| packed.into()) }
     }

@@ -45,6 +45,8 @@ pub trait Disk: Send + Sync {
     fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// At most `bytes_max` bytes; a longer file is an error of kind FileTooLarge.
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
+    /// The same piece by piece, for who keeps none of it.
+    fn reader(&self, path: &str) -> io::Result<Box<dyn Read>>;
     /// The same from the medium and not from what the kernel remembers of it, as far as it lets itself be asked for.
     fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         self.read(path, bytes_max)
@@ -262,6 +264,10 @@ impl Disk for RealDisk {
 
     fn length(&self, path: &str) -> io::Result<u64> {
         Ok(fs::symlink_metadata(self.at(path))?.len())
+    }
+
+    fn reader(&self, path: &str) -> io::Result<Box<dyn Read>> {
+        Ok(Box::new(self.existing(path)?))
     }
 
     fn read_medium(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {

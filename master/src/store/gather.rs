@@ -43,6 +43,16 @@ pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>
     stretches.into_iter().filter_map(|(_, done)| done.into_inner()).flatten().collect()
 }
 
+/// Both, at the same time where there are so many files that it is worth a thread.
+pub fn both<A, B: Send>(files: u64, one: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> (A, B) {
+    thread::scope(|scope| {
+        let spawn = || thread::Builder::new().name("store-load".to_owned()).spawn_scoped(scope, &other).ok();
+        let beside = if files >= SHARED_MIN as u64 { spawn() } else { None };
+        let one = one();
+        (one, beside.and_then(|thread| thread.join().ok()).unwrap_or_else(&other))
+    })
+}
+
 /// An object's file without its white space. `scratch`: memory to work in.
 pub fn text(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
     let bytes = read(disk, path, scratch)?;
@@ -74,6 +84,15 @@ mod tests {
         for count in [0, 1, STRETCH, SHARED_MIN - 1, SHARED_MIN, 3 * SHARED_MIN + 7] {
             let all: Vec<usize> = (0..count).collect();
             assert_eq!(gather(&all, |one, _| one * 2), all.iter().map(|one| one * 2).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn both_are_done_once_each() {
+        for files in [0, SHARED_MIN as u64] {
+            let (mut ones, others) = (0, AtomicUsize::new(0));
+            assert_eq!(both(files, || ones += 1, || others.fetch_add(1, Ordering::Relaxed)), ((), 0));
+            assert_eq!((ones, others.into_inner()), (1, 1));
         }
     }
 }

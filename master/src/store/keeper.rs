@@ -8,7 +8,7 @@ use super::commit::Writer;
 use super::files::{DiskError, failed, make_folder};
 use super::head::{FORMAT, Head};
 use super::journal::{self, WAL};
-use super::setup::SPARED_SEGMENTS;
+use super::setup::{KEEPER_BEGINS_AFTER, SPARED_SEGMENTS};
 use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
 use coracle_api::meta::Revision;
@@ -50,7 +50,7 @@ impl Keeper {
     pub(super) fn start(&self, inner: Weak<Inner>) -> std::io::Result<()> {
         let bell = self.bell.clone();
         let thread = thread::Builder::new().name("store-keeper".to_owned()).spawn(move || {
-            let mut next = Some(Duration::ZERO);
+            let mut next = Some(KEEPER_BEGINS_AFTER);
             while bell.wait(next) {
                 let Some(inner) = inner.upgrade() else { return };
                 next = FlatStore { inner }.tend();

@@ -21,7 +21,7 @@ use super::judge::Wrong;
 use super::setup::{LOST_REVISIONS, RESERVE, Setup};
 use super::state::State;
 use super::tree::{Brought, Tree};
-use super::{Damage, LeftOut, OpenError, Rules, backup, quarantine, volatile};
+use super::{Damage, LeftOut, OpenError, Rules, backup, gather, quarantine, volatile};
 use coracle_api::meta::Revision;
 use std::sync::Arc;
 
@@ -65,19 +65,22 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why: "its checksum does not fit, or it is no file".to_owned() });
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
-    if let (Some(head), Some(volatile)) = (head.as_ref().filter(|_| clean), volatile) {
-        tree.kept = volatile::read(volatile, &head.store, &ids.boot, Revision(head.reserved));
-    }
-    if let Some(volatile) = volatile.filter(|_| !tree.frozen) {
-        volatile::remove(volatile);
-    }
     tree.base = head.as_ref().map(|head| used(head.reserved, clean, recovered));
     tree.next = tree.base.unwrap_or_else(|| used(0, false, recovered));
-    tree.statuses_kept = tree.kept.is_some();
     tree.sum_left = head.as_ref().filter(|head| clean || head.summed).map(|head| head.files.clone());
     tree.covered = covered(recovered);
     tree.stamped = head.as_ref().is_some_and(|head| head.stamped);
-    tree.walk();
+    let kept = || {
+        let head = head.as_ref().filter(|_| clean)?;
+        volatile::read(volatile?, &head.store, &ids.boot, Revision(head.reserved))
+    };
+    let (places, kept) = gather::both(head.as_ref().map_or(0, |head| head.objects), || tree.walk(), kept);
+    if let Some(volatile) = volatile.filter(|_| !tree.frozen) {
+        volatile::remove(volatile);
+    }
+    tree.statuses_kept = kept.is_some();
+    tree.kept = kept;
+    tree.take_all(places);
     if head.is_none() {
         tree.tell_brought_back();
         if !damaged_head {

@@ -29,6 +29,8 @@ pub const LOST_REVISIONS: u64 = 10 * RESERVE;
 /// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.
 pub const BATCH_WRITES_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;
+/// A start has other work for both processors first, and whoever writes before calls the keeper.
+pub const KEEPER_BEGINS_AFTER: Duration = Duration::from_millis(100);
 /// A commit that has waited so long for the disk is told of: cards that clean up behind themselves take a second or two.
 const SILENCE: Duration = Duration::from_secs(5);
 

@@ -97,7 +97,7 @@ pub struct Tree<'a> {
 }
 
 /// An object's file that is to be read.
-struct Place {
+pub struct Place {
     path: String,
     key: Key,
 }
@@ -148,8 +148,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Takes every file that is an object, and what the journal says.
-    pub fn walk(&mut self) {
+    /// Where the objects' files are.
+    pub fn walk(&mut self) -> Vec<Place> {
         let (mut folders, mut places) = (vec![String::new()], Vec::new());
         while let Some(folder) = folders.pop() {
             let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
@@ -180,6 +180,11 @@ impl<'a> Tree<'a> {
                 }
             }
         }
+        places
+    }
+
+    /// Takes every file that is an object, and what the journal says.
+    pub fn take_all(&mut self, places: Vec<Place>) {
         self.read(places);
         self.miss_files();
         let there = |(key, said): (&Arc<Key>, &Said)| Some((key.clone(), said.object.clone()?));
@@ -237,7 +242,7 @@ impl<'a> Tree<'a> {
                 Err(error) => self.leave_damaged(&path, key, "unreadable", cannot_be_read(&error)),
             }
         }
-        files.sort_by(|(one, _), (other, _)| one.cmp(other));
+        files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         // Where somebody may have written files, those count.
         let seen = joined(files, if as_left { self.kept.take() } else { None }.unwrap_or_default());
         let Rules { kinds, told, .. } = self.rules;
@@ -363,7 +368,7 @@ impl<'a> Tree<'a> {
         // What a person removed is gone.
         (file_crc.is_some() || durable == Durable::Nothing).then(|| {
             let key = Arc::new(key);
-            let stored = Stored::new(key.clone(), revision, Bytes::copy_from_slice(&json), labels);
+            let stored = Stored::new(key.clone(), revision, json, labels);
             (key, Entry { stored, durable, file_crc, claims })
         })
     }

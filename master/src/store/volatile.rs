@@ -10,14 +10,18 @@ use super::state::Entry;
 use super::{DiskError, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};
+use crc32fast::Hasher;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
 
 const FILE: &str = "volatile.jsonl";
 const FILE_TMP: &str = "volatile.tmp";
 /// It holds at most what memory held.
-const FILE_BYTES_MAX: usize = 1 << 30;
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Few calls, and memory that the processor still has at hand.
+const PIECE_BYTES: usize = 64 << 10;
 
 #[derive(PartialEq, Serialize, Deserialize)]
 struct First {
@@ -80,30 +84,33 @@ fn told(entry: &Entry) -> String {
     json!({"revision": entry.stored.revision.0, "part": entry.durable == Durable::WithoutStatus, "labels": labels}).to_string()
 }
 
-/// None: there is none that belongs to this store, this run of the host and this very revision. The objects share the memory of the file.
+/// None: there is none that belongs to this store, this run of the host and this very revision. It is read line by line, so that what it
+/// says is in memory once.
 pub fn read(disk: &dyn Disk, store: &str, boot: &str, revision: Revision) -> Option<Vec<(Key, Kept)>> {
-    let text = Bytes::from(disk.read(FILE, FILE_BYTES_MAX).ok()?);
-    let end = memchr::memchr(b'\n', &text)?;
-    let (first, lines) = (&text[..end], &text[end + 1..]);
-    let wanted = First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc32(lines) };
-    if serde_json::from_slice::<First>(first).ok()? != wanted {
-        return None;
-    }
-    let line = |line: &[u8]| {
-        let line = line.strip_prefix(PATH.as_bytes())?.strip_suffix(b"}")?;
-        let path = &line[..memchr::memchr(b'"', line)?];
-        let rest = line[path.len()..].strip_prefix(TOLD.as_bytes())?;
-        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Option<Told>>();
-        let outline = values.next()?.ok()?.map(Told::outline);
-        let object = rest[values.byte_offset()..].strip_prefix(OBJECT.as_bytes())?;
-        Some((names::key(std::str::from_utf8(path).ok()?)?, Kept { json: text.slice_ref(object), outline }))
+    let mut text = BufReader::with_capacity(PIECE_BYTES, disk.reader(FILE).ok()?.take(FILE_BYTES_MAX));
+    let mut line = Vec::new();
+    let mut next = |line: &mut Vec<u8>| {
+        line.clear();
+        text.read_until(b'\n', line).ok()
     };
-    let (mut kept, mut from) = (Vec::new(), 0);
-    for end in memchr::memchr_iter(b'\n', lines) {
-        kept.push(line(&lines[from..end])?);
-        from = end + 1;
+    next(&mut line)?;
+    let said: First = serde_json::from_slice(&line).ok()?;
+    let (mut kept, mut crc) = (Vec::new(), Hasher::new());
+    while next(&mut line)? > 0 {
+        crc.update(&line);
+        kept.push(kept_of(&line)?);
     }
-    Some(kept)
+    (said == First { store: store.to_owned(), boot: boot.to_owned(), revision: revision.0, crc: crc.finalize() }).then_some(kept)
+}
+
+fn kept_of(line: &[u8]) -> Option<(Key, Kept)> {
+    let line = line.strip_prefix(PATH.as_bytes())?.strip_suffix(b"}\n")?;
+    let path = &line[..memchr::memchr(b'"', line)?];
+    let rest = line[path.len()..].strip_prefix(TOLD.as_bytes())?;
+    let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Option<Told>>();
+    let outline = values.next()?.ok()?.map(Told::outline);
+    let object = rest[values.byte_offset()..].strip_prefix(OBJECT.as_bytes())?;
+    Some((names::key(std::str::from_utf8(path).ok()?)?, Kept { json: Bytes::copy_from_slice(object), outline }))
 }
 
 impl Told<'_> {

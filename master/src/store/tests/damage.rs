@@ -229,6 +229,9 @@ impl Disk for ReadOnly {
     fn read(&self, path: &str, bytes_max: usize) -> std::io::Result<Vec<u8>> {
         self.0.read(path, bytes_max)
     }
+    fn reader(&self, path: &str) -> std::io::Result<Box<dyn std::io::Read>> {
+        self.0.reader(path)
+    }
     fn list(&self, path: &str) -> std::io::Result<Vec<disk::Found>> {
         self.0.list(path)
     }

@@ -85,6 +85,10 @@ impl Disk for Gated {
         self.disk.read(path, bytes_max)
     }
 
+    fn reader(&self, path: &str) -> io::Result<Box<dyn io::Read>> {
+        self.disk.reader(path)
+    }
+
     fn list(&self, path: &str) -> io::Result<Vec<Found>> {
         self.disk.list(path)
     }

@@ -118,6 +118,10 @@ impl Disk for SimDisk {
         done.map_err(|stop| stop.error)
     }
 
+    fn reader(&self, path: &str) -> io::Result<Box<dyn io::Read>> {
+        Ok(Box::new(io::Cursor::new(self.read(path, usize::MAX)?)))
+    }
+
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let mut inside = self.inside();
         inside.step(|| format!("read {path}")).map_err(|stop| stop.error)?;
