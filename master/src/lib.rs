@@ -108,8 +108,9 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let store::Health { damaged, told, .. } = shared.health();
     gate.tell_files(&*shared, "DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files(&*shared, "EditedFile", &told, control::now(Instant::now()));
-    let control = Control::start(shared, gate).map_err(|error| format!("start the controllers: {error}"))?;
-    let serve = serve.heard_by(Box::new(control.hearing()));
+    let (wakes, inbox) = control::wakes();
+    let hearing = wakes.clone();
+    let serve = serve.heard_by(Box::new(move |key| hearing.hear(key)));
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
@@ -119,6 +120,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
         Err(error) => {
             local.stop();
             return Err(format!("serve on --listen: {error}"));
+        }
+    };
+    // Last: they keep a processor busy for a while, and nobody who asks waits for them.
+    let control = match Control::start(shared, gate, (wakes, inbox)) {
+        Ok(control) => control,
+        Err(error) => {
+            network.into_iter().for_each(NetworkPlane::stop);
+            local.stop();
+            return Err(format!("start the controllers: {error}"));
         }
     };
     log::info!("serving on {socket}{}", network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default());

@@ -28,7 +28,7 @@ pub use keys::Owner;
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;
-use coracle_api::meta::{Key, Time};
+use coracle_api::meta::Time;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
@@ -51,19 +51,12 @@ pub struct Control {
 
 impl Control {
     /// Starts the thread; it begins with all that is in the store.
-    pub fn start(store: Arc<dyn Store>, gate: Gate) -> std::io::Result<Control> {
+    pub fn start(store: Arc<dyn Store>, gate: Gate, (wakes, inbox): (Wakes, Inbox)) -> std::io::Result<Control> {
         let started = Instant::now();
-        let (wakes, inbox) = step::wakes();
         let theirs = wakes.clone();
         let run = move || run(Step::new(store, gate, theirs, inbox, now(started)), started);
         let thread = thread::Builder::new().name("control".into()).stack_size(1 << 20).spawn(run)?;
         Ok(Control { wakes, thread: Some(thread) })
-    }
-
-    /// A sign of life of an object whose kind has heartbeats.
-    pub fn hearing(&self) -> impl Fn(&Key) + Send + Sync + 'static {
-        let wakes = self.wakes.clone();
-        move |key| wakes.hear(key)
     }
 }
 
