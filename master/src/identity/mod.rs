@@ -16,10 +16,12 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::Rules;
 use coracle_api::strategy::namespace::CLUSTER;
 use coracle_schema::base64;
+use p256::SecretKey;
 use p256::ecdsa::signature::{Signer, Verifier};
 use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::sync::OnceLock;
 
 const SECRETS: Resource = Resource::core("secrets");
 /// Holds `tls.crt` and `tls.key`, of type kubernetes.io/tls.
@@ -35,9 +37,15 @@ const DRAWS_MAX: usize = 4;
 pub struct Identity {
     /// The authority's certificate, as PEM.
     authority: String,
-    signer: SigningKey,
-    /// Names the signing key in what it signs.
-    key_id: String,
+    secret: SecretKey,
+    /// Made of it for the first token: no start waits for the arithmetic.
+    signing: OnceLock<Signing>,
+}
+
+struct Signing {
+    key: SigningKey,
+    /// Names the key in what it signs.
+    id: String,
 }
 
 impl Identity {
@@ -56,10 +64,17 @@ impl Identity {
             document(SIGNING_SECRET, "coracle.dev/signing-key", words, &[("key.pem", written(&draw(maker)))])
         })?;
         let key = text(&signing, "key.pem").and_then(|pem| der::secret(&der::unpem("PRIVATE KEY", &pem)?));
-        let signer = key.and_then(|key| SigningKey::from_slice(&key).ok());
-        let signer = signer.ok_or_else(|| unusable(SIGNING_SECRET, "key.pem is no P-256 key in PKCS #8"))?;
-        let key_id = url_safe(&Sha256::digest(der::public_key(&public(&signer))));
-        Ok(Identity { authority, signer, key_id })
+        let secret = key.and_then(|key| SecretKey::from_slice(&key).ok());
+        let secret = secret.ok_or_else(|| unusable(SIGNING_SECRET, "key.pem is no P-256 key in PKCS #8"))?;
+        Ok(Identity { authority, secret, signing: OnceLock::new() })
+    }
+
+    fn signing(&self) -> &Signing {
+        self.signing.get_or_init(|| {
+            let key = SigningKey::from(&self.secret);
+            let id = url_safe(&Sha256::digest(der::public_key(&public(&key))));
+            Signing { key, id }
+        })
     }
 
     pub fn authority(&self) -> &str {
@@ -67,12 +82,12 @@ impl Identity {
     }
 
     fn sign(&self, bytes: &[u8]) -> [u8; 64] {
-        sign(&self.signer, bytes)
+        sign(&self.signing().key, bytes)
     }
 
     fn has_signed(&self, bytes: &[u8], signature: &[u8]) -> bool {
         let Ok(signature) = Signature::from_slice(signature) else { return false };
-        VerifyingKey::from(&self.signer).verify(bytes, &signature).is_ok()
+        VerifyingKey::from(&self.signing().key).verify(bytes, &signature).is_ok()
     }
 }
 

@@ -86,7 +86,7 @@ impl Claims {
 impl Identity {
     /// A token as a JWS in compact form.
     pub fn token(&self, claims: &Claims) -> String {
-        let head = json!({"alg": "ES256", "kid": self.key_id}).to_string();
+        let head = json!({"alg": "ES256", "kid": self.signing().id}).to_string();
         let claims = serde_json::to_string(claims).expect("claims are texts and numbers");
         let signed = format!("{}.{}", url_safe(head.as_bytes()), url_safe(claims.as_bytes()));
         let signature = url_safe(&self.sign(signed.as_bytes()));
@@ -102,7 +102,7 @@ impl Identity {
         let (head, claims) = signed.split_once('.').ok_or("the token is no JWT")?;
         let head: serde_json::Value = parsed(head).ok_or("the token is no JWT")?;
         // What a token says of its own algorithm is compared, never followed.
-        if head["alg"] != "ES256" || head["kid"] != *self.key_id {
+        if head["alg"] != "ES256" || head["kid"] != *self.signing().id {
             return Err("the token is signed by no key of this cluster");
         }
         let signature = from_url_safe(signature).ok_or("the token is no JWT")?;
@@ -120,11 +120,14 @@ fn parsed<T: for<'d> Deserialize<'d>>(part: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use p256::ecdsa::SigningKey;
+    use crate::identity::Signing;
+    use p256::SecretKey;
 
     fn identity(number: u8) -> Identity {
-        let signer = SigningKey::from_slice(&[number; 32]).expect("a key");
-        Identity { authority: String::new(), signer, key_id: "k".into() }
+        let secret = SecretKey::from_slice(&[number; 32]).expect("a key");
+        // Another key of the same name.
+        let signing = Signing { key: (&secret).into(), id: "k".into() };
+        Identity { authority: String::new(), secret, signing: signing.into() }
     }
 
     fn at(seconds: i64) -> Time {
