@@ -35,7 +35,7 @@ pub fn label(key: &Key) -> String {
         push_escaped(namespace, &mut label);
     }
     label.push('/');
-    if is_plain(name) && name.len() <= PIECE_BYTES {
+    if name.len() <= PIECE_BYTES && is_plain(name) {
         label.push_str(name);
     } else {
         let mut escaped = String::new();
@@ -98,6 +98,9 @@ fn is_plain(text: &str) -> bool {
 }
 
 fn push_escaped(text: &str, out: &mut String) {
+    if is_plain(text) {
+        return out.push_str(text);
+    }
     for (at, byte) in text.bytes().enumerate() {
         if is_plain_byte(at, byte) {
             out.push(char::from(byte));
