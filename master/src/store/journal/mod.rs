@@ -377,15 +377,8 @@ impl Journal {
         // A batch that waits for it waits for no more than it needs.
         let bytes_better = Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
-        Placing {
-            disk: self.disk.clone(),
-            segment,
-            old,
-            bytes,
-            bytes_better,
-            bytes_min: needed,
-            sync_folder: self.setup.protocol.sync_journal_folder,
-        }
+        let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.sync_journal_folder);
+        Placing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
     }
 
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it
