@@ -170,7 +170,10 @@ fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes>
 /// Why nothing is written before a person has looked.
 fn frozen(tree: &mut Tree, recovered: &Recovered) -> Option<String> {
     let missing = recovered.missing.as_ref().map(|missing| {
-        format!("{missing}; nothing is written before a person has looked: stop the master and run coracle-master store salvage")
+        format!(
+            "{missing}; nothing is written before a person has looked: where it is lost for good, stop the master and run coracle-master \
+             store salvage"
+        )
     });
     // The object that somebody asks for may be what is missing.
     tree.unread.extend(missing.clone().map(|missing| (String::new(), missing)));

@@ -347,7 +347,5 @@ fn refused(done: &Result<(), DiskError>, change: &Change, journal: &Journal, set
 
 /// What a disk that fails has taken of it nobody knows: the write is spent, and the next start may find it all the same.
 fn refusal(error: &DiskError) -> Refused {
-    let space = error.no_space();
-    let why = if space { error.to_string() } else { format!("{error}; it may be there after a restart of the master") };
-    Refused::Disk { why, space }
+    Refused::Disk { why: format!("{error}; it may be there after a restart of the master"), space: error.no_space() }
 }

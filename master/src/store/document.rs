@@ -184,15 +184,15 @@ fn string_end_from(text: &[u8], mut end: usize) -> usize {
     text.len()
 }
 
-/// What of a compact document goes to disk; None: nothing. `revision`: the one that it gets, where it is not the document's own. What
-/// stays is copied as text, for a number that is read and written need not be the same.
+/// What of a compact document goes to disk; None: nothing, or it is no document. `revision`: the one that it gets, where it is not the
+/// document's own. What stays is copied as text, for a number that is read and written need not be the same.
 pub fn durable_part(compact: &[u8], durable: Durable, revision: Option<Revision>) -> Option<Bytes> {
-    let own = "the store wrote this JSON itself";
+    let own = "a text, and what was JSON before";
     if durable == Durable::Nothing {
         return None;
     }
-    let mut fields: Fields = serde_json::from_slice(compact).expect(own);
-    let mut metadata: Fields = fields.get("metadata").map(|text| serde_json::from_str(text.get()).expect(own)).unwrap_or_default();
+    let mut fields: Fields = serde_json::from_slice(compact).ok()?;
+    let mut metadata: Fields = fields.get("metadata").map_or(Some(Fields::new()), |text| serde_json::from_str(text.get()).ok())?;
     let owners = metadata.get("managedFields").filter(|_| durable == Durable::WithoutStatus).and_then(|owners| outlasting(owners));
     if durable == Durable::WithoutStatus {
         fields.remove("status");

@@ -5,6 +5,7 @@ use super::document::crc32;
 use super::files::{DiskError, TMP, failed};
 use super::journal::recover::Position;
 use super::protocol::Protocol;
+use super::setup::REVISION_MAX;
 use super::sums::Sums;
 use serde::{Deserialize, Serialize};
 
@@ -68,11 +69,14 @@ impl Head {
         Some(format.ceil() as u64)
     }
 
-    /// None: damaged.
+    /// None: damaged, or it says numbers that no store comes to.
     pub fn from_text(text: &str) -> Option<Head> {
         let (checked, crc) = text.trim_end().strip_suffix("\"}")?.rsplit_once(",\"crc\":\"")?;
-        let head = serde_json::from_str(&format!("{checked}}}")).ok()?;
-        (u32::from_str_radix(crc, 16) == Ok(crc32(checked.as_bytes()))).then_some(head)
+        let head: Head = serde_json::from_str(&format!("{checked}}}")).ok()?;
+        let wal = head.wal.map_or([0; 2], |wal| [wal.segment, wal.n]);
+        let numbers = wal.into_iter().chain([head.reserved, head.begun]);
+        let possible = numbers.max().is_some_and(|number| number <= REVISION_MAX);
+        (possible && u32::from_str_radix(crc, 16) == Ok(crc32(checked.as_bytes()))).then_some(head)
     }
 
     /// Durable when it returns.

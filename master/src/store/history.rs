@@ -1,6 +1,6 @@
 //! PURE. The last events, so that a watcher can come back to where it was.
 
-use super::{Event, Gone};
+use super::{Event, Gone, Stored};
 use coracle_api::meta::Revision;
 use std::collections::VecDeque;
 
@@ -47,8 +47,32 @@ impl History {
     }
 }
 
-/// An event's own bytes: what was before it usually is the `new` of an earlier one and shares its memory.
+/// What an event keeps in memory: what was before it usually is the `new` of an earlier one and shares its memory, but where an object got
+/// shorter it may be the most of it. So the history never keeps twice of what it weighs.
 fn weight(event: &Event) -> usize {
-    let json = event.new.as_ref().or(event.old.as_ref()).map_or(0, |stored| stored.json.len());
-    json + size_of::<Event>()
+    let length = |stored: &Option<Stored>| stored.as_ref().map_or(0, |stored| stored.json.len());
+    length(&event.new).max(length(&event.old)) + size_of::<Event>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use coracle_api::labels::LabelSet;
+    use coracle_api::meta::{Key, Resource};
+    use std::sync::Arc;
+
+    #[test]
+    fn what_an_object_was_before_it_got_shorter_counts() {
+        let key = Arc::new(Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: "a".to_owned() });
+        let stored = |revision: u64, bytes: usize| {
+            Some(Stored::new(key.clone(), Revision(revision), Bytes::from(vec![b'x'; bytes]), LabelSet::default()))
+        };
+        let mut history = History::with_limits(Revision(0), 1000, 100_000);
+        for revision in 1..=100 {
+            let (old, new) = (stored(revision, 10_000), stored(revision + 1, 10));
+            history.push(Event { revision: Revision(revision), key: key.clone(), old, new, renewed: false });
+        }
+        assert!(history.events.len() < 10, "{}", history.events.len());
+    }
 }

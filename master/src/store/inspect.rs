@@ -2,9 +2,10 @@
 //! but reads, because acknowledged records are missing.
 
 use super::covered::covered;
-use super::disk::{self, Disk, RealDisk};
+use super::disk::{self, Disk, RealDisk, What};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::find::{self, Found, SEGMENT_BYTES_READ_MAX};
+use super::gather;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
@@ -79,8 +80,12 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
     let mut damage: Vec<Damage> = loaded.foreign.into_iter().chain(state.all_damage().cloned()).collect();
     if deep {
         for entry in state.all() {
-            let document = serde_json::from_slice(&entry.stored.json).expect("it was parsed before");
-            damage.extend((rules.fault)(&entry.stored.key, document).map(|why| unfit(&entry.stored.key, &why)));
+            // Of a file that the store has put, the start believes most unread.
+            let fault = match serde_json::from_slice(&entry.stored.json) {
+                Ok(document) => (rules.fault)(&entry.stored.key, document),
+                Err(error) => Some(format!("it is not JSON: {error}")),
+            };
+            damage.extend(fault.map(|why| unfit(&entry.stored.key, &why)));
         }
     }
     let missing = found.recovered.missing;
@@ -197,10 +202,32 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
         Journal::new(disk.clone(), Setup::PRODUCT, &behind, VecDeque::new(), found.next, reserved, loaded.writer.head.journal);
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
+    // Where the files are what was taken of them, one that is gone later is missed. An edit is still to be found.
+    let (files, summed) = (loaded.state.files_sum().clone(), there(&*disk).is_ok_and(|there| loaded.state.files_sum().are(&there)));
     // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.
     let (objects, stamped) = (loaded.state.files_count(), loaded.writer.head.stamped && loaded.writer.stamping);
     let was = loaded.writer.head.clone();
-    let head =
-        Head { format: FORMAT, wal: Some(start), reserved, clean: false, files: Sums::default(), summed: false, objects, stamped, ..was };
+    // What was set aside before is not among those that are counted now, and the evidence is none of them.
+    let incidents = quarantine::next_number(&*disk).unwrap_or(was.incidents);
+    let head = Head { format: FORMAT, wal: Some(start), reserved, clean: false, files, summed, objects, incidents, stamped, ..was };
     head.write(&*disk, &Protocol::WHOLE)
+}
+
+/// What the objects' files sum up to as they lie there.
+fn there(disk: &dyn Disk) -> io::Result<Sums> {
+    let (mut sums, mut folders, mut scratch) = (Sums::default(), vec![String::new()], Vec::new());
+    while let Some(above) = folders.pop() {
+        for found in disk.list(&format!("{OBJECTS}{above}"))?.into_iter().filter(|found| !found.name.starts_with('.')) {
+            let path = format!("{above}/{}", found.name);
+            match found.what {
+                What::Folder => folders.push(path),
+                What::File | What::Other => {
+                    if let Some(key) = names::key(&path[1..]) {
+                        sums.add(&key, gather::sum(disk, &path[1..], &mut scratch)?.crc);
+                    }
+                }
+            }
+        }
+    }
+    Ok(sums)
 }

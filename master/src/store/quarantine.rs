@@ -188,7 +188,10 @@ pub fn open_incidents(disk: &dyn Disk) -> Result<Vec<Incident>, DiskError> {
         while let Some(above) = folders.pop() {
             for found in list(&format!("{QUARANTINE}/{}/{above}", incident.name))? {
                 match found.what {
-                    What::Folder => folders.push(format!("{above}{}/", found.name)),
+                    // A folder may have lain where an object's file belongs.
+                    What::Folder if names::key(&format!("{above}{}", found.name)).is_none() => {
+                        folders.push(format!("{above}{}/", found.name))
+                    }
                     _ if above.is_empty() && found.name == REASON => {}
                     _ => incidents.push(Incident { folder: incident.name.clone(), path: Some(format!("{above}{}", found.name)) }),
                 }

@@ -26,6 +26,9 @@ pub const RETAINED_BYTES_MAX: u64 = 32 << 20;
 pub const RESERVE: u64 = 100_000;
 /// What nobody knows of any more may have used so many, several reservations: whoever saw it has to look again.
 pub const LOST_REVISIONS: u64 = 10 * RESERVE;
+/// The highest revision that every JSON reader holds exactly, and the highest number of a record: no store comes so far, so whatever says
+/// more was edited or made up by somebody.
+pub const REVISION_MAX: u64 = 1 << 53;
 /// A batch is full with so many writes, or bytes: it is the longest that a writer waits for others' bytes.
 pub const BATCH_WRITES_MAX: usize = 1024;
 pub const BATCH_BYTES_MAX: usize = 1 << 20;

@@ -14,6 +14,7 @@ use super::journal::record::Was;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::outline::{Outline, Trust, outline};
 use super::quarantine::Incidents;
+use super::setup::REVISION_MAX;
 use super::sketch::Sketch;
 use super::state::Entry;
 use super::sums::Sums;
@@ -25,9 +26,6 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::sync::Arc;
-
-/// The highest revision that every JSON reader holds exactly. A file that says a higher one was edited by hand.
-const REVISION_MAX: u64 = 1 << 53;
 
 /// What a person wrote into a file, as the write that it becomes.
 pub struct Edited {
@@ -166,17 +164,10 @@ impl<'a> Tree<'a> {
             for found in found.into_iter().filter(|found| !found.name.starts_with('.')) {
                 let path = if folder.is_empty() { found.name } else { format!("{folder}/{}", found.name) };
                 match found.what {
-                    What::Folder if names::key(&path).is_some() => {
-                        let why = "it is a folder where an object's file belongs".to_owned();
-                        self.put_aside(&path, None, Wrong { word: "foreign", why });
-                    }
+                    What::Folder if names::key(&path).is_some() => self.refuse(&path, "it is a folder where an object's file belongs"),
                     What::Folder => folders.push(path),
                     What::File => places.extend(self.place(path)),
-                    What::Other => {
-                        // What it was to be nobody knows, unless the journal does.
-                        let key = names::key(&path).filter(|key| self.row(key).is_some() && !self.covered.contains_key(key));
-                        self.put_aside(&path, key, Wrong { word: "foreign", why: "it is no regular file".to_owned() });
-                    }
+                    What::Other => self.refuse(&path, "it is no regular file"),
                 }
             }
         }
@@ -192,6 +183,12 @@ impl<'a> Tree<'a> {
         for (key, object) in covered {
             self.take_covered(&key, &object);
         }
+    }
+
+    /// What it was to be nobody knows, unless the journal does.
+    fn refuse(&mut self, path: &str, why: &str) {
+        let key = names::key(path).filter(|key| self.row(key).is_some() && !self.covered.contains_key(key));
+        self.put_aside(path, key, Wrong { word: "foreign", why: why.to_owned() });
     }
 
     /// The journal says it.

@@ -24,7 +24,7 @@ pub mod scan;
 
 use super::disk::Disk;
 use super::files::{DiskError, failed};
-use super::setup::Setup;
+use super::setup::{REVISION_MAX, Setup};
 use dates::Dates;
 pub use place::Writing;
 use place::{NEXT, Placing};
@@ -50,7 +50,7 @@ pub fn path(segment: u64) -> String {
 
 /// The segment that lies in a file of the journal's folder.
 pub fn segment(name: &str) -> Option<u64> {
-    let segment = name.strip_suffix(".jsonl")?.parse().ok()?;
+    let segment = name.strip_suffix(".jsonl")?.parse().ok().filter(|segment| *segment <= REVISION_MAX)?;
     (path(segment).strip_prefix("wal/") == Some(name)).then_some(segment)
 }
 

@@ -14,6 +14,7 @@
 
 use crate::store::document::crc32;
 use crate::store::names;
+use crate::store::setup::REVISION_MAX;
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
 use serde::Deserialize;
@@ -128,6 +129,11 @@ pub fn beginning(segment: u64) -> String {
     format!("{{\"seg\":{segment},")
 }
 
+/// How it goes on where a batch begins.
+pub fn number(n: u64) -> String {
+    format!("\"n\":{n},\"b\":{n},")
+}
+
 /// Adds the line to a batch, with its end of line.
 pub fn encode(segment: u64, n: u64, batch: u64, record: &Record, out: &mut Vec<u8>) {
     let begun = out.len();
@@ -166,6 +172,10 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
         return None;
     }
     let raw: Raw = serde_json::from_slice(text).ok()?;
+    let numbers = [Some(raw.n), Some(raw.b), raw.rev, raw.prev, raw.reserved, raw.carry];
+    if numbers.into_iter().flatten().any(|number| number > REVISION_MAX) {
+        return None;
+    }
     let key = || names::of_label(raw.key.as_deref()?).map(Arc::new);
     let record = match raw.op.as_ref() {
         "open" => {
@@ -260,5 +270,19 @@ mod tests {
                 assert_eq!(decode(&Bytes::copy_from_slice(&text[..cut]), true), None);
             }
         }
+    }
+
+    #[test]
+    fn a_number_that_no_store_comes_to_is_no_line_of_ours() {
+        let check = |n: u64, reserved: u64, is_line: bool| {
+            let mut text = Vec::new();
+            encode(3, n, n, &Record::Reserve { reserved }, &mut text);
+            text.pop();
+            assert_eq!(decode(&Bytes::from(text), true).is_some(), is_line, "{n} {reserved}");
+        };
+        check(7, REVISION_MAX, true);
+        check(7, REVISION_MAX + 1, false);
+        check(7, u64::MAX, false);
+        check(u64::MAX, 7, false);
     }
 }

@@ -119,11 +119,13 @@ impl Chain<'_> {
         self.all.beyond.append(&mut part.beyond);
         let Some(fence) = part.fence else {
             if part.damaged && !self.closed && self.protocol.later_batch_is_damage {
-                self.miss(
-                    part.bad_place(),
-                    self.next(),
-                    "the segment cannot be read, or its beginning is damaged and later batches follow",
-                );
+                let why = match part.unread {
+                    true => {
+                        "the segment cannot be read, so what it holds is unknown: start again, or copy the directory to a disk that is well"
+                    }
+                    false => "the beginning of the segment is damaged, and later batches follow",
+                };
+                self.miss(part.bad_place(), self.next(), why);
             } else {
                 self.all.void.push(part.segment);
                 self.all.torn.extend(part.torn.then(|| part.bad_place()));
@@ -220,6 +222,8 @@ pub(super) struct Part {
     torn: bool,
     /// A later batch lies behind that.
     damaged: bool,
+    /// It may hold anything.
+    unread: bool,
     /// How long the file was made.
     made_bytes: u64,
     /// It is shorter now.
@@ -242,12 +246,13 @@ impl Part {
             bad,
             torn: false,
             damaged: false,
+            unread: false,
             made_bytes: 0,
             short: false,
             end: 0,
         };
         let Some(found) = scanned.found else {
-            (part.bad, part.damaged) = (Some(0), true);
+            (part.bad, part.damaged, part.unread) = (Some(0), true, true);
             return part;
         };
         for found in found {
@@ -432,6 +437,24 @@ mod tests {
     }
 
     #[test]
+    fn damage_of_the_last_batch_is_told_wherever_it_is() {
+        let whole = first();
+        let line = whole[12_288..].iter().position(|byte| *byte == b'\n').expect("a line");
+        for at in 12_288..=12_288 + line {
+            let told = read(None, &[(1, flip(whole.clone(), at))]);
+            assert_eq!((told.last, told.torn), (2, vec![Place { segment: 1, offset: 12_288 }]), "{at}");
+        }
+        // A card has lost pages.
+        for from in [4_096, 8_200, 8_300, 12_288, 12_300] {
+            let mut zeros = whole.clone();
+            zeros[from..].fill(0);
+            let told = read(None, &[(1, zeros)]);
+            assert_eq!((told.missing, told.torn.len()), (None, 1), "{from}");
+        }
+        assert_eq!(read(None, &[(1, whole)]).torn, []);
+    }
+
+    #[test]
     fn damage_before_a_later_batch_is_no_torn_end() {
         check_missing(None, &[(1, flip(first(), 4_100))], 2, (1, 4_096));
         check_missing(None, &[(1, flip(first(), 10))], 0, (1, 0));
@@ -449,7 +472,8 @@ mod tests {
         // A segment that cannot be read may hold anything.
         let unreadable = vec![Scanned { segment: 1, bytes: usize::MAX, found: None }];
         let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable, &Protocol::WHOLE);
-        assert_eq!((told.missing.expect("unknown is not absent").n, told.void), (3, vec![]));
+        let missing = told.missing.expect("unknown is not absent");
+        assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && told.void.is_empty(), "{missing}");
         // Segments are gone.
         check_missing(Some((1, 3)), &[(2, second)], 3, (2, 0));
         check_missing(Some((1, 3)), &[], 3, (1, 0));

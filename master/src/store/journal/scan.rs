@@ -1,5 +1,6 @@
 //! PURE. What a segment of the journal holds: its lines in order, and where something lies that is none. Behind its end a file that was
-//! an earlier segment holds whatever that one left: whole lines, which name that one, and parts of lines.
+//! an earlier segment holds whatever that one left: whole lines, which name that one, and parts of lines. A file in its first use holds
+//! newlines alone.
 
 use super::record::{self, Line};
 use crate::store::protocol::Protocol;
@@ -7,6 +8,9 @@ use bytes::Bytes;
 
 /// A batch begins at a multiple of it: what a batch does not fill is newlines, and no block holds two batches.
 pub const BLOCK_BYTES: usize = 4096;
+
+/// A line names its segment and its number in so many bytes.
+const FRONT_BYTES: usize = 64;
 
 /// Newlines that fill what no batch does.
 const NOTHING: [u8; 256] = [b'\n'; 256];
@@ -17,7 +21,8 @@ pub enum Found {
         offset: usize,
         line: Line,
     },
-    /// Torn, damaged or not ours. It may hide any number of lines. `begun`: a line of this segment begins there.
+    /// Torn, damaged or not ours. It may hide any number of lines. `begun`: no earlier segment has left it, so somebody wrote there, or the
+    /// medium failed.
     Bad {
         offset: usize,
         begun: bool,
@@ -30,6 +35,9 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
     let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.own_lines;
     let mut found = Vec::new();
     let mut at = 0;
+    // Of the line that comes next, by which it is known where its beginning is damaged: no earlier segment has come so far.
+    let mut next = String::new();
+    let mut reused = false;
     while at < text.len() {
         if text[at] == b'\n' {
             at += 1;
@@ -42,20 +50,30 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
         let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
         match record::decode(&text.slice(at..end), protocol.checksums) {
             Some(line) => {
+                reused |= line.segment.is_some_and(|named| named != segment);
                 if is_own(&line) {
+                    next = record::number(line.n + 1);
                     found.push(Found::Line { offset: at, line });
                 }
                 at = end + 1;
             }
             None => {
-                let begins = text[at..].starts_with(beginning.as_bytes());
+                // The damage may have swallowed an end of line, but no batch begins before the next block.
+                let behind = (end + 1).min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
+                let bad = &text[at..behind.min(end)];
+                let numbered = || !next.is_empty() && memchr::memmem::find(&bad[..bad.len().min(FRONT_BYTES)], next.as_bytes()).is_some();
+                let begins = bad.starts_with(beginning.as_bytes()) || memchr::memchr(0, bad).is_some() || numbered();
                 match found.last_mut() {
                     Some(Found::Bad { begun, .. }) => *begun |= begins,
                     _ => found.push(Found::Bad { offset: at, begun: begins }),
                 }
-                // The damage may have swallowed an end of line, but no batch begins before the next block.
-                at = (end + 1).min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
+                at = behind;
             }
+        }
+    }
+    for found in &mut found {
+        if let Found::Bad { begun, .. } = found {
+            *begun |= !reused;
         }
     }
     found
@@ -132,6 +150,19 @@ mod tests {
         );
         assert!(of(&text, 8, &Protocol { own_lines: false, ..Protocol::WHOLE }).len() > 200);
         assert_eq!(of(&earlier, 8, &Protocol::WHOLE), []);
+        // A bit of the next line's beginning is another one, or the medium has given zeros for it.
+        let mut next = Vec::new();
+        record::encode(8, 501, 501, &Record::Reserve { reserved: 9 }, &mut next);
+        for at in 0..next.len() {
+            let mut damaged = text.clone();
+            damaged[BLOCK_BYTES..][..next.len()].copy_from_slice(&next);
+            damaged[BLOCK_BYTES + at] ^= 2;
+            let told = of(&damaged, 8, &Protocol::WHOLE);
+            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]), "{at}: {told:?}");
+        }
+        let mut zeros = text.clone();
+        zeros[BLOCK_BYTES..][..512].fill(0);
+        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]));
         // The second batch of this one was torn.
         text[BLOCK_BYTES..][..30].copy_from_slice(&now[..30]);
         assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]));

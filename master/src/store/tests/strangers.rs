@@ -115,6 +115,20 @@ fn what_stands_in_the_way_is_set_aside() {
     }
 }
 
+#[test]
+fn a_folder_in_the_place_of_an_objects_file_deletes_nothing() {
+    let dir = Dir::new("object-is-folder", true);
+    let path = dir.at("objects").join(names::path(&key("Web")));
+    fs::remove_file(&path).expect("its file");
+    fs::create_dir_all(path.join("mine")).expect("ours");
+    for _ in 0..2 {
+        let store = dir.open().expect("it starts");
+        store.get(&key("Web")).expect_err("nobody knows what it is");
+        assert!(matches!(store.write(create(pod("Web", "b", None))), Err(Refused::Damaged { .. })));
+        store.halt();
+    }
+}
+
 /// Somebody puts something in the way while the master runs: it is set aside at the next checkpoint, said, and nothing else is the worse.
 fn check_running(test: &str, lay: impl Fn(&Dir), aside: &str) {
     let dir = Dir::new(&format!("running-{test}"), true);

@@ -30,19 +30,26 @@ impl Place {
         place
     }
 
-    fn segment(&self) -> PathBuf {
+    fn segments(&self) -> Vec<PathBuf> {
         let mut segments: Vec<PathBuf> =
             fs::read_dir(self.0.join("wal")).expect("a journal").map(|entry| entry.expect("a file").path()).collect();
         segments.sort();
-        segments.remove(0)
+        segments
+    }
+
+    fn segment(&self) -> PathBuf {
+        self.segments().remove(0)
     }
 
     /// A byte of a record is another one.
     fn rot(&self, record_of: &str) {
-        let path = self.segment();
-        let mut text = fs::read(&path).expect("a segment");
         let record = format!("\"name\":\"{record_of}\"");
-        let at = text.windows(record.len()).position(|window| window == record.as_bytes()).expect("its record");
+        let found = self.segments().into_iter().find_map(|path| {
+            let text = fs::read(&path).expect("a segment");
+            let at = text.windows(record.len()).position(|window| window == record.as_bytes())?;
+            Some((path, text, at))
+        });
+        let (path, mut text, at) = found.expect("its record");
         text[at + 10] ^= 4;
         fs::write(&path, text).expect("ours");
     }
@@ -204,7 +211,7 @@ fn a_file_that_is_gone_is_told_beside_a_doubt() {
     fs::create_dir_all(place.0.join("quarantine/0001-may-be-missing")).expect("ours");
     fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("ours");
     let told = place.open().health().told;
-    assert!(told.iter().any(|told| told.why.contains("file is gone")), "{told:?}");
+    assert!(told.iter().any(|told| told.why.contains("1 files are not there")), "{told:?}");
 }
 
 /// What is no file is not waited for: nobody may ever write into a pipe.
@@ -375,6 +382,77 @@ fn a_backup_that_is_not_whole_is_refused() {
     let empty = Place::new("torn-restored");
     assert!(restore(&empty.0, || Ok(&text[..text.len() - 2])).is_err());
     assert!(!empty.0.exists(), "nothing was begun");
+}
+
+#[test]
+fn a_backup_that_no_master_made_is_refused() {
+    let backup = |revision: u64, places: &[&str], spec: &str| {
+        let mut text = format!("{{\"backup\":1,\"store\":\"s\",\"revision\":{revision},\"objects\":{}}}\n", places.len());
+        for place in places {
+            let meta = format!("{{\"name\":\"{place}\",\"namespace\":\"default\"}}");
+            let object = format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\", \"metadata\":{meta},\"spec\":\"{spec}\"}}");
+            text += &format!("{{\"path\":\"core/pods/default/{place}.json\",\"object\":{object}}}\n");
+        }
+        let crc = document::crc32(text.as_bytes());
+        text + &format!("{{\"end\":{},\"crc\":\"{crc:08x}\"}}\n", places.len())
+    };
+    let check = |text: String, expected: &str| {
+        let why = read_backup(text.as_bytes(), |_, _| Ok(())).expect_err("nobody made it");
+        assert!(why.contains(expected), "{why}");
+    };
+    check(backup(u64::MAX, &["a"], ""), "beyond all that a master comes to");
+    check(backup(u64::MAX - 4, &["a"], ""), "beyond all that a master comes to");
+    check(backup(7, &["a", "b", "a"], ""), "line 4: \"core/pods/default/a.json\" stands there twice");
+    check(backup(7, &["a"], &"x".repeat(2 * OBJECT_BYTES_MAX)), "more than any object");
+    // A person may have written it.
+    let place = Place::new("by-hand");
+    let text = backup(7, &["a", "b"], "");
+    restore(&place.0, || Ok(text.as_bytes())).expect("it is whole");
+    let store = place.open();
+    assert_eq!((names_in(&store), store.health().damaged), (vec!["a".to_owned(), "b".to_owned()], vec![]));
+}
+
+#[test]
+fn a_file_that_is_gone_is_missed_after_a_restore_and_a_salvage() {
+    let text = whole(&Place::killed("lacks-from").open());
+    let restored = Place::new("lacks-restored");
+    restore(&restored.0, || Ok(text.as_slice())).expect("an empty directory");
+    let salvaged = Place::killed("lacks-salvaged");
+    salvaged.open().close().expect("the disk is well");
+    let store = salvaged.open();
+    store.write(create(pod("lost", "first", None))).expect("it is new");
+    store.write(create(pod("later", "first", None))).expect("it is new");
+    store.halt();
+    drop(store);
+    salvaged.rot("lost");
+    assert!(salvage(&salvaged.0, &rules()).expect("the disk is well").lost.is_some());
+    for place in [restored, salvaged] {
+        let store = place.open();
+        assert_eq!((store.health().told, store.health().damaged), (vec![], vec![]));
+        store.write(create(pod("new", "first", None))).expect("it is new");
+        store.halt();
+        drop(store);
+        fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("its file");
+        let told = place.open().health().told;
+        assert!(told.len() == 1 && told[0].why.contains("an object's file is gone"), "{told:?}");
+    }
+}
+
+#[test]
+fn what_says_numbers_beyond_all_is_not_believed() {
+    let place = Place::killed("beyond");
+    let path = place.0.join("HEAD.json");
+    let text = fs::read_to_string(&path).expect("it opened once");
+    let head = head::Head::from_text(&text).expect("whole");
+    for reserved in [u64::MAX, setup::REVISION_MAX + 1] {
+        assert_eq!(head::Head::from_text(&head::Head { reserved, ..head.clone() }.to_text()), None);
+    }
+    fs::write(&path, head::Head { reserved: u64::MAX, ..head }.to_text()).expect("ours");
+    fs::write(place.0.join(format!("wal/{}.jsonl", u64::MAX)), "").expect("ours");
+    let store = place.open();
+    let revision = store.revision().0;
+    assert!(revision < setup::REVISION_MAX && names_in(&store) == ["Whole", "a", "c"], "{revision}");
+    assert!(store.write(create(pod("new", "first", None))).expect("it is new").revision.0 > revision);
 }
 
 /// What lies in a folder, below it too.
