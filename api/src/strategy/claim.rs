@@ -117,7 +117,7 @@ pub fn of_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     } else if quantity(wanted).milli() <= 0 {
         found.push(Problem::invalid(&at, wanted.clone(), "must be greater than zero"));
     }
-    found.extend(class(spec, path));
+    found.extend(classes(spec, path));
     found.extend(form(spec, path));
     for field in ["dataSource", "dataSourceRef"].into_iter().filter(|field| has(spec, field)) {
         found.extend(data_source(&spec[field], &path.field(field)));
@@ -162,9 +162,10 @@ fn modes(spec: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-fn class(spec: &Value, path: &Path) -> Vec<Problem> {
-    let class = text(spec, "storageClassName");
-    if class.is_empty() { Vec::new() } else { names::problems(&path.field("storageClassName"), class, names::subdomain(class)) }
+fn classes(spec: &Value, path: &Path) -> Vec<Problem> {
+    let named = ["storageClassName", "volumeAttributesClassName"].map(|field| (text(spec, field), path.field(field)));
+    let named = named.iter().filter(|(class, _)| !class.is_empty());
+    named.flat_map(|(class, path)| names::problems(path, *class, names::subdomain(class))).collect()
 }
 
 fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
@@ -199,8 +200,16 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         let words = "must specify required node constraints";
         found.push(Problem::required(&path.field("nodeAffinity").field("required"), words));
     }
-    found.extend(class(spec, &path));
+    found.extend(classes(spec, &path));
     found.extend(form(spec, &path));
+    if let Some(class) = spec["volumeAttributesClassName"].as_str() {
+        if class.is_empty() {
+            found.push(Problem::required(&path.field("volumeAttributesClassName"), "an empty string is disallowed"));
+        }
+        if !has(spec, "csi") {
+            found.push(Problem::required(&path.field("csi"), "has to be specified when using volumeAttributesClassName"));
+        }
+    }
     found
 }
 
@@ -349,7 +358,15 @@ mod tests {
             of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             of
         };
-        check(volume, of(json!({"csi": {"driver": "d", "volumeHandle": "h"}})), &[]);
+        check(volume, of(json!({"csi": {"driver": "d", "volumeHandle": "h"}, "volumeAttributesClassName": "fast"})), &[]);
+        check(
+            volume,
+            of(json!({"hostPath": {"path": "/a"}, "volumeAttributesClassName": ""})),
+            &[
+                "spec.volumeAttributesClassName: Required value: an empty string is disallowed",
+                "spec.csi: Required value: has to be specified when using volumeAttributesClassName",
+            ],
+        );
         check(
             volume,
             of(json!({"rbd": {"monitors": []}, "volumeMode": "Tape", "nodeAffinity": {}})),
@@ -391,6 +408,12 @@ mod tests {
         let of =
             |source: Value| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "dataSource": source});
         check(claim, of(json!({"kind": "PersistentVolumeClaim", "name": "a"})), &[]);
+        let mut named = of(json!(null));
+        named["volumeAttributesClassName"] = "A_".into();
+        let faults = names::problems(&Path::new("spec.volumeAttributesClassName"), "A_", names::subdomain("A_"));
+        check(claim, named.clone(), &[&faults[0].to_string()]);
+        named["volumeAttributesClassName"] = "".into();
+        check(claim, named, &[]);
         check(claim, of(json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "a"})), &[]);
         check(
             claim,

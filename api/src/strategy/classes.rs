@@ -130,14 +130,19 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
 }
 
 fn storage(class: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = needs(class, rules, "provisioner");
-    let provisioner = text(class, "provisioner");
-    if !provisioner.is_empty() {
-        let faults = names::qualified(&provisioner.to_ascii_lowercase());
-        found.extend(names::problems(&Path::new("provisioner"), provisioner, faults));
-    }
+    let mut found = driven(class, rules, "provisioner");
     found.extend(parameters(class));
     found.extend(topologies(class));
+    found
+}
+
+/// A class that leaves the work to whoever is named.
+fn driven(class: &Value, rules: Rules, field: &str) -> Vec<Problem> {
+    let mut found = needs(class, rules, field);
+    let driver = text(class, field);
+    if !driver.is_empty() {
+        found.extend(names::problems(&Path::new(field), driver, names::qualified(&driver.to_ascii_lowercase())));
+    }
     found
 }
 
@@ -201,7 +206,7 @@ fn meaning(term: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
 
 /// A class says something, or it would be none.
 fn attributes(class: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = needs(class, rules, "driverName");
+    let mut found = driven(class, rules, "driverName");
     if is_empty(&class["parameters"]) {
         found.push(Problem::required(&Path::new("parameters"), "must contain at least one key/value pair"));
     }
@@ -244,4 +249,20 @@ fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
         (false, true) => {}
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drivers_have_names() {
+        let check = |driver: &str, expected: &[&str]| {
+            let class = json!({"metadata": {"name": "c"}, "driverName": driver, "parameters": {"a": "b"}});
+            crate::strategy::tests::told(attributes(&class, Rules::default()), expected);
+        };
+        check("example.com/D", &[]);
+        check("D_", &["driverName: Invalid value: \"D_\": name part must consist"]);
+        check("", &["driverName: Required value"]);
+    }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 pub const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
+const EXIT_CODES_MAX: usize = 255;
 const RESTART_RULES_MAX: usize = 20;
 const HANDLERS: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 /// Probes take these; `sleep` is for hooks alone.
@@ -94,6 +95,11 @@ fn restarts(container: &Value, path: &Path) -> Vec<Problem> {
         if is_empty(&codes["values"]) {
             found.push(Problem::required(&path.field("values"), "must specify at least one exit code"));
         }
+        let count = list(codes, "values").len();
+        if count > EXIT_CODES_MAX {
+            let words = format!("must have at most {EXIT_CODES_MAX} items");
+            found.push(Problem::new(&path.field("values"), Reason::TooMany, Some(count.into()), words));
+        }
     }
     found
 }
@@ -110,6 +116,11 @@ fn life(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) ->
     if place == Place::Init && container["restartPolicy"] != "Always" {
         let words = "may not be set for init containers without restartPolicy=Always";
         found.extend(LIFE.iter().filter(|field| has(container, field)).map(|field| Problem::forbidden(&path.field(field), words)));
+        let again = "RestartContainer";
+        if list(container, "resizePolicy").iter().any(|one| one["restartPolicy"] == again) {
+            let words = "must be 'NotRequired' for init containers without restartPolicy=Always";
+            found.push(Problem::invalid(&path.field("resizePolicy"), again, words));
+        }
         return found;
     }
     found.extend(lifecycle(container, pod.grace_s, path));

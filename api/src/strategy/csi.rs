@@ -11,6 +11,8 @@ use std::collections::HashSet;
 
 const DRIVER_NAME_BYTES_MAX: usize = 63;
 const NODE_ID_BYTES_MAX: usize = 256;
+/// How often a node asks at the most what room a driver still has.
+const UPDATE_PERIOD_S_MIN: i64 = 10;
 /// Shortest life of a token for a driver, and the longest.
 const TOKEN_S_MIN: i64 = 600;
 const TOKEN_S_MAX: i64 = 1 << 32;
@@ -77,6 +79,11 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         found.extend(container::one_of(mode, &["Ephemeral", "Persistent"], &path.field("volumeLifecycleModes")));
+    }
+    let period = "nodeAllocatableUpdatePeriodSeconds";
+    if let Some(seconds) = number(spec, period).filter(|seconds| *seconds < UPDATE_PERIOD_S_MIN) {
+        let words = format!("must be greater than or equal to {UPDATE_PERIOD_S_MIN} seconds");
+        found.push(Problem::invalid(&path.field(period), seconds, words));
     }
     found
 }
@@ -184,7 +191,15 @@ mod tests {
         }
         let of = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
         let whole = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false});
-        check(&CSI_DRIVER, of("a.example.com", whole), &[]);
+        check(&CSI_DRIVER, of("a.example.com", whole.clone()), &[]);
+        for (seconds, expected) in [
+            (10, &[][..]),
+            (9, &["spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds"]),
+        ] {
+            let mut spec = whole.clone();
+            spec["nodeAllocatableUpdatePeriodSeconds"] = seconds.into();
+            check(&CSI_DRIVER, of("a.example.com", spec), expected);
+        }
         check(
             &CSI_DRIVER,
             of(

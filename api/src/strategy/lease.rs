@@ -1,9 +1,9 @@
 //! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by hand.
 
 use super::apps::{NOT_NEGATIVE, immutable};
-use super::doc::{list, number, text};
+use super::doc::{list, list_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, full, general, names, nothing};
+use super::{Making, Rules, Strategy, full, general, names, nothing};
 use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -12,7 +12,6 @@ use serde_json::Value;
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;
 /// Labels of an endpoint's place, and for whom it is meant.
-const TOPOLOGY_MAX: usize = 16;
 const HINTS_MAX: usize = 8;
 
 /// Labels of a slice: whose places these are, and who keeps it.
@@ -31,6 +30,16 @@ pub static LEASE: Strategy = Strategy {
 };
 
 pub static ENDPOINT_SLICE: Strategy = Strategy {
+    create: |slice, making| {
+        without_topology(slice);
+        general::create::<true>(slice, making);
+    },
+    update: |new, old, making: &mut Making<'_>| {
+        if new["endpoints"] != old["endpoints"] {
+            without_topology(new);
+        }
+        general::update::<true>(new, old, making);
+    },
     validate: slice,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, slice);
@@ -41,6 +50,11 @@ pub static ENDPOINT_SLICE: Strategy = Strategy {
     durable: |slice| if kept_by_us(slice) { Durable::Nothing } else { Durable::Whole },
     ..general::strategy::<false, true>()
 };
+
+/// A field of v1beta1, which v1 can read but not write.
+fn without_topology(slice: &mut Value) {
+    list_at(slice, "endpoints").for_each(|endpoint| remove(endpoint, "deprecatedTopology"));
+}
 
 fn kept_by_us(slice: &Value) -> bool {
     [CONTROLLER, MIRROR].contains(&text(&slice["metadata"]["labels"], MANAGED_BY))
@@ -98,13 +112,6 @@ fn place(endpoint: &Value, path: &Path, rules: Rules) -> Vec<Problem> {
     if let Some(node) = endpoint["nodeName"].as_str() {
         let form = if rules.old_names { names::old_id } else { names::subdomain };
         found.extend(names::problems(&path.field("nodeName"), node, form(node)));
-    }
-    let topology = endpoint["deprecatedTopology"].as_object().map_or(0, |labels| labels.len());
-    if topology > TOPOLOGY_MAX {
-        let words = format!("must have at most {TOPOLOGY_MAX} items");
-        found.push(Problem::new(&path.field("deprecatedTopology"), Reason::TooMany, Some(topology.into()), words));
-    } else {
-        found.extend(meta::labels(endpoint, "deprecatedTopology", path, rules));
     }
     if let Some(host) = endpoint["hostname"].as_str() {
         found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
@@ -188,15 +195,32 @@ mod tests {
             &["endpoints[0].addresses[0]: Invalid value: \"127.0.0.1\": may not be in the loopback"],
         );
         check(
-            json!({"addresses": ["10.0.0.1"], "hostname": "A", "nodeName": "_", "hints": zones(&["a", "a"]), "deprecatedTopology": {"a b": ""}}),
+            json!({"addresses": ["10.0.0.1"], "hostname": "A", "nodeName": "_", "hints": zones(&["a", "a"])}),
             &[
                 "endpoints[0].nodeName: Invalid value: \"_\"",
-                "endpoints[0].deprecatedTopology: Invalid value: \"a b\"",
                 "endpoints[0].hostname: Invalid value: \"A\"",
                 "endpoints[0].hints.forZones[1].name: Duplicate value: \"a\"",
             ],
         );
         check(json!({"addresses": ["10.0.0.1"], "hints": zones(&["a"; 9])}), &["endpoints[0].hints.forZones: Too many: 9"]);
+        let of = |address: &str, more: Value| {
+            let mut endpoint = json!({"addresses": [address]});
+            endpoint.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            json!({"metadata": {"name": "s"}, "addressType": "IPv4", "endpoints": [endpoint]})
+        };
+        let (read, bare) = (json!({"deprecatedTopology": {"a": "b"}}), json!({}));
+        for (was, now, expected) in [("10.0.0.1", "10.0.0.1", &read), ("10.0.0.1", "10.0.0.2", &bare)] {
+            let mut new = of(now, read.clone());
+            let mut making = Making {
+                now: crate::meta::Time::from_seconds(0).unwrap(),
+                uid: "u".into(),
+                suffix: &mut String::new,
+                service_address: &mut || None,
+                node_port: &mut || None,
+            };
+            (ENDPOINT_SLICE.update)(&mut new, &of(was, read.clone()), &mut making);
+            assert_eq!(new["endpoints"], of(now, expected.clone())["endpoints"], "only what v1beta1 wrote stays");
+        }
         // A node of 2014, as the controllers of this master write it.
         let old = json!({"metadata": {"name": "s", "namespace": "n"}, "addressType": "IPv4",
             "endpoints": [{"addresses": ["10.0.0.1"], "nodeName": "Node_1"}]});

@@ -73,6 +73,12 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         if !name.is_empty() {
             found.extend(problems(&path, name, form(name)));
         }
+        // The host has its own name, and the other one is made of parts that this replaces.
+        for other in ["setHostnameAsFQDN", "hostNetwork"] {
+            if field == "hostnameOverride" && !name.is_empty() && spec[other] == true {
+                found.push(Problem::forbidden(&path, format!("may not be set when `{other}` is true")));
+            }
+        }
     }
     found
 }

@@ -1,7 +1,7 @@
 //! The volumes of a pod: each of exactly one kind, and that one whole.
 
 use super::container::one_of;
-use super::doc::{has, is_empty, list, number, text};
+use super::doc::{entries, has, is_empty, list, number, text};
 use super::names::{self, problems};
 use super::qos::quantity;
 use super::{Rules, claim, csi, env, full, label_selector};
@@ -345,6 +345,10 @@ fn ephemeral(of: &Value, name: &str, pod: &str, rules: Rules, path: &Path) -> Ve
     }
     let mut found = super::meta::labels(&template["metadata"], "labels", &path.field("metadata"), rules);
     found.extend(super::meta::annotations(&template["metadata"], &path.field("metadata")));
+    let other =
+        entries(template, "metadata").filter(|(field, said)| !matches!(field.as_str(), "labels" | "annotations") && !is_empty(said));
+    let words = "cannot be set for an ephemeral volume";
+    found.extend(other.take(super::PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)));
     found.extend(claim::of_spec(&template["spec"], rules, &path.field("spec")));
     let whole = format!("{pod}-{name}");
     if !pod.is_empty() && !names::subdomain(&whole).is_empty() {
@@ -413,6 +417,13 @@ mod tests {
         one("csi", json!({}), &[".driver: Required value"]);
         one("image", json!({"reference": "a", "pullPolicy": "Often"}), &[".pullPolicy: Unsupported value: \"Often\""]);
         one("ephemeral", json!({}), &[".volumeClaimTemplate: Required value"]);
+        let meta = json!({"name": "n", "labels": {"a": "b"}, "annotations": {"a": "b"}, "creationTimestamp": null, "finalizers": []});
+        let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
+        one(
+            "ephemeral",
+            json!({"volumeClaimTemplate": {"metadata": meta, "spec": spec}}),
+            &[".volumeClaimTemplate.metadata.name: Forbidden: cannot be set for an ephemeral volume"],
+        );
         one(
             "ephemeral",
             json!({"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::HashSet;
 
 const SECONDS_MAX: i64 = 30;
+const CONDITIONS_MAX: usize = 64;
 /// Forms of a question that Kubernetes puts.
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const URL_FORM: &str = "desired format: https://host[/path]";
@@ -61,7 +62,36 @@ fn webhook(hook: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     for field in ["namespaceSelector", "objectSelector"] {
         found.extend(super::label_selector::validate(&hook[field], rules, &path.field(field)));
     }
+    found.extend(conditions(hook, &path.field("matchConditions")));
     found.extend(client(&hook["clientConfig"], &path.field("clientConfig")));
+    found
+}
+
+/// Nobody evaluates them here: of an expression only that there is one.
+fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
+    let all = list(hook, "matchConditions");
+    let mut found = Vec::new();
+    if all.len() > CONDITIONS_MAX {
+        let words = format!("must have at most {CONDITIONS_MAX} items");
+        found.push(Problem::new(path, Reason::TooMany, Some(all.len().into()), words));
+    }
+    let mut seen = HashSet::new();
+    for (at, condition) in all.iter().enumerate() {
+        if full(&found) {
+            break;
+        }
+        let (name, path) = (text(condition, "name"), path.index(at));
+        if text(condition, "expression").trim().is_empty() {
+            found.push(Problem::required(&path.field("expression"), ""));
+        }
+        if name.is_empty() {
+            found.push(Problem::required(&path.field("name"), ""));
+        } else if !seen.insert(name) {
+            found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
+        } else {
+            found.extend(names::problems(&path.field("name"), name, names::qualified(name)));
+        }
+    }
     found
 }
 
@@ -172,6 +202,23 @@ fn service(service: &Value, path: &Path) -> Vec<Problem> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn what_they_match() {
+        fn check(of: &[(&str, &str)], expected: &[&str]) {
+            let of: Vec<Value> = of.iter().map(|(name, expression)| json!({"name": name, "expression": expression})).collect();
+            crate::strategy::tests::told(conditions(&json!({"matchConditions": of}), &Path::new("c")), expected);
+        }
+        check(&[], &[]);
+        check(&[("a", "true"), ("b.c/d", "true")], &[]);
+        check(&[("a", "true"), ("a", "true")], &["c[1].name: Duplicate value: \"a\""]);
+        check(&[("", " ")], &["c[0].expression: Required value", "c[0].name: Required value"]);
+        check(&[("a b", "true")], &["c[0].name: Invalid value: \"a b\": name part must consist"]);
+        let many: Vec<String> = (0..65).map(|n| format!("n{n}")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "true")).collect();
+        check(&many[..64], &[]);
+        check(&many, &["c: Too many: 65: must have at most 64 items"]);
+    }
 
     #[test]
     fn how_they_are_reached() {

@@ -104,6 +104,22 @@ fn pods() {
         json!({"runtimeClassName": "A", "hostnameOverride": "x".repeat(65)}),
         &["spec.runtimeClassName: Invalid value: \"A\"", "spec.hostnameOverride: Invalid value: \"xxx"],
     );
+    pod(json!({"hostnameOverride": "a.b", "setHostnameAsFQDN": false, "hostNetwork": false}), &[]);
+    pod(
+        json!({"hostnameOverride": "a.b", "setHostnameAsFQDN": true, "hostNetwork": true}),
+        &[
+            "spec.hostnameOverride: Forbidden: may not be set when `setHostnameAsFQDN` is true",
+            "spec.hostnameOverride: Forbidden: may not be set when `hostNetwork` is true",
+        ],
+    );
+    let init = |restarts: &str, resize: &str| {
+        let resize = json!([{"resourceName": "cpu", "restartPolicy": resize}]);
+        json!({"initContainers": [{"name": "i", "image": "i", "restartPolicy": restarts, "resizePolicy": resize,
+            "terminationMessagePolicy": "File", "imagePullPolicy": "Always"}]})
+    };
+    pod(init("Always", "RestartContainer"), &[]);
+    pod(init("OnFailure", "NotRequired"), &[]);
+    pod(init("OnFailure", "RestartContainer"), &["spec.initContainers[0].resizePolicy: Invalid value: \"RestartContainer\""]);
 }
 
 #[test]
@@ -123,6 +139,12 @@ fn containers() {
     );
     let rule = json!({"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}});
     container(json!({"restartPolicy": "Never", "restartPolicyRules": [rule]}), &[]);
+    let codes = |count: usize| json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": (1..=count).collect::<Vec<_>>()}}]);
+    container(json!({"restartPolicy": "Never", "restartPolicyRules": codes(255)}), &[]);
+    container(
+        json!({"restartPolicy": "Never", "restartPolicyRules": codes(256)}),
+        &["spec.containers[0].restartPolicyRules[0].exitCodes.values: Too many: 256: must have at most 255 items"],
+    );
     container(
         json!({"restartPolicyRules": [{"action": "Stop"}]}),
         &[
