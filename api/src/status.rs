@@ -239,6 +239,12 @@ impl Status {
         plain(Reason::Expired, format!("too old resource version: {asked} ({oldest})"))
     }
 
+    /// The store has been set back behind `asked`. What has been since under revisions that were told before nobody can say: a client that
+    /// hears Expired lists again at once.
+    pub fn expired_future(asked: Revision, current: Revision) -> Status {
+        plain(Reason::Expired, format!("too large resource version: {asked}, current: {current}: the store was set back since, list again"))
+    }
+
     /// The same of a list, which cannot be shown as it was then.
     pub fn expired_list() -> Status {
         plain(Reason::Expired, "The resourceVersion for the provided list is too old.")

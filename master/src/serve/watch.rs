@@ -113,14 +113,15 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let told = watcher.clone();
     let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
         Ok(watch) => watch,
-        Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, after.unwrap_or_default(), gone.oldest)),
+        Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest))),
+        Err(Unwatched::Future { now }) => return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now))),
         Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
     let mut replay = watcher.replay(&watch.replay, &watches.replays)?;
     if call.options.bookmarks && matches!(begin, Begin::State { marked: true, .. }) {
         replay.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()))?;
     }
-    let events = go_live(&watcher.feed, replay.pieces, watch.revision.max(after.unwrap_or_default()));
+    let events = go_live(&watcher.feed, replay.pieces, watch.revision);
     if call.options.bookmarks {
         watches.bookmarks.add(&watches.timer, &serve.store, &watcher);
     }
@@ -358,8 +359,8 @@ impl Shared {
 }
 
 /// As Kubernetes says it: a watch that begins well, and one event that is an error.
-fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
-    let line = render::error_event(form, &Status::expired(asked, oldest));
+fn expired(form: Form, status: &Status) -> Answer {
+    let line = render::error_event(form, status);
     let (sender, events) = channel(1);
     sender.try_send(Bytes::from(line)).expect("the channel holds one");
     Answer::new(StatusCode::OK, form.stream_type(), Body::Stream(Stream { events, lease: Box::new(()) }))
@@ -369,9 +370,31 @@ fn expired(form: Form, asked: Revision, oldest: Revision) -> Answer {
 mod tests {
     use super::*;
     use crate::call::{self, Route};
+    use crate::serve::tests::serve;
     use crate::store::Write;
     use coracle_api::meta::{Durable, Key};
     use serde_json::{Value, json};
+
+    #[test]
+    fn who_comes_from_a_revision_that_is_not_there_lists_again() {
+        let (serve, store) = serve();
+        let watching = |revision: u64| {
+            let query = format!("watch=1&resourceVersion={revision}");
+            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
+            let Ok(answer) = watch(&serve, &call) else { panic!("{query}") };
+            let Body::Stream(stream) = answer.body else { panic!("{query}") };
+            stream
+        };
+        let now = store.revision().0;
+        assert!(!watching(now).events.is_closed(), "the present is waited from");
+        let mut future = watching(now + 1);
+        let event: Value = serde_json::from_slice(&future.events.try_recv().expect("it is told at once")).expect("JSON");
+        let said = (&event["type"], &event["object"]["code"], &event["object"]["reason"]);
+        assert_eq!(said, (&json!("ERROR"), &json!(410), &json!("Expired")), "{event}");
+        let message = event["object"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(&format!("too large resource version: {}, current: {now}", now + 1)), "{message}");
+        assert!(future.events.is_closed(), "and that is all");
+    }
 
     #[test]
     fn replays_are_counted_while_they_are_made() {

@@ -16,7 +16,7 @@
 //! 4. **Writers read what they wrote**, and so does everybody who begins to read afterwards.
 //! 5. **A write that changes nothing** costs no revision, no event and no byte.
 //! 6. **A page shows one moment**, and further pages of that moment can be had until `Gone` says that it is forgotten. `Gone` is never said
-//!    of the present.
+//!    of the present, and `Future` only of what is above it: every revision that is told is at most the store's.
 //! 7. **Events come in the order of revisions**, each once and none left out, from the replay into the sink. If that cannot be kept, the
 //!    watch ends or does not begin: it is never mended silently. Who is slow is let go of and not waited for.
 //! 8. **The outcome may be unknown.** After `Refused::Disk` the write is not visible and its revision is spent; a backend may still
@@ -64,7 +64,7 @@ pub trait Store: Send + Sync {
 
     /// Follows what is written: from the objects that there are now (`None`; they come as creations in `replay`), or from what came after
     /// a revision (`replay` as far as it is history). Then `sink` is called with every further event until it says false or the handle is
-    /// dropped. A revision that has not been yet is waited for.
+    /// dropped. A revision that has not been yet is not waited for: it was told by a store that has been set back since.
     ///
     /// The replay is returned whole and not sent through the sink: its parts share the store's memory, however many they are, and a
     /// bounded channel need only hold what is written while it is being sent.

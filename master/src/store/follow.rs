@@ -55,8 +55,6 @@ pub struct Followers {
 struct Follower {
     /// One for all who follow the same, so that an event is held against it once.
     scope: Arc<Scope>,
-    /// Nothing up to this revision is told.
-    from: Revision,
     sink: Sink,
     ended: Arc<AtomicBool>,
 }
@@ -75,7 +73,7 @@ impl Followers {
         Ok(self.history.after(after)?.filter(|event| scope.holds(&event.key)).cloned().collect())
     }
 
-    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, from: Revision, sink: Sink) -> Result<WatchHandle, Unwatched> {
+    pub fn add(&mut self, followers: &Arc<Mutex<Followers>>, scope: Scope, sink: Sink) -> Result<WatchHandle, Unwatched> {
         self.sweep();
         if self.all.len() >= WATCHERS_MAX {
             return Err(Unwatched::TooMany);
@@ -83,7 +81,7 @@ impl Followers {
         let known = self.all.iter().map(|follower| &follower.scope).find(|known| ***known == scope).cloned();
         let scope = known.unwrap_or_else(|| Arc::new(scope));
         let ended = Arc::new(AtomicBool::new(false));
-        self.all.push(Follower { scope, from, sink, ended: ended.clone() });
+        self.all.push(Follower { scope, sink, ended: ended.clone() });
         Ok(WatchHandle::new(Following { followers: Arc::downgrade(followers), ended }))
     }
 
@@ -97,7 +95,7 @@ impl Followers {
             if follower.ended.load(Ordering::Acquire) {
                 return false;
             }
-            if event.revision <= follower.from || !held {
+            if !held {
                 return true;
             }
             catch_unwind(AssertUnwindSafe(|| (follower.sink)(&event))).unwrap_or_else(|_| {

@@ -351,17 +351,18 @@ impl Store for FlatStore {
     fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Unwatched> {
         let mut followers = locked(&self.inner.followers);
         let state = self.state();
-        let (replay, from) = match after {
-            Some(after) => (followers.since(&scope, after)?, after.max(state.revision())),
+        let replay = match after {
+            Some(after) if after > state.revision() => return Err(Unwatched::Future { now: state.revision() }),
+            Some(after) => followers.since(&scope, after)?,
             None => {
                 let listing = Listing::all(&scope.resource, scope.namespace.as_deref());
                 let items = state.listed(&listing).filter(|stored| scope.holds(&stored.key));
-                (items.cloned().map(Event::created).collect(), state.revision())
+                items.cloned().map(Event::created).collect()
             }
         };
         let revision = state.revision();
         drop(state);
-        let handle = followers.add(&self.inner.followers, scope, from, sink)?;
+        let handle = followers.add(&self.inner.followers, scope, sink)?;
         Ok(Watch { replay, revision, handle })
     }
 

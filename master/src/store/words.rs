@@ -176,6 +176,10 @@ pub enum Unlisted {
 #[derive(Debug, PartialEq)]
 pub enum Unwatched {
     Gone(Gone),
+    /// It has not been yet: who saw it saw another state of the store, and what was told of that is not so.
+    Future {
+        now: Revision,
+    },
     /// As many follow already as there may be.
     TooMany,
 }

@@ -85,7 +85,7 @@ fn one_history(seed: u64) {
                 other => panic!("seed {seed} step {step}: {other:?}"),
             },
             6 => {
-                let after = Revision(dice.below(last.0 + 4));
+                let after = Revision(dice.below(last.0 + 1));
                 watchers.push(follow(&store, dice.one_in(3).then_some(name), Some(after)));
             }
             _ => {
@@ -254,7 +254,7 @@ impl Client {
                     fates.gone += 1;
                     self.relist(store);
                 }
-                Err(Unwatched::TooMany) => panic!("nobody else watches"),
+                Err(other) => panic!("{other:?}"),
             }
         }
     }
