@@ -62,15 +62,8 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if damaged_head {
         // Volatile writes may have used as many beyond those that the files show.
         tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_REVISIONS} further"));
-        tree.set_aside(
-            HEAD,
-            HEAD,
-            None,
-            Wrong {
-                word: "damaged-head",
-                why: "its checksum does not fit, its revisions are beyond all that can be, or it is no file".to_owned(),
-            },
-        );
+        let why = "its checksum does not fit, its revisions are beyond all that can be, or it is no file".to_owned();
+        tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
     tree.base = head.as_ref().map(|head| used(head.reserved, clean, recovered));
