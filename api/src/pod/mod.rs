@@ -72,6 +72,8 @@ pub struct PodSpec {
     pub priority: Option<i32>,
     pub enable_service_links: Option<bool>,
     pub overhead: ResourceList,
+    /// What it asks for as a whole.
+    pub resources: ResourceRequirements,
     pub scheduling_gates: Vec<LocalObjectReference>,
 }
 

@@ -4,7 +4,7 @@ use super::doc::entries;
 use super::full;
 use super::names::{self, problems};
 use super::qos::quantity;
-use coracle_schema::{Path, Problem, Quantity};
+use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 
 pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
@@ -35,6 +35,8 @@ const OF_QUOTAS: [&str; 7] = [
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
     Container,
+    /// A pod as a whole.
+    Pod,
     Quota,
     /// Anybody else.
     Any,
@@ -42,6 +44,14 @@ pub enum Whose {
 
 /// What is wrong with the name of a resource.
 pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
+    if whose == Whose::Pod {
+        let mut found = self::name(name, Whose::Any, path);
+        if found.is_empty() && !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-") {
+            let words = super::supported_text(&["cpu", "hugepages-", "memory"]);
+            found.push(Problem::new(path, Reason::NotSupported, Some(name.into()), words));
+        }
+        return found;
+    }
     let mut found = problems(path, name, names::qualified(name));
     let huge = name.starts_with("hugepages-");
     if name.contains('/') {
@@ -146,5 +156,10 @@ mod tests {
         check("pods", Whose::Container, &["must be a standard resource for containers"]);
         check("requests.example.com/gpu", Whose::Container, &["doesn't follow extended resource name standard"]);
         check("storage", Whose::Any, &[]);
+        check("hugepages-2Mi", Whose::Pod, &[]);
+        for bad in ["ephemeral-storage", "example.com/gpu"] {
+            check(bad, Whose::Pod, &["supported values: \"cpu\", \"hugepages-\", \"memory\""]);
+        }
+        check("foo", Whose::Pod, &["must be a standard resource type or fully qualified"]);
     }
 }

@@ -1,5 +1,6 @@
 //! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
 
+use super::amounts::Whose;
 use super::apps::immutable;
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
@@ -119,7 +120,7 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
     }
     let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
     let fixed = serde_json::json!({"limits": class["overhead"]["podFixed"]});
-    found.extend(container::resources(&fixed, &Path::new("overhead.podFixed")));
+    found.extend(container::resources(&fixed, Whose::Container, &Path::new("overhead.podFixed")));
     found.extend(meta::labels(scheduling, "nodeSelector", &path, rules));
     found.extend(pod_parts::tolerations(scheduling, &path));
     let mut seen = HashSet::new();

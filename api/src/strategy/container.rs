@@ -59,7 +59,7 @@ pub fn validate(container: &Value, place: Place, pod: &Surroundings<'_>, path: &
     found.extend(env::validate(container, &pod.volumes, path));
     found.extend(mounts::validate(container, &pod.volumes, path));
     found.extend(supported(container, "imagePullPolicy", &["Always", "IfNotPresent", "Never"], path));
-    found.extend(resources(&container["resources"], &path.field("resources")));
+    found.extend(resources(&container["resources"], Whose::Container, &path.field("resources")));
     found.extend(pod_parts::claims_used(&container["resources"], &pod.claims, &path.field("resources")));
     found.extend(pod_parts::resizes(container, pod.restarts, path));
     found.extend(security::of_container(&container["securityContext"], pod.host_users, &path.field("securityContext")));
@@ -169,7 +169,7 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
 }
 
 /// What something asks for and may have.
-pub fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
+pub fn resources(resources: &Value, whose: Whose, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     for which in ["limits", "requests"] {
         let path = path.field(which);
@@ -177,7 +177,7 @@ pub fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
             if full(&found) {
                 break;
             }
-            found.extend(resource(name, amount, &path.key(name)));
+            found.extend(resource(name, amount, whose, &path.key(name)));
         }
     }
     let (limits, requests) = (path.field("limits"), path.field("requests"));
@@ -204,9 +204,9 @@ pub fn resources(resources: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// One amount of a resource, that a container asks for or a runtime needs.
-pub fn resource(name: &str, amount: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = amounts::name(name, Whose::Container, path);
+/// One amount of a resource, that a container or a pod asks for or a runtime needs.
+fn resource(name: &str, amount: &Value, whose: Whose, path: &Path) -> Vec<Problem> {
+    let mut found = amounts::name(name, whose, path);
     found.extend(amounts::amount(name, amount, path));
     let value = quantity(amount).value();
     let pages = amounts::page_bytes(name).map(Quantity::value).is_none_or(|page| page > 0 && value > 0 && value % page == 0);

@@ -1,20 +1,45 @@
 //! What Kubernetes writes out where a pod leaves it open. A template gets less: what depends on the pod itself waits for it.
 
-use super::doc::{default_to, has, list, list_at, map_at, number, text, yes};
+use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, text, yes};
+use super::qos::{self, Amounts};
 use serde_json::{Value, json};
 
 /// Defaults of the spec of a pod.
 pub fn pod(spec: &mut Value) {
     template(spec);
     default_to(spec, "enableServiceLinks", true);
-    let host_network = yes(spec, "hostNetwork");
-    for field in ["initContainers", "containers"] {
-        for container in list_at(spec, field) {
-            request_limits(container);
-            if host_network {
-                publish_ports(container);
-            }
+    requests(spec);
+    if yes(spec, "hostNetwork") {
+        for field in ["initContainers", "containers"] {
+            list_at(spec, field).for_each(publish_ports);
         }
+    }
+}
+
+/// What a pod asks for without saying so: a container what it is limited to; the pod, where it speaks as a whole, what its containers
+/// ask for together, and of all else what it is limited to. Large pages are not shared: they are limited first.
+pub fn requests(spec: &mut Value) {
+    for field in ["initContainers", "containers"] {
+        list_at(spec, field).for_each(request_limits);
+    }
+    if !qos::is_whole(spec) {
+        return;
+    }
+    let mut limits = qos::of_containers(spec, "limits");
+    limits.retain(|name, _| name.starts_with("hugepages-") && !has(&spec["resources"]["requests"], name));
+    fill(&mut spec["resources"], "limits", limits);
+    if is_empty(&spec["resources"]["limits"]) {
+        return;
+    }
+    let mut requests = qos::of_containers(spec, "requests");
+    requests.retain(|name, _| matches!(name.as_str(), "cpu" | "memory"));
+    fill(&mut spec["resources"], "requests", requests);
+    request_limits(spec);
+}
+
+fn fill(resources: &mut Value, which: &str, amounts: Amounts) {
+    for (name, amount) in amounts {
+        map_at(resources, which).entry(name).or_insert_with(|| amount.to_string().into());
     }
 }
 
@@ -120,10 +145,10 @@ fn http_get(handler: &mut Value) {
     }
 }
 
-/// A limit without a request is a request as well.
-fn request_limits(container: &mut Value) {
-    let Some(limits) = container["resources"]["limits"].as_object().filter(|limits| !limits.is_empty()).cloned() else { return };
-    let requests = map_at(&mut container["resources"], "requests");
+/// A limit without a request is a request as well, of a container or of a pod.
+fn request_limits(of: &mut Value) {
+    let Some(limits) = of["resources"]["limits"].as_object().filter(|limits| !limits.is_empty()).cloned() else { return };
+    let requests = map_at(&mut of["resources"], "requests");
     for (name, limit) in limits {
         requests.entry(name).or_insert(limit);
     }
@@ -204,6 +229,24 @@ mod tests {
         let limited = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m"}});
         let both = json!({"cpu": "500m", "memory": "1Gi"});
         check(json!({"containers": [{"resources": limited}]}), "/containers/0/resources/requests", both);
+        for (own, containers, expected) in [
+            (json!({"limits": {"cpu": "1"}}), vec![json!({})], json!({"limits": {"cpu": "1"}, "requests": {"cpu": "1"}})),
+            (
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}}),
+                vec![json!({"requests": {"cpu": "100m", "a.b/c": "1"}}), json!({"limits": {"cpu": "300m"}})],
+                json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "400m", "memory": "1Gi"}}),
+            ),
+            (json!({"requests": {"cpu": "1"}}), vec![json!({"requests": {"memory": "1Gi"}})], json!({"requests": {"cpu": "1"}})),
+            (json!({}), vec![json!({"limits": {"cpu": "1"}})], json!({})),
+            (
+                json!({"requests": {"cpu": "5m"}}),
+                vec![json!({"limits": {"hugepages-2Mi": "4Mi"}}), json!({"limits": {"hugepages-2Mi": "2Mi"}})],
+                json!({"limits": {"hugepages-2Mi": "6Mi"}, "requests": {"cpu": "5m", "hugepages-2Mi": "6Mi"}}),
+            ),
+        ] {
+            let containers: Vec<Value> = containers.into_iter().map(|resources| json!({"resources": resources})).collect();
+            check(json!({"resources": own, "containers": containers}), "/resources", expected);
+        }
         let probe = json!({"httpGet": {"port": 80}, "periodSeconds": 7});
         let whole = json!({"httpGet": {"port": 80, "path": "/", "scheme": "HTTP"}, "periodSeconds": 7, "timeoutSeconds": 1,
             "successThreshold": 1, "failureThreshold": 3});

@@ -1,9 +1,11 @@
 //! Every problem of the spec of a pod or of a template.
 
+use super::amounts::{self, Whose};
 use super::container::{self, Place, Surroundings, host_port_clashes};
-use super::doc::{default_to, entries, is_empty, list, number, shown, text, texts};
+use super::doc::{default_to, entries, has, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
+use super::qos::{self, quantity};
 use super::{Rules, affinity, annotated, ephemeral, full, pod_parts, security, supported, systems, volume};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -46,7 +48,8 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
     found.extend(named(spec, rules, path));
     found.extend(pod_parts::tolerations(spec, path));
     found.extend(pod_parts::host_aliases(spec, path));
-    found.extend(amounts_of_all(spec, path));
+    found.extend(container::resources(&json!({"limits": spec["overhead"]}), Whose::Container, &path.field("overhead")));
+    found.extend(whole(spec, path));
     found.extend(systems::validate(spec, path));
     found
 }
@@ -83,18 +86,38 @@ fn named(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What a pod asks for as a whole, and what its runtime needs for itself.
-fn amounts_of_all(spec: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = container::resources(&json!({"limits": spec["overhead"]}), &path.field("overhead"));
-    let path = path.field("resources");
-    for which in ["limits", "requests"] {
-        let other = |name: &str| !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-");
-        for (name, _) in entries(&spec["resources"], which).filter(|(name, _)| other(name)).take(super::PROBLEMS_MAX) {
-            let words = super::supported_text(&["cpu", "hugepages-", "memory"]);
-            found.push(Problem::new(&path.field(which), Reason::NotSupported, Some(name.as_str().into()), words));
+/// What a pod asks for as a whole: no less than its containers do together, and none of them may have more.
+fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
+    let (own, path) = (&spec["resources"], path.field("resources"));
+    if !own.is_null() && text(&spec["os"], "name") == "windows" {
+        return vec![Problem::forbidden(&path, "may not be set for a windows pod")];
+    }
+    let mut found = Vec::new();
+    if !is_empty(&own["claims"]) {
+        found.push(Problem::forbidden(&path.field("claims"), "claims may not be set for Resources at pod-level"));
+    }
+    found.extend(container::resources(own, Whose::Pod, &path));
+    for which in ["requests", "limits"] {
+        let said = qos::of_containers(spec, which).into_iter().filter(|(name, _)| which == "requests" || name.starts_with("hugepages-"));
+        for (name, sum) in said.filter(|(name, sum)| has(&own[which], name) && sum.amount() > quantity(&own[which][name])) {
+            let words = format!("must be greater than or equal to aggregate container {which} of {sum}");
+            found.push(Problem::invalid(&path.field(which).key(&name), amounts::shown(&own[which][&name]), words));
         }
     }
-    found.extend(container::resources(&spec["resources"], &path));
+    for (at, container) in list(spec, "containers").iter().enumerate() {
+        for (name, limit) in entries(&container["resources"], "limits").filter(|(name, _)| has(&own["limits"], name)) {
+            let most = &own["limits"][name];
+            if quantity(limit) > quantity(most) {
+                // Kubernetes speaks of the container so.
+                let path = path.field("containers").index(at).key(name).field("limits");
+                let words = format!("must be less than or equal to pod limits of {}", amounts::shown(most));
+                found.push(Problem::invalid(&path, amounts::shown(limit), words));
+            }
+        }
+        if full(&found) {
+            break;
+        }
+    }
     found
 }
 

@@ -5,13 +5,14 @@
 //! namespace has of what is counted, once. What no quota counts knows nothing of this.
 
 use super::View;
-use super::quota::{self, Amounts};
+use super::quota;
 use crate::making::Maker;
 use crate::prepare::{self, Part, Standing};
 use crate::store::{Page, Refused, Store, Stored, Write};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::{Key, Resource, Time};
 use coracle_api::strategy::Rules;
+use coracle_api::strategy::qos::{self, Amounts};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -69,7 +70,7 @@ impl Ledger {
             // It uses what was counted and what it was charged, and nothing of other quotas.
             None => {
                 for (account, used) in accounts.iter().zip(&mut counted) {
-                    quota::add_all(used, &account.charge);
+                    qos::add_all(used, &account.charge);
                     self.tell(store, &account.quota, Some(used), now);
                 }
             }

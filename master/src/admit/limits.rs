@@ -1,6 +1,7 @@
 //! Limit ranges: what containers get that ask for nothing, and how much containers, pods and claims may ask for. PURE.
 
-use super::quota::{Amounts, amounts, pod_amounts};
+use coracle_api::strategy::pod_defaults;
+use coracle_api::strategy::qos::{self, Amounts, amounts};
 use coracle_schema::Sum;
 use serde_json::{Value, json};
 
@@ -15,6 +16,11 @@ fn items<'a>(ranges: &'a [Value], kind: &'a str) -> impl Iterator<Item = &'a Val
 
 /// What a container leaves open, as each range says it.
 pub fn complete(ranges: &[Value], pod: &mut Value) {
+    if ranges.is_empty() {
+        return;
+    }
+    // What the pod says counts before anything is given: a limit is a request as well, and it may ask as a whole.
+    pod_defaults::requests(&mut pod["spec"]);
     for range in ranges {
         let mut told = Vec::new();
         for (field, word) in [("containers", "container"), ("initContainers", "init container")] {
@@ -37,14 +43,11 @@ fn give(range: &Value, container: &mut Value, word: &str, told: &mut Vec<String>
     if !container.is_object() {
         return;
     }
-    // A limit is a request as well, before anything is given.
-    let limited = container["resources"]["limits"].clone();
     for (from, to, what) in [("defaultRequest", "requests", "request"), ("default", "limits", "limit")] {
         let mut set = Vec::new();
         for item in items(std::slice::from_ref(range), "Container") {
             for (resource, amount) in item[from].as_object().into_iter().flatten() {
-                let known = !container["resources"][to][resource].is_null() || (to == "requests" && !limited[resource].is_null());
-                if !known {
+                if container["resources"][to][resource].is_null() {
                     if !container["resources"].is_object() {
                         container["resources"] = json!({});
                     }
@@ -72,7 +75,7 @@ pub fn judge_pod(ranges: &[Value], pod: &Value) -> Result<(), String> {
             }
         }
         for item in items(range, "Pod") {
-            found.extend(broken(item, "Pod", &pod_amounts(pod, "requests"), &pod_amounts(pod, "limits")));
+            found.extend(broken(item, "Pod", &qos::of_pod(&pod["spec"], "requests"), &qos::of_pod(&pod["spec"], "limits")));
         }
         together(found)?;
     }
@@ -187,12 +190,15 @@ mod tests {
             Some("LimitRanger plugin set: cpu, memory request for container c; cpu, memory limit for container c"),
         );
         check(all.clone(), all, None);
-        let expected = json!({"requests": {"memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}});
+        let expected = json!({"requests": {"cpu": "2", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "1Gi"}});
         check(
             json!({"limits": {"cpu": "2"}}),
             expected,
             Some("LimitRanger plugin set: memory request for container c; memory limit for container c"),
         );
+        let mut whole = json!({"spec": {"resources": {"limits": {"cpu": "2"}}, "containers": [{"name": "c"}]}});
+        complete(std::slice::from_ref(&range), &mut whole);
+        assert_eq!(whole["spec"]["resources"]["requests"], json!({"cpu": "2"}), "not what its container was given");
     }
 
     #[test]
@@ -217,7 +223,11 @@ mod tests {
         let pod = json!({"type": "Pod", "max": {"cpu": "1"}});
         let limits = json!({"limits": {"cpu": "600m"}});
         let two = json!({"containers": [{"resources": limits}, {"resources": limits}]});
-        check(pod, two, Err("maximum cpu usage per Pod is 1, but limit is 1200m"));
+        check(pod.clone(), two.clone(), Err("maximum cpu usage per Pod is 1, but limit is 1200m"));
+        check(pod.clone(), json!({"containers": [{}], "resources": {"limits": {"cpu": "1"}}}), Ok(()));
+        let whole = json!({"containers": [{}], "resources": {"limits": {"cpu": "2"}}});
+        check(pod.clone(), whole, Err("maximum cpu usage per Pod is 1, but limit is 2"));
+        check(pod, json!({"containers": [{"resources": {"limits": {"cpu": "1"}}}], "overhead": {"cpu": "1"}}), Ok(()));
     }
 
     #[test]

@@ -3,13 +3,10 @@
 use coracle_api::annotations::STORAGE_CLASS;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Resource, Time};
-use coracle_api::strategy::qos;
+use coracle_api::strategy::qos::{self, Amounts, add, add_all, amounts};
 use coracle_schema::Sum;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What is counted, by its name in a quota.
-pub type Amounts = BTreeMap<String, Sum>;
 
 /// Each container has to say what it asks of these where a quota counts them. An old mistake of Kubernetes that clients rely on.
 const TO_BE_SAID: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
@@ -17,49 +14,9 @@ const TO_BE_SAID: [&str; 6] = ["cpu", "memory", "requests.cpu", "requests.memory
 const COUNTED: [&str; 6] = ["configmaps", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas", "secrets", "services"];
 const CLASS: &str = ".storageclass.storage.k8s.io/";
 
-/// A list of amounts in a document.
-pub fn amounts(list: &Value) -> Amounts {
-    let entries = list.as_object().into_iter().flatten();
-    entries.filter_map(|(name, amount)| Some((name.clone(), Sum::of_text(amount.as_str()?)?))).collect()
-}
-
-fn add(to: &mut Amounts, name: &str, amount: Sum) {
-    let entry = to.entry(name.to_owned()).or_default();
-    *entry = entry.plus(amount);
-}
-
-pub fn add_all(to: &mut Amounts, more: &Amounts) {
-    more.iter().for_each(|(name, amount)| add(to, name, *amount));
-}
-
-fn at_least(all: &mut Amounts, these: &Amounts) {
-    for (name, amount) in these {
-        let entry = all.entry(name.clone()).or_insert(*amount);
-        *entry = entry.or_more(*amount);
-    }
-}
-
-/// What a pod's containers ask for together, or while one of them prepares it, whichever is more; and what its runtime needs.
-/// `which`: requests or limits.
-pub fn pod_amounts(pod: &Value, which: &str) -> Amounts {
-    let containers = |field: &str| pod["spec"][field].as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut sum = Amounts::new();
-    containers("containers").iter().for_each(|container| add_all(&mut sum, &amounts(&container["resources"][which])));
-    let (mut beside, mut most) = (Amounts::new(), Amounts::new());
-    for container in containers("initContainers") {
-        let own = amounts(&container["resources"][which]);
-        // One that goes on runs beside all that come after it.
-        if container["restartPolicy"] == "Always" {
-            add_all(&mut beside, &own);
-            at_least(&mut most, &beside);
-        } else {
-            let mut meanwhile = beside.clone();
-            add_all(&mut meanwhile, &own);
-            at_least(&mut most, &meanwhile);
-        }
-    }
-    add_all(&mut sum, &beside);
-    at_least(&mut sum, &most);
+/// What a pod asks for, and what its runtime needs. `which`: requests or limits.
+fn pod_amounts(pod: &Value, which: &str) -> Amounts {
+    let mut sum = qos::of_pod(&pod["spec"], which);
     for (name, amount) in amounts(&pod["spec"]["overhead"]) {
         if which == "requests" || sum.contains_key(&name) {
             add(&mut sum, &name, amount);
@@ -229,9 +186,9 @@ pub fn charge(quota: &Value, kind: &Kind, new: &Value, old: Option<&Value>, now:
     more.filter(|(_, amount)| amount.amount() > Sum::default().amount()).collect()
 }
 
-/// What a pod's containers have to say and do not, because a quota counts it.
+/// What a pod's containers have to say and do not, because a quota counts it. Not where the pod says it as a whole.
 pub fn unsaid(quota: &Value, kind: &Kind, pod: &Value) -> Result<(), String> {
-    if kind.resource != Resource::core("pods") || !in_scope(quota, kind, pod) {
+    if kind.resource != Resource::core("pods") || qos::is_whole(&pod["spec"]) || !in_scope(quota, kind, pod) {
         return Ok(());
     }
     let needed: BTreeSet<&str> = hard(quota).map(|(name, _)| name.as_str()).filter(|name| TO_BE_SAID.contains(name)).collect();
@@ -343,15 +300,19 @@ mod tests {
     }
 
     #[test]
-    fn who_prepares_a_pod() {
-        let own = |cpu: &str| json!({"resources": {"requests": {"cpu": cpu}}});
-        let mut beside = own("1");
-        beside["restartPolicy"] = "Always".into();
-        let check = |spec: Value, expected: &str| assert_eq!(shown(&pod_amounts(&json!({"spec": spec}), "requests")), expected, "{spec}");
-        check(json!({"containers": [own("1"), own("2")], "initContainers": [own("2")]}), "cpu=3");
-        check(json!({"containers": [own("1")], "initContainers": [own("2"), own("1")]}), "cpu=2");
-        check(json!({"containers": [own("1")], "initContainers": [beside, own("2")]}), "cpu=3");
-        check(json!({"containers": [own("1")], "overhead": {"cpu": "250m", "memory": "1Mi"}}), "cpu=1250m,memory=1Mi");
+    fn pods_as_a_whole() {
+        let quota = quota(json!({"requests.cpu": "2", "limits.cpu": "2"}));
+        let check = |spec: Value, expected: &str, told: Result<(), &str>| {
+            let pod = json!({"spec": spec});
+            assert_eq!(shown(&charge(&quota, &kind("pods"), &pod, None, now())), expected, "{pod}");
+            assert_eq!(unsaid(&quota, &kind("pods"), &pod), told.map_err(str::to_owned), "{pod}");
+        };
+        let one = json!([{"name": "c", "resources": {"requests": {"cpu": "1"}}}]);
+        let unsaid = Err("failed quota: q: must specify limits.cpu for: c");
+        check(json!({"containers": one, "overhead": {"cpu": "250m", "memory": "1Mi"}}), "requests.cpu=1250m", unsaid);
+        let whole = json!({"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}});
+        let counted = "limits.cpu=2250m,requests.cpu=1750m";
+        check(json!({"containers": one, "resources": whole, "overhead": {"cpu": "250m"}}), counted, Ok(()));
     }
 
     #[test]

@@ -145,6 +145,9 @@ fn scheduler() {
     let mut heavy = asking("1500m", "1Mi");
     merge(&mut heavy, json!({"spec": {"nodeName": "n1"}, "metadata": {"labels": {"app": "heavy"}}}));
     check(&[node("n1", none.clone()), node("n2", none.clone()), pod("h", heavy), pod("a", other)], &["a -> n2"]);
+    // What it asks for as a whole.
+    let whole = json!({"spec": {"resources": {"requests": {"cpu": "3"}}}});
+    check(&[node("n1", none.clone()), pod("a", whole)], &["a: 0/1 nodes are available: 1 Insufficient cpu."]);
     check(
         &[node("n1", json!({"spec": {"unschedulable": true}})), pod("a", none.clone())],
         &["a: 0/1 nodes are available: 1 node(s) were unschedulable."],

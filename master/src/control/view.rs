@@ -5,7 +5,7 @@ use crate::store::Stored;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{ObjectMeta, Revision, Time};
 use coracle_api::node::{Node, Taint};
-use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, Toleration};
+use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, ResourceRequirements, Toleration};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
 use coracle_api::strategy::{eviction, label_selector, lease};
@@ -284,8 +284,8 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
             .filter(|port| !port.name.is_empty())
             .map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol)))
             .collect(),
-        cpu_milli: requested(&pod.spec.containers, "cpu", |amount| amount.milli()),
-        memory_bytes: requested(&pod.spec.containers, "memory", |amount| amount.value()),
+        cpu_milli: requested(&pod.spec.resources, &pod.spec.containers, "cpu", |amount| amount.milli()),
+        memory_bytes: requested(&pod.spec.resources, &pod.spec.containers, "memory", |amount| amount.value()),
         node: pod.spec.node_name,
         document: stored.clone(),
     })
@@ -295,11 +295,11 @@ fn host_port(port: &ContainerPort) -> HostPort {
     HostPort { port: port.host_port, protocol: protocol(&port.protocol), ip: port.host_ip.clone() }
 }
 
-/// The sum of what the containers ask for; a limit without a request is one.
-fn requested(containers: &[Container], name: &str, amount: impl Fn(Quantity) -> i64) -> i64 {
+/// What the pod asks for as a whole, or the sum of what its containers do; a limit without a request is one.
+fn requested(whole: &ResourceRequirements, containers: &[Container], name: &str, amount: impl Fn(Quantity) -> i64) -> i64 {
     let of = |resources: &ResourceList| resources.get(name).copied().map(&amount);
     let asked = containers.iter().filter_map(|c| of(&c.resources.requests).or_else(|| of(&c.resources.limits)));
-    asked.fold(0, |sum: i64, one| sum.saturating_add(one.max(0)))
+    of(&whole.requests).map_or_else(|| asked.fold(0, |sum: i64, one| sum.saturating_add(one.max(0))), |asked| asked.max(0))
 }
 
 pub fn node(stored: &Stored) -> Option<NodeView> {

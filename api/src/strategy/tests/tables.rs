@@ -95,10 +95,34 @@ fn pods() {
     pod(
         json!({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2", "a.b/c": "1"}}}),
         &[
-            "spec.resources.requests: Unsupported value: \"a.b/c\": supported values: \"cpu\", \"hugepages-\", \"memory\"",
+            "spec.resources.requests[a.b/c]: Unsupported value: \"a.b/c\": supported values: \"cpu\", \"hugepages-\", \"memory\"",
             "spec.resources.limits: Required value: Limit must be set for non overcommitable resources",
             "spec.resources.requests: Invalid value: \"2\": must be less than or equal to cpu limit of 1",
         ],
+    );
+    let own = |limits: Value, requests: Value| json!({"name": "c", "image": "i", "resources": {"limits": limits, "requests": requests}});
+    let two = json!([own(json!({"cpu": "2"}), json!({"cpu": "800m"})), {"name": "d", "image": "i", "resources": {"requests": {"cpu": "400m", "memory": "1Gi"}}}]);
+    pod(json!({"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1200m"}}, "containers": two}), &[]);
+    pod(
+        json!({"resources": {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}, "claims": [{"name": "x"}]}, "containers": two}),
+        &[
+            "spec.resources.claims: Forbidden: claims may not be set for Resources at pod-level",
+            "spec.resources.requests[cpu]: Invalid value: \"1\": must be greater than or equal to aggregate container requests of 1200m",
+            "spec.resources.containers[0][cpu].limits: Invalid value: \"2\": must be less than or equal to pod limits of 1",
+        ],
+    );
+    let pages = |pages: &str| json!({"cpu": "1", "hugepages-2Mi": pages});
+    pod(
+        json!({"resources": {"limits": pages("2Mi"), "requests": pages("2Mi")}, "containers": [own(pages("4Mi"), pages("4Mi"))]}),
+        &[
+            "spec.resources.requests[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to aggregate container requests of 4Mi",
+            "spec.resources.limits[hugepages-2Mi]: Invalid value: \"2Mi\": must be greater than or equal to aggregate container limits of 4Mi",
+            "spec.resources.containers[0][hugepages-2Mi].limits: Invalid value: \"4Mi\": must be less than or equal to pod limits of 2Mi",
+        ],
+    );
+    pod(
+        json!({"os": {"name": "windows"}, "resources": {"limits": {"foo": "1"}}}),
+        &["spec.resources: Forbidden: may not be set for a windows pod"],
     );
     pod(
         json!({"runtimeClassName": "A", "hostnameOverride": "x".repeat(65)}),
