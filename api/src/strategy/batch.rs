@@ -1,7 +1,7 @@
 //! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
 
 use super::apps::{immutable, not_negative, selected};
-use super::doc::{copy, default_to, has, is_empty, map_at, number, remove, text, yes};
+use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, cron, general, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
@@ -248,13 +248,21 @@ fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// Until a suspended job begins, it may be said where its pods go: the old spec with what the new one says of that.
+/// While nothing of a suspended job runs, it may be said where its pods go and what its containers ask for: the old spec with what the new
+/// one says of that.
 fn as_directed(now: &Value, was: &Value, status: &Value) -> Value {
     let mut directed = was.clone();
-    if !yes(was, "suspend") || has(status, "startTime") {
+    let stands = |condition: &Value| text(condition, "type") == "Suspended" && text(condition, "status") == "True";
+    let rests = !has(status, "startTime") || list(status, "conditions").iter().any(stands);
+    if !yes(was, "suspend") || !rests || number(status, "active").unwrap_or(0) > 0 {
         return directed;
     }
     let template = &now["template"];
+    for field in ["containers", "initContainers"] {
+        for (container, now) in list_at(&mut directed["template"]["spec"], field).zip(list(&template["spec"], field)) {
+            copy(container, now, "resources");
+        }
+    }
     for field in ["annotations", "labels"] {
         map_at(&mut directed["template"], "metadata");
         copy(&mut directed["template"]["metadata"], &template["metadata"], field);
@@ -322,4 +330,34 @@ fn zone(spec: &Value, path: &Path) -> Option<Problem> {
         _ => format!("unknown time zone {zone}"),
     };
     Some(Problem::invalid(&path, zone, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_suspended_job_may_change() {
+        fn check(suspended: bool, status: Value, at: &str, value: Value, taken: bool) {
+            let container = json!({"name": "c", "image": "i:1", "resources": {"requests": {"cpu": "1"}}});
+            let template = json!({"spec": {"restartPolicy": "Never", "nodeSelector": {"a": "b"}, "containers": [container]}});
+            let old = json!({"metadata": {"name": "j", "namespace": "n"}, "status": status,
+                "spec": {"suspend": suspended, "template": template}});
+            let mut new = old.clone();
+            *new.pointer_mut(&format!("/spec/template/spec{at}")).unwrap() = value;
+            let found: Vec<String> = job_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
+            assert_eq!(!found.iter().any(|one| one.starts_with("spec.template: Invalid value")), taken, "{new}: {found:?}");
+        }
+        let (more, cpu) = ("/containers/0/resources", json!({"limits": {"cpu": "2"}}));
+        check(true, json!({}), more, cpu.clone(), true);
+        check(true, json!({}), more, json!({}), true);
+        check(true, json!({}), "/nodeSelector", json!({"c": "d"}), true);
+        check(true, json!({}), "/containers/0/image", json!("i:2"), false);
+        check(true, json!({"active": 1}), more, cpu.clone(), false);
+        check(false, json!({}), more, cpu.clone(), false);
+        let mut began = json!({"startTime": "2020-01-01T00:00:00Z"});
+        check(true, began.clone(), more, cpu.clone(), false);
+        began["conditions"] = json!([{"type": "Suspended", "status": "True"}]);
+        check(true, began, more, cpu, true);
+    }
 }

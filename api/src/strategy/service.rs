@@ -159,15 +159,16 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
     if wants_node_ports(spec) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
         taken.extend(number(spec, "healthCheckNodePort"));
-        let mut missing = list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])).peekable();
         // A candidate may be one that this very service asks for: then the next. None means that there are no more.
-        for _ in NODE_PORTS {
-            let Some(candidate) = missing.peek().and_then(|_| (making.node_port)()) else { break };
-            if taken.insert(candidate.into())
-                && let Some(port) = missing.next()
-            {
-                port["nodePort"] = candidate.into();
-            }
+        let mut free = NODE_PORTS.map_while(|_| (making.node_port)().map(i64::from)).filter(|candidate| taken.insert(*candidate));
+        // One port number has one node port over its protocols, as whoever asks a DNS server expects.
+        let known = list(spec, "ports").iter().rev().filter_map(|port| Some((number(port, "port"), number(port, "nodePort")?)));
+        let mut known: HashMap<_, _> = known.collect();
+        for port in list_at(spec, "ports").filter(|port| port.is_object() && is_empty(&port["nodePort"])) {
+            let of = number(port, "port");
+            let Some(given) = known.get(&of).copied().or_else(|| free.next()) else { break };
+            known.insert(of, given);
+            port["nodePort"] = given.into();
         }
     }
 }
@@ -342,7 +343,13 @@ mod tests {
         check(json!({"clusterIP": "None"}), &[]);
         check(json!({"type": "ExternalName", "externalName": "a.b"}), &[]);
         let ports = json!([{"name": "a", "port": 53}, {"name": "b", "port": 53, "protocol": "UDP", "nodePort": 30001}]);
-        let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30002"), ("nodePort", "UDP/30001")];
+        let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30001"), ("nodePort", "UDP/30001")];
+        check(json!({"type": "NodePort", "ports": ports}), &expected);
+        let ports = json!([{"name": "a", "port": 53}, {"name": "b", "port": 80}, {"name": "c", "port": 53, "protocol": "UDP"}]);
+        let ports = json!({"type": "NodePort", "ports": ports});
+        check(ports, &[("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30001"), ("nodePort", "TCP/30002"), ("nodePort", "UDP/30001")]);
+        let ports = json!([{"name": "a", "port": 80}, {"name": "b", "port": 53, "nodePort": 30001}]);
+        let expected = [("clusterIP", "10.96.0.1"), ("nodePort", "TCP/30002"), ("nodePort", "TCP/30001")];
         check(json!({"type": "NodePort", "ports": ports}), &expected);
         let silent = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": [{"port": 80}]});
         check(silent, &[("clusterIP", "10.96.0.1")]);
