@@ -1,14 +1,43 @@
 //! Where a pod wants to run: near or far from nodes and other pods, and spread over them.
 
-use super::doc::{has, list, number, text};
+use super::doc::{entries, has, list, list_at, map_at, number, text};
 use super::{Rules, container::one_of, full, label_selector, names};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
-use std::collections::HashMap;
+use serde_json::{Map, Value, json};
+use std::collections::{HashMap, HashSet};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 const NO_KEY: &str = "can not be empty";
+
+/// Makes the keys whose values a new pod takes from its own labels part of the selectors: whoever looks for pods reads those alone.
+pub fn merge_keys(pod: &mut Value) {
+    let labels = pod["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    let Some(spec) = pod.get_mut("spec").filter(|spec| spec.is_object()) else { return };
+    for field in ["podAffinity", "podAntiAffinity"] {
+        let Some(pods) = spec.get_mut("affinity").and_then(|affinity| affinity.get_mut(field)) else { continue };
+        list_at(pods, REQUIRED).for_each(|term| merge(term, &labels));
+        list_at(pods, PREFERRED).filter_map(|wish| wish.get_mut("podAffinityTerm")).for_each(|term| merge(term, &labels));
+    }
+    list_at(spec, "topologySpreadConstraints").for_each(|constraint| merge(constraint, &labels));
+}
+
+fn merge(of: &mut Value, labels: &Map<String, Value>) {
+    // Without a selector nothing is looked for.
+    if !has(of, "labelSelector") {
+        return;
+    }
+    let mut rules = Vec::new();
+    for (field, operator) in [("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")] {
+        let own = list(of, field).iter().filter_map(|key| Some((key, labels.get(key.as_str()?)?)));
+        rules.extend(own.map(|(key, value)| json!({"key": key, "operator": operator, "values": [value]})));
+    }
+    if !rules.is_empty() {
+        let mut all = list(&of["labelSelector"], "matchExpressions").to_vec();
+        all.extend(rules);
+        map_at(of, "labelSelector").insert("matchExpressions".into(), all.into());
+    }
+}
 
 /// Every problem of a spec's `affinity`.
 pub fn validate(affinity: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
@@ -141,6 +170,7 @@ fn pod_term(term: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         found.extend(match_keys(term, field, &path.field(field)));
     }
+    found.extend(doubled_keys(term, path));
     let both = list(term, "matchLabelKeys").iter().enumerate().filter(|(_, key)| list(term, "mismatchLabelKeys").contains(key)).take(8);
     for (at, key) in both {
         let words = "exists in both matchLabelKeys and mismatchLabelKeys";
@@ -205,7 +235,22 @@ fn spread(constraint: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         }
     }
     found.extend(match_keys(constraint, "matchLabelKeys", &path.field("matchLabelKeys")));
+    found.extend(doubled_keys(constraint, path));
     found.extend(label_selector::validate(&constraint["labelSelector"], rules, &path.field("labelSelector")));
+    found
+}
+
+/// A key that the selector names anyway: then there is more than the rule that was made of it. Kubernetes says the place so.
+fn doubled_keys(of: &Value, path: &Path) -> Vec<Problem> {
+    let (keys, selector) = (list(of, "matchLabelKeys"), &of["labelSelector"]);
+    let mut seen: HashSet<&str> = entries(selector, "matchLabels").map(|(key, _)| key.as_str()).collect();
+    let mut found = Vec::new();
+    for key in list(selector, "matchExpressions").iter().map(|rule| text(rule, "key")) {
+        if let Some(at) = keys.iter().rposition(|one| one == key).filter(|_| !seen.insert(key) && !full(&found)) {
+            found.push(Problem::invalid(&path.index(at), key, "exists in both matchLabelKeys and labelSelector"));
+        }
+        seen.insert(key);
+    }
     found
 }
 
@@ -224,4 +269,51 @@ fn match_keys(of: &Value, field: &str, path: &Path) -> Vec<Problem> {
         found.extend(names::problems(&path.index(at), key, names::qualified(key)));
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_of_labels_become_part_of_the_selector() {
+        fn check(term: Value, expected: Value, problems: &[&str]) {
+            let affinity =
+                json!({"podAffinity": {REQUIRED: [term]}, "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": term}]}});
+            let labels = json!({"z": "1", "y": "2"});
+            let mut pod = json!({"metadata": {"labels": labels}, "spec": {"affinity": affinity, "topologySpreadConstraints": [term]}});
+            merge_keys(&mut pod);
+            let spec = &pod["spec"];
+            let merged = &spec["affinity"]["podAffinity"][REQUIRED][0];
+            assert_eq!(merged["labelSelector"]["matchExpressions"], expected, "{term}");
+            assert_eq!(spec["affinity"]["podAntiAffinity"][PREFERRED][0]["podAffinityTerm"], *merged);
+            assert_eq!(spec["topologySpreadConstraints"][0], *merged);
+            let found: Vec<String> = pod_term(merged, Rules::default(), &Path::new("t")).iter().map(Problem::to_string).collect();
+            assert_eq!(found, problems, "{term}");
+        }
+        let term = |more: Value| {
+            let mut one = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"x": "y"}}});
+            one.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            one
+        };
+        let rule = |key: &str, operator: &str, value: &str| json!({"key": key, "operator": operator, "values": [value]});
+        check(term(json!({})), Value::Null, &[]);
+        let merged = json!([rule("z", "In", "1"), rule("y", "NotIn", "2")]);
+        check(term(json!({"matchLabelKeys": ["absent", "z"], "mismatchLabelKeys": ["y"]})), merged, &[]);
+        let own = json!({"matchExpressions": [rule("a", "In", "b")]});
+        let merged = json!([rule("a", "In", "b"), rule("z", "In", "1")]);
+        check(term(json!({"labelSelector": own, "matchLabelKeys": ["z"]})), merged, &[]);
+        let words = "t[1]: Invalid value: \"z\": exists in both matchLabelKeys and labelSelector";
+        let both = json!([rule("y", "In", "2"), rule("z", "In", "1")]);
+        let own = json!({"matchLabels": {"z": "1"}});
+        check(term(json!({"labelSelector": own, "matchLabelKeys": ["y", "z"]})), both, &[words]);
+        let unselected = json!({"labelSelector": null, "matchLabelKeys": ["z"]});
+        check(term(unselected), Value::Null, &["t.matchLabelKeys: Forbidden: must not be specified when labelSelector is not set"]);
+    }
+
+    #[test]
+    fn a_new_pod_alone_is_merged() {
+        let term = json!({"topologyKey": "zone", "labelSelector": {"matchLabels": {"z": "1"}}, "matchLabelKeys": ["z"]});
+        assert_eq!(pod_term(&term, Rules::default(), &Path::new("t")), [], "as in a template");
+    }
 }

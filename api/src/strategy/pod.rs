@@ -2,7 +2,9 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Strategy, annotated, inner, names, no_claims, pod_defaults, pod_spec, pod_status, qos};
+use super::{
+    Deleting, Deletion, Making, Rules, Strategy, affinity, annotated, inner, names, no_claims, pod_defaults, pod_spec, pod_status, qos,
+};
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -21,6 +23,7 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
     pod_defaults::admitted(&mut pod["spec"]);
     pod_defaults::patience(&mut pod["spec"]);
     annotated::into_fields(pod);
+    affinity::merge_keys(pod);
     pod["status"] = json!({"phase": "Pending", "qosClass": qos::class(pod)});
     if !is_empty(&pod["spec"]["schedulingGates"]) {
         pod["status"]["conditions"] = json!([{
