@@ -8,7 +8,7 @@ mod bed;
 mod budgets;
 mod checks;
 
-use bed::{Bed, Random};
+use bed::{Bed, Random, ZONE};
 use coracle_api::meta::Key;
 use serde_json::{Value, json};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,6 +65,17 @@ fn a_full_queue_loses_nothing() {
     bed.settle();
     checks::all_is_well(&bed, true);
     assert!(!bed.objects("services").is_empty() && !bed.objects("replicationcontrollers").is_empty());
+}
+
+#[test]
+fn a_bound_pod_gets_the_zone_of_its_node() {
+    let mut bed = Bed::new(1, false);
+    bed.speaking.insert("n1".to_owned());
+    bed.agents();
+    bed.create("pods", json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}));
+    bed.settle();
+    let pods = bed.objects("pods");
+    assert!(pods.iter().any(|(_, pod)| pod["spec"]["nodeName"] == "n1" && pod["metadata"]["labels"][ZONE] == "n1"), "{pods:?}");
 }
 
 fn history(seed: u64, told: bool) {

@@ -1,11 +1,14 @@
 //! Bindings: a pod is put on a node, once.
 
-use super::doc::{entries, has, list, map_at, text};
+use super::doc::{entries, has, list, map_at, text, texts};
 use super::meta::{self, Scope};
 use super::{Rules, Strategy, container, general, names, nothing};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
+
+/// Where a node is, which its pods may ask about themselves.
+const PLACES: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// A binding is never stored: it changes its pod. See `bind`.
 pub static BINDING: Strategy =
@@ -28,9 +31,9 @@ fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-/// The pod on the node that the binding names, with the binding's labels and annotations; or why that cannot be, in the
-/// words of a Conflict.
-pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
+/// The pod on the node that the binding names, with the binding's labels and annotations and the node's place; or why that
+/// cannot be, in the words of a Conflict. `node`: null where there is none of that name.
+pub fn bind(pod: &Value, binding: &Value, node: &Value, now: Time) -> Result<Value, String> {
     let name = text(&pod["metadata"], "name");
     for (field, called) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let (meant, stands) = (text(&binding["metadata"], field), text(&pod["metadata"], field));
@@ -41,9 +44,9 @@ pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
     if has(&pod["metadata"], "deletionTimestamp") {
         return Err(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
-    let node = text(&pod["spec"], "nodeName");
-    if !node.is_empty() {
-        return Err(format!("pod {name} is already assigned to node {node:?}"));
+    let bound = text(&pod["spec"], "nodeName");
+    if !bound.is_empty() {
+        return Err(format!("pod {name} is already assigned to node {bound:?}"));
     }
     if !list(&pod["spec"], "schedulingGates").is_empty() {
         return Err(format!("pod {name} has non-empty .spec.schedulingGates"));
@@ -54,6 +57,9 @@ pub fn bind(pod: &Value, binding: &Value, now: Time) -> Result<Value, String> {
         for (key, value) in entries(&binding["metadata"], field) {
             map_at(&mut pod["metadata"], field).insert(key.clone(), value.clone());
         }
+    }
+    for (key, value) in texts(&node["metadata"], "labels").filter(|(key, _)| PLACES.contains(key)) {
+        map_at(&mut pod["metadata"], "labels").insert(key.into(), value.into());
     }
     let condition = json!({
         "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": now.to_string(),
@@ -83,20 +89,22 @@ mod tests {
             "status": {"phase": "Pending", "nominatedNodeName": "n2", "conditions": [{"type": "Other", "status": "True"}, waiting]}});
         let binding =
             json!({"metadata": {"name": "p", "labels": {"b": "2"}, "annotations": {"c": "3"}}, "target": {"kind": "Node", "name": "n1"}});
-        let bound = bind(&pod, &binding, now()).unwrap();
+        let zone = "topology.kubernetes.io/zone";
+        let node = json!({"metadata": {"labels": {zone: "z1", "kubernetes.io/hostname": "n1"}}});
+        let bound = bind(&pod, &binding, &node, now()).unwrap();
         assert_eq!(bound["spec"]["nodeName"], "n1");
-        assert_eq!(bound["metadata"]["labels"], json!({"a": "1", "b": "2"}));
+        assert_eq!(bound["metadata"]["labels"], json!({"a": "1", "b": "2", zone: "z1"}));
         assert_eq!(bound["metadata"]["annotations"], json!({"c": "3"}));
         let conditions = json!([{"type": "Other", "status": "True"}, {"type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": "2020-09-13T12:26:40Z"}]);
         assert_eq!(bound["status"], json!({"phase": "Pending", "conditions": conditions}));
-        assert_eq!(bind(&bound, &binding, now()), Err("pod p is already assigned to node \"n1\"".into()));
+        assert_eq!(bind(&bound, &binding, &node, now()), Err("pod p is already assigned to node \"n1\"".into()));
     }
 
     #[test]
     fn refusals() {
         fn check(pod: Value, binding: Value, expected: &str) {
-            let refused = bind(&pod, &binding, now()).expect_err("refused");
+            let refused = bind(&pod, &binding, &Value::Null, now()).expect_err("refused");
             assert!(refused.starts_with(expected), "{refused}");
         }
         let binding = json!({"metadata": {"uid": "v"}, "target": {"name": "n"}});

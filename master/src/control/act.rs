@@ -244,7 +244,9 @@ impl Gate {
     fn bind(&self, store: &dyn Store, key: &Key, seen: Revision, node: &str, now: Now) -> Result<Option<Write>, String> {
         let kind = self.kind(&key.resource)?;
         let Some((stored, object)) = standing(store, key, seen) else { return Ok(None) };
-        let bound = bind(&object, &json!({"target": {"kind": "Node", "name": node}}), now.wall)?;
+        let place = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
+        let place = store.get(&place).ok().flatten().and_then(|stored| serde_json::from_slice(&stored.json).ok());
+        let bound = bind(&object, &json!({"target": {"kind": "Node", "name": node}}), &place.unwrap_or_default(), now.wall)?;
         Ok(Some(prepare::replace(kind, Standing { key, revision: stored.revision, object: &object }, bound)))
     }
 

@@ -8,10 +8,11 @@ use crate::prepare::{self, Standing};
 use crate::render;
 use crate::store::Refused;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Resource;
+use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
+use serde_json::Value;
 
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let rehearsal = options::rehearsal(call, "CreateOptions")?;
@@ -33,11 +34,17 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     if !problems.is_empty() {
         return Err(Fault::invalid(call, bindings, &name, problems));
     }
+    let node = sent.object()["target"]["name"].as_str().unwrap_or_default();
+    let node = match serve.store.get(&Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() }) {
+        Ok(Some(node)) => write::parsed(&node)?,
+        // As in Kubernetes a pod may be bound to a node that is still to come, or that nobody can read.
+        Ok(None) | Err(_) => Value::Null,
+    };
     let call = of(call, pods, &name);
     for _ in 0..RACES_MAX {
         let old = serve.standing(&call)?;
         let pod = write::parsed(&old)?;
-        let bound = strategy::bind(&pod, sent.object(), wall_clock())
+        let bound = strategy::bind(&pod, sent.object(), &node, wall_clock())
             .map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?;
         let standing = Standing { key: &old.key, revision: old.revision, object: &pod };
         match serve.commit(prepare::replace(pods, standing, bound), rehearsal) {

@@ -22,6 +22,8 @@ const SETTLES_AFTER_S: u64 = 360;
 /// Less than the silence that makes a node unknown.
 const BEAT_S: u64 = 30;
 const BEGIN_S: i64 = 1_800_000_000;
+/// The label of a node that its pods get.
+pub const ZONE: &str = "topology.kubernetes.io/zone";
 /// Kinds whose files are damaged now and then.
 const DAMAGED: [&str; 6] = ["pods", "replicationcontrollers", "services", "endpoints", "nodes", "poddisruptionbudgets"];
 
@@ -370,7 +372,9 @@ impl Bed {
     fn beat(&mut self, name: &str) {
         let key = key("nodes", name);
         match self.store().get(&key) {
-            Ok(None) => drop(self.create("nodes", json!({"metadata": {"name": name, "labels": {"zone": name}}, "status": node_status()}))),
+            Ok(None) => drop(
+                self.create("nodes", json!({"metadata": {"name": name, "labels": {"zone": name, ZONE: name}}, "status": node_status()})),
+            ),
             Ok(Some(stored)) if self.seen.get(&key) != Some(&stored.revision) => {
                 self.update(&key, Part::Status, |node| node["status"] = node_status());
                 self.seen.insert(key.clone(), stored.revision);
