@@ -85,7 +85,8 @@ fn a_full_disk_says_so_and_statuses_go_on() {
     disk.fail(0..u64::MAX, ENOSPC);
     let Err(Refused::Disk { why, space }) = store.write(create(pod("b", "b", None))) else { panic!("where to?") };
     assert!(space && why.contains("the next segment of the journal"), "{why}");
-    assert_eq!(store.health().degraded, Some(why));
+    // What fails may have come to the disk all the same.
+    assert_eq!(store.health().degraded, why.strip_suffix("; it may be there after a restart of the master").map(str::to_owned));
     assert!(store.get(&key("b")).expect("whole").is_none());
     let up = store.write(update(pod("web", "a", Some("up")), web.revision)).expect("a status needs no disk");
     assert!(store.health().degraded.is_some(), "nothing was written");
