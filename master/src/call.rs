@@ -346,6 +346,8 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/pods/b?watch=true", "V1 Get a/pods/b"),
             ("GET", "/api/v1/namespaces/a/pods?watch", "V1 Watch a/pods/"),
             ("GET", "/api/v1/namespaces/a/pods?watch=0", "V1 List a/pods/"),
+            ("GET", "/api/v1/namespaces/a/pods?watch=false&watch=true", "V1 List a/pods/"),
+            ("GET", "/api/v1/namespaces/a/pods?watch=true&watch=false", "V1 Watch a/pods/"),
             ("GET", "/api/v1/watch/namespaces/a/pods/b", "V1 Watch a/pods/b"),
             ("GET", "/api/v1/watch/pods", "V1 Watch /pods/"),
             ("POST", "/api/v1/namespaces/a/pods", "V1 Create a/pods/"),

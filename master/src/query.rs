@@ -4,6 +4,7 @@
 
 use crate::call::{Misdirected, Version};
 use coracle_api::query::{self, truth};
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
@@ -54,7 +55,9 @@ pub enum FieldValidation {
 /// `of_many`: whether the path names no single object; of one, nobody reads what is said of lists.
 pub fn options(version: Version, of_many: bool, parameters: &[(String, String)]) -> Result<Options, Misdirected> {
     let mut options = Options::default();
-    for (name, value) in parameters {
+    // What is said twice is heard once, the first time, as Go's server hears it; but for the list.
+    let mut heard = HashSet::new();
+    for (name, value) in parameters.iter().filter(|(name, _)| name == "dryRun" || heard.insert(name.as_str())) {
         let (name, value) = (name.as_str(), value.as_str());
         match (version, name) {
             (_, "labelSelector") | (Version::Old(_), "labels" | "label-selector") if !value.is_empty() => options.labels = value.to_owned(),
@@ -106,7 +109,7 @@ fn field_validation(value: &str) -> Option<FieldValidation> {
 }
 
 pub fn flag(parameters: &[(String, String)], name: &str) -> bool {
-    parameters.iter().rev().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
+    parameters.iter().find(|(parameter, _)| parameter == name).is_some_and(|(_, value)| truth(value))
 }
 
 pub fn parameters(query: &str) -> Result<Vec<(String, String)>, Misdirected> {

@@ -39,7 +39,11 @@ pub fn rows() -> Vec<Kind> {
             .short(&["ing"])
             .with_status()
             .idle(),
-        NETWORKING.row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY).short(&["netpol"]).idle(),
+        NETWORKING
+            .row("networkpolicies", "networkpolicy", "NetworkPolicy", &strategy::NETWORK_POLICY)
+            .short(&["netpol"])
+            .advised(advice::network_policy)
+            .idle(),
         RUNTIMES
             .row("runtimeclasses", "runtimeclass", "RuntimeClass", &strategy::RUNTIME_CLASS)
             .of_cluster()

@@ -8,6 +8,7 @@ use crate::fields;
 use coracle_schema::Path;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
+use std::net::Ipv6Addr;
 
 /// Sentences about an object as it is stored.
 pub type Advice = fn(&Value) -> Vec<String>;
@@ -41,9 +42,43 @@ const VOLUMES: [(&str, &str); 7] = [
 /// Sentences of one answer; who needs more has other worries.
 const SENTENCES_MAX: usize = 50;
 
+/// An address or a range of IPv6 that others would write otherwise, and take for another.
+fn unusual(said: &Value, path: &Path) -> Option<String> {
+    let said = said.as_str()?.trim();
+    let (what, address, bits) = match said.split_once('/') {
+        Some((address, bits)) => ("CIDR value", address, format!("/{bits}")),
+        None => ("address", said, String::new()),
+    };
+    let usual = format!("{}{bits}", address.parse::<Ipv6Addr>().ok()?);
+    (usual != said).then(|| format!("{path}: IPv6 {what} {said:?} should be in RFC 5952 canonical format ({usual:?})"))
+}
+
+fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {
+    let path = path.field(field);
+    list(of, field).iter().enumerate().filter_map(|(at, said)| unusual(said, &path.index(at))).take(SENTENCES_MAX).collect()
+}
+
+pub fn network_policy(policy: &Value) -> Vec<String> {
+    let mut said = Vec::new();
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        for (n, rule) in list(&policy["spec"], direction).iter().enumerate() {
+            for (m, peer) in list(rule, peers).iter().enumerate() {
+                let path = Path::new("spec").field(direction).index(n).field(peers).index(m).field("ipBlock");
+                said.extend(unusual(&peer["ipBlock"]["cidr"], &path.field("cidr")));
+                said.extend(unusual_of(&peer["ipBlock"], "except", &path));
+            }
+        }
+    }
+    said.truncate(SENTENCES_MAX);
+    said
+}
+
 pub fn service(service: &Value) -> Vec<String> {
     let spec = &service["spec"];
     let mut said = Vec::new();
+    for field in ["externalIPs", "loadBalancerSourceRanges"] {
+        said.extend(unusual_of(spec, field, &Path::new("spec")));
+    }
     if !is_empty(&spec["externalIPs"]) {
         said.push("spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned());
     }
@@ -145,7 +180,10 @@ pub fn node(node: &Value) -> Vec<String> {
 
 pub fn slice(slice: &Value) -> Vec<String> {
     let old = text(slice, "addressType") == "FQDN";
-    old.then(|| "addressType: FQDN endpoints are deprecated".to_owned()).into_iter().collect()
+    let old = old.then(|| "addressType: FQDN endpoints are deprecated".to_owned());
+    let endpoints = list(slice, "endpoints").iter().enumerate();
+    let spelled = endpoints.flat_map(|(at, endpoint)| unusual_of(endpoint, "addresses", &Path::new("endpoints").index(at)));
+    old.into_iter().chain(spelled).take(SENTENCES_MAX).collect()
 }
 
 pub fn pod(pod: &Value) -> Vec<String> {
@@ -481,6 +519,19 @@ mod tests {
             ],
         );
         check(slice, json!({"addressType": "FQDN"}), &["addressType: FQDN endpoints are deprecated"]);
+        let spelled = "endpoints[0].addresses[1]: IPv6 address \"FD00:0::1\" should be in RFC 5952 canonical format (\"fd00::1\")";
+        check(slice, json!({"addressType": "IPv6", "endpoints": [{"addresses": ["fd00::1", "FD00:0::1"]}]}), &[spelled]);
+        let deprecated = "spec.externalIPs is deprecated and may no longer be implemented in some clusters";
+        let spelled = "spec.externalIPs[1]: IPv6 address \"fd00::0:1\" should be in RFC 5952 canonical format (\"fd00::1\")";
+        check(service, json!({"spec": {"externalIPs": ["10.0.0.1", "fd00::0:1"]}}), &[spelled, deprecated]);
+        let at = "spec.egress[0].to[1].ipBlock";
+        let expected = [
+            format!("{at}.cidr: IPv6 CIDR value \"FD00::/16\" should be in RFC 5952 canonical format (\"fd00::/16\")"),
+            format!("{at}.except[0]: IPv6 CIDR value \"fd00:0::/32\" should be in RFC 5952 canonical format (\"fd00::/32\")"),
+        ];
+        let block = json!({"cidr": "FD00::/16", "except": ["fd00:0::/32", "fd00:1::/32"]});
+        let peers = json!([{"ipBlock": {"cidr": "10.0.0.0/8"}}, {"ipBlock": block}, {"podSelector": {}}]);
+        check(network_policy, json!({"spec": {"egress": [{"to": peers}]}}), &[&expected[0], &expected[1]]);
         check(node, json!({"spec": {"externalID": "x"}}), &["spec.externalID: this field is deprecated, and is unused by Kubernetes"]);
         check(
             service,

@@ -311,6 +311,12 @@ fn of_status(status: &Value) -> Vec<Problem> {
     const GROWTH: [&str; 5] =
         ["ControllerResizeInProgress", "ControllerResizeInfeasible", "NodeResizeInProgress", "NodeResizeInfeasible", "NodeResizePending"];
     let (mut found, path) = (Vec::new(), Path::new("status"));
+    for field in ["allocatedResources", "allocatedResourceStatuses"] {
+        // A name of Kubernetes' own, or one with a domain.
+        let other = entries(status, field).filter(|(name, _)| *name != "storage" && !name.contains('/')).take(super::PROBLEMS_MAX);
+        let known = || super::supported_text(&["storage"]);
+        found.extend(other.map(|(name, _)| Problem::new(&path.field(field), Reason::NotSupported, Some(name.as_str().into()), known())));
+    }
     for field in ["capacity", "allocatedResources"] {
         let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(super::PROBLEMS_MAX);
         let words = "must be a valid resource quantity";
@@ -399,6 +405,11 @@ mod tests {
         check(of("3Gi", bound("1Gi")), of("2Gi", bound("1Gi")), &[]);
         let words = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
         check(of("3Gi", bound("1Gi")), of("1Gi", bound("1Gi")), &[words]);
+        let allocated = |name: &str| json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "allocatedResources": {name: "1"}});
+        let words = "status.allocatedResources: Unsupported value: \"cpu\": supported values: \"storage\"";
+        for (name, expected) in [("storage", &[][..]), ("example.com/a", &[]), ("cpu", &[words])] {
+            check(of("1Gi", bound("1Gi")), of("1Gi", allocated(name)), expected);
+        }
         let words = "status.capacity[storage]: Invalid value: \"-1\": must be a valid resource quantity";
         check(of("1Gi", bound("1Gi")), of("1Gi", bound("-1")), &[words]);
     }
