@@ -236,6 +236,15 @@ impl Writer {
         Ok(())
     }
 
+    /// What a start could not write is journaled before the files say it. A full disk has room for a segment only once they do: they come
+    /// first there, but for what people wrote.
+    pub(super) fn settle_debt(&mut self) -> Result<(), DiskError> {
+        match if self.journal.owes() { self.journal.heal() } else { Ok(()) } {
+            Err(error) if error.no_space() && !self.journal.owes_edits() => Ok(()),
+            done => done,
+        }
+    }
+
     /// Damaged objects that are replaced by new ones wait for nobody any more. A start finds that out as well.
     fn put_right(&mut self, changes: &[(Change, Reply)]) {
         if self.incidents.is_empty() {

@@ -244,8 +244,7 @@ impl FlatStore {
         }
         // From here on HEAD.json is the checkpoint's to write, without the lock.
         let begun = moved.and_then(|()| writer.begin_to_write(&self.inner.setup.protocol));
-        // What people wrote is journaled before it is the store's own file.
-        let begun = begun.and_then(|()| if writer.journal.owes_edits() { writer.journal.heal() } else { Ok(()) });
+        let begun = begun.and_then(|()| writer.settle_debt());
         if let Err(error) = begun {
             (writer.checkpoint_after, writer.unsettled) = (Some(self.uptime() + PROBE_EVERY), Some(error.to_string()));
             locked(&self.inner.trouble).behind = Some(error.to_string());

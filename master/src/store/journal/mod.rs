@@ -252,6 +252,11 @@ impl Journal {
         self.carry.extend(records);
     }
 
+    /// Whether the files could not say it all without a place in the journal that HEAD.json may name.
+    pub fn owes(&self) -> bool {
+        self.carry.iter().any(|record| record.key().is_some())
+    }
+
     /// Whether it is more than what was found: nothing may be built on it before it is written.
     pub fn owes_edits(&self) -> bool {
         self.carry.iter().any(|record| matches!(record, Record::Put { by_hand: true, .. }))
