@@ -195,14 +195,19 @@ impl Tree<'_> {
         }
     }
 
-    /// Nothing is known of the revisions used: whoever saw an object before has to look again.
+    /// Nothing is known of the revisions used: whoever saw an object before has to look again. What they are called from here on is
+    /// journaled, or the next start would find what they were called before.
     pub fn restamp_all(&mut self, jump: u64) {
         let highest = self.objects.values().map(|entry| entry.stored.revision.0).max();
         let used = highest.is_some() || !self.damaged.is_empty() || !self.foreign.is_empty();
         let mut next = self.next.max(highest.unwrap_or_default()) + if used { jump } else { 0 };
-        for entry in self.objects.values_mut() {
+        let edited: HashSet<Arc<Key>> = self.edited.iter().map(|edited| edited.key.clone()).collect();
+        for (key, entry) in &mut self.objects {
             next += 1;
             entry.stored = entry.stored.at(Revision(next));
+            if let (Some(crc), false) = (entry.file_crc, edited.contains(key)) {
+                self.edited.push(Edited { key: key.clone(), was: Some(crc), before: Was::Sum(crc) });
+            }
         }
         self.next = next;
     }

@@ -106,7 +106,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     } else if tree.stamped {
         tree.sample();
     }
-    tree.keep_fresh(behind);
+    tree.keep_fresh(behind || tree.base.is_none());
     tree.recall_incidents(clean);
     if left.differs {
         tree.bring_homes();
