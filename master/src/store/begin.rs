@@ -26,9 +26,14 @@ use super::sums::Sums;
 use super::tree::{Brought, Edited, Tree};
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// A start that cannot write goes on so many revisions further, times one of so many places that no other start is likely to have: no
+/// store comes so far by writing, and a thousand such starts that can write later stay below what every JSON reader holds exactly.
+const APART_REVISIONS: u64 = 1 << 20;
+const APART_PLACES: u64 = 1 << 20;
 
 /// What a start has to make durable.
 struct Due<'a> {
@@ -66,7 +71,7 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let unread = !tree.unread.is_empty() || !tree.incidents.in_place.is_empty();
     let then = if left.differs && !unread { tree.files_then() } else { None };
     let edits = edits(&mut tree, &mut dirty);
-    let last = Revision(tree.next);
+    let mut last = Revision(tree.next);
     let stamping = tree.stamped || (!tree.frozen && stamp_soon(&*disk, &mut tree, &mut dirty));
     let frozen = frozen(&mut tree, &recovered);
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
@@ -89,7 +94,15 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     if frozen.is_none() && !setup.look_only {
         done = due.settle(&*disk, &mut journal, &mut old, &mut head);
     }
-    let brought: &[(Arc<Key>, Option<Bytes>)] = &due.brought;
+    let Due { edits, batches: mut unwritten, brought, .. } = due;
+    let gave = last.0 > tree.base.unwrap_or_default();
+    if !setup.look_only && (frozen.is_some() || done.is_err() && !unwritten.is_empty() && gave) {
+        last = set_apart(&mut tree, &mut dirty, &edits, &mut unwritten, ids);
+    }
+    if done.is_err() {
+        unwritten.into_iter().for_each(|batch| journal.owe(batch));
+    }
+    let brought: &[(Arc<Key>, Option<Bytes>)] = &brought;
     leave_behind(&mut dirty, &tree, brought, if done.is_err() { &healed } else { &[] });
     let full = done.as_ref().is_err_and(DiskError::no_space);
     let degraded = frozen.clone().or(tree.degraded).or(done.err().map(|error| error.to_string()));
@@ -157,6 +170,34 @@ fn batches(edits: &[Record], last: Revision, setup: &Setup) -> VecDeque<Vec<Reco
     batches
 }
 
+/// What a start shows that could not write it has revisions of its own: nothing says that they are used, so the next start gives those
+/// that it would have had to whatever it finds then. Whoever saw it has to look again. Gives the last one.
+fn set_apart(tree: &mut Tree, dirty: &mut Dirty, edits: &[Record], unwritten: &mut VecDeque<Vec<Record>>, ids: &Ids) -> Revision {
+    // Each start has another fresh identity.
+    let apart = (1 + u64::from(document::crc32(ids.fresh_store.as_bytes())) % APART_PLACES) * APART_REVISIONS;
+    let base = tree.base.unwrap_or_default();
+    let open: HashSet<Arc<Key>> = unwritten.iter().flatten().filter_map(|record| record.key().cloned()).collect();
+    let durable: HashSet<&Arc<Key>> = edits.iter().filter_map(Record::key).filter(|key| !open.contains(*key)).collect();
+    let given = tree.objects.values_mut().filter(|entry| entry.stored.revision.0 > base && !durable.contains(&entry.stored.key));
+    given.for_each(|entry| entry.stored = entry.stored.at(Revision(entry.stored.revision.0 + apart)));
+    for record in unwritten.iter_mut().flatten() {
+        match record {
+            Record::Put { revision, key, object, .. } => {
+                revision.0 += apart;
+                object.clone_from(&put_soon(tree, dirty, key).expect("it was to be put before"));
+            }
+            Record::Remove { revision, .. } => revision.0 += apart,
+            Record::Reserve { reserved } => *reserved += apart,
+            Record::Open { .. } => {}
+        }
+    }
+    tree.notes.push(format!(
+        "nothing can be written: what would have a revision above {base} is shown at one that is {apart} higher, and no later start gives that \
+         to anything else"
+    ));
+    Revision(tree.next + apart)
+}
+
 /// An object's file is to be written anew, before the start has come to its end. Gives what it will say.
 fn put_soon(tree: &mut Tree, dirty: &mut Dirty, key: &Arc<Key>) -> Option<Bytes> {
     let entry = tree.objects.get_mut(key)?;
@@ -219,9 +260,6 @@ impl Due<'_> {
         if opened.as_ref().is_err_and(DiskError::no_space) && !self.heals {
             self.make_room(disk, journal, old, head);
             opened = self.open(journal);
-        }
-        if opened.is_err() {
-            self.batches.drain(..).for_each(|batch| journal.owe(batch));
         }
         opened?;
         if journal.is_scarce() {

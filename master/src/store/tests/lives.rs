@@ -6,7 +6,7 @@ mod asks;
 pub use asks::{Asked, ask_create, ask_delete, ask_status, ask_update};
 
 use super::oracle::{Oracle, all};
-use super::sim::{Careless, Dice, EIO, ENOSPC, Nature, Promise, SimDisk};
+use super::sim::{Careless, Dice, EIO, ENOSPC, EROFS, Nature, Promise, SimDisk};
 use super::*;
 use crate::store::checkpoint::Checkpoint;
 use crate::store::disk::Stamp;
@@ -176,6 +176,9 @@ impl Host {
 
     /// Starts until a start is not cut.
     pub fn start(&mut self, cuts: bool) -> Result<Life, String> {
+        if cuts && self.faulty && self.disk.steps().is_multiple_of(3) {
+            self.start_in_vain()?;
+        }
         loop {
             if cuts && self.dice.one_in(3) {
                 let steps = 1 + self.dice.below(40);
@@ -197,6 +200,19 @@ impl Host {
             self.look_for_edits()?;
             return self.follow(store);
         }
+    }
+
+    /// A start on a disk that takes no write: what it shows under a revision is never anything else.
+    fn start_in_vain(&mut self) -> Result<(), String> {
+        self.disk.fail(0..u64::MAX, EROFS);
+        let ids = Ids { fresh_store: format!("vain-{}", self.disk.steps()), boot: self.boot.to_string() };
+        let (disk, tmpfs) = (Arc::new(self.disk.clone()), Box::new(self.tmpfs.clone()));
+        let opened = FlatStore::open_on(disk, Some(tmpfs), None, ids, &rules(), self.setup);
+        self.disk.heal();
+        self.oracle.memory_lost();
+        let Ok(Opened { store, .. }) = opened else { return Ok(()) };
+        let now = all(&store);
+        self.oracle.look(&store, &now).map(drop).map_err(|broken| format!("a start in vain: {broken}"))
     }
 
     /// Starts where something fails: it may not be able to say what there is, or say that it cannot write. It gets over it, or the next

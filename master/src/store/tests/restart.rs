@@ -2,6 +2,7 @@
 
 use super::sim::SimDisk;
 use super::*;
+use std::collections::BTreeMap;
 
 fn open(disk: &SimDisk, tmpfs: &SimDisk, boot: &str) -> FlatStore {
     let ids = Ids { fresh_store: "store".to_owned(), boot: boot.to_owned() };
@@ -176,5 +177,90 @@ fn every_key_has_one_path_and_every_path_at_most_one_key() {
         "a/b/c/d~/~e.json",
     ] {
         assert_eq!(names::key(path), None, "{path}");
+    }
+}
+
+/// Two starts that cannot write, each after an edit, and one that can.
+#[test]
+fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() {
+    for (closes, freezes) in [(true, false), (false, false), (false, true)] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        for name in ["A", "B", "D", "c"] {
+            store.write(create(pod(name, "a", Some("up")))).expect("new");
+        }
+        store.checkpoint().expect("the disk is well");
+        if closes {
+            store.close().expect("the disk is well");
+        }
+        drop(store);
+        let (mut shown, mut told) = (BTreeMap::new(), Vec::new());
+        for (start, edited) in [("first", "A"), ("second", "B"), ("third", "D")] {
+            let path = format!("objects/{}", names::path(&key(edited)));
+            let text = String::from_utf8(disk.peek(&path).expect("a file")).expect("text");
+            disk.place(&path, text.replace("\"a\"", &format!("\"{start}\"")).as_bytes());
+            let writes = start == "third";
+            match (writes, freezes) {
+                (true, _) => {}
+                (false, true) => disk.fail_list(Some("wal")),
+                (false, false) => disk.fail(0..u64::MAX, super::sim::EROFS),
+            }
+            let ids = Ids { fresh_store: start.to_owned(), boot: "boot".to_owned() };
+            let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), Setup::SMALL).expect("it opens").store;
+            disk.heal();
+            disk.fail_list(None);
+            assert_eq!((store.health().degraded.is_none(), store.frozen().is_some()), (writes, freezes && !writes));
+            let items = store.list(&PODS, None).items;
+            assert!(items.iter().all(|stored| stored.revision <= store.revision()));
+            for stored in items {
+                let seen = (stored.key.name.clone(), stored.json.clone());
+                let former = shown.insert(stored.revision, seen.clone()).filter(|former| *former != seen);
+                assert_eq!(former, None, "{start} start, closed: {closes}, frozen: {freezes}: {seen:?}");
+            }
+            let scope = || Scope { resource: PODS, namespace: None, name: None };
+            let goes_on = |seen: &Revision| store.watch(scope(), Some(*seen), Box::new(|_| true)).is_ok();
+            assert!(!told.iter().any(goes_on), "{start} start, closed: {closes}, frozen: {freezes}: {told:?} {}", store.revision());
+            told.push(store.revision());
+        }
+    }
+}
+
+#[test]
+fn a_checkpoint_after_a_start_that_could_not_write_knows_where_the_journal_stands() {
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    let web = store.write(create(pod("Web", "a", None))).expect("new");
+    drop(store);
+    disk.fail(0..u64::MAX, super::sim::EROFS);
+    let store = memory_on(&disk);
+    disk.heal();
+    assert!(store.health().degraded.is_some());
+    store.checkpoint().expect("the disk is well");
+    drop(store);
+    let store = memory_on(&disk);
+    assert_eq!(store.get(&key("Web")).expect("whole").expect("there").json, web.json);
+    assert!(store.revision().0 < setup::LOST_REVISIONS, "nothing is in doubt: {}", store.revision());
+}
+
+#[test]
+fn revisions_that_were_given_without_a_head_hold() {
+    for closes in [false, true] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        store.write(create(pod("Filed", "a", None))).expect("new");
+        store.checkpoint().expect("the disk is well");
+        store.write(create(pod("Journaled", "a", None))).expect("new");
+        drop(store);
+        disk.take("HEAD.json");
+        let shown = |store: &FlatStore| store.list(&PODS, None).items.iter().map(|stored| stored.json.clone()).collect::<Vec<_>>();
+        let store = memory_on(&disk);
+        let given = shown(&store);
+        assert_eq!(given.len(), 2);
+        assert!(store.list(&PODS, None).items.iter().all(|stored| stored.revision.0 > setup::LOST_REVISIONS));
+        if closes {
+            store.close().expect("the disk is well");
+        }
+        drop(store);
+        assert_eq!(shown(&memory_on(&disk)), given, "closed: {closes}");
     }
 }

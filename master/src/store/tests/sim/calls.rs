@@ -31,14 +31,14 @@ impl Disk for SimDisk {
 
     fn stamp(&self, path: &str) -> io::Result<Stamp> {
         let mut inside = self.inside();
-        inside.step(|| format!("stamp of {path}")).map_err(|stop| stop.error)?;
+        inside.look(|| format!("stamp of {path}")).map_err(|stop| stop.error)?;
         Ok(inside.file(path)?.0.stamp())
     }
 
     fn sync_all(&self) -> io::Result<()> {
         let mut inside = self.inside();
         let inside = &mut *inside;
-        let done = inside.step(|| "sync all".to_owned());
+        let done = inside.look(|| "sync all".to_owned());
         if !inside.nature.syncs_all {
             return Err(done.err().map_or_else(|| io::ErrorKind::Unsupported.into(), |stop| stop.error));
         }
@@ -109,7 +109,7 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut inside = self.inside();
-        let done = inside.step(|| format!("sync folder {path:?}"));
+        let done = inside.look(|| format!("sync folder {path:?}"));
         let Node::Folder(folder) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         // A failed fsync may have done its work, or nothing.
         if inside.careless != Careless::FolderSync && goes_on(&done) {
@@ -124,14 +124,14 @@ impl Disk for SimDisk {
 
     fn read(&self, path: &str, bytes_max: usize) -> io::Result<Vec<u8>> {
         let mut inside = self.inside();
-        inside.step(|| format!("read {path}")).map_err(|stop| stop.error)?;
+        inside.look(|| format!("read {path}")).map_err(|stop| stop.error)?;
         let (content, _) = inside.file(path)?;
         if content.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content.bytes().to_vec()) }
     }
 
     fn list(&self, path: &str) -> io::Result<Vec<Found>> {
         let mut inside = self.inside();
-        inside.step(|| format!("list {path:?}")).map_err(|stop| stop.error)?;
+        inside.look(|| format!("list {path:?}")).map_err(|stop| stop.error)?;
         if inside.unlisted.as_deref() == Some(path) {
             return Err(io::Error::from_raw_os_error(EIO));
         }
