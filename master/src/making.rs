@@ -13,6 +13,8 @@ use std::sync::Arc;
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_BYTES: usize = 5;
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
+/// The first of them are for people, as many as in Kubernetes: a part of 32, and given only when no other is left.
+const NODE_PORTS_CHOSEN: u32 = 86;
 
 /// Makes a `Making` for one decision.
 pub struct Maker {
@@ -160,10 +162,12 @@ fn free_address(usable: u32, nth: impl Fn(u32) -> Option<Ipv4Addr>, start: u32, 
     order.filter_map(nth).find(|address| !taken(&address.to_string()))
 }
 
+/// A free port, in the same way.
 fn free_port(start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
     let (first, count) = (u32::from(*NODE_PORTS.start()), NODE_PORTS.len() as u32);
-    let ports = (0..count).map(|n| first + (start % count + n) % count);
-    ports.filter_map(|port| u16::try_from(port).ok()).find(|port| !taken(&port.to_string()))
+    let upper = count - NODE_PORTS_CHOSEN;
+    let order = (0..upper).map(|n| NODE_PORTS_CHOSEN + (start % upper + n) % upper).chain(0..NODE_PORTS_CHOSEN);
+    order.map(|n| first + n).filter_map(|port| u16::try_from(port).ok()).find(|port| !taken(&port.to_string()))
 }
 
 #[cfg(test)]
@@ -215,8 +219,9 @@ pub mod tests {
 
     #[test]
     fn ports() {
-        assert_eq!(free_port(5, |_| false), Some(30005));
-        assert_eq!(free_port(2767, |port| port == "32767"), Some(30000));
+        assert_eq!(free_port(5, |_| false), Some(30091));
+        assert_eq!(free_port(2681, |port| port == "32767"), Some(30086));
+        assert_eq!(free_port(0, |port| port >= "30086"), Some(30000));
         assert_eq!(free_port(0, |_| true), None);
         assert!(free_port(u32::MAX, |port| port != "30000").is_some());
     }
