@@ -2,13 +2,13 @@
 
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::names;
+use super::network::unusual;
 use super::qos::quantity;
 use crate::annotations::STORAGE_CLASS;
 use crate::fields;
 use coracle_schema::Path;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
-use std::net::Ipv6Addr;
 
 /// Sentences about an object as it is stored.
 pub type Advice = fn(&Value) -> Vec<String>;
@@ -41,17 +41,6 @@ const VOLUMES: [(&str, &str); 7] = [
 ];
 /// Sentences of one answer; who needs more has other worries.
 const SENTENCES_MAX: usize = 50;
-
-/// An address or a range of IPv6 that others would write otherwise, and take for another.
-fn unusual(said: &Value, path: &Path) -> Option<String> {
-    let said = said.as_str()?.trim();
-    let (what, address, bits) = match said.split_once('/') {
-        Some((address, bits)) => ("CIDR value", address, format!("/{bits}")),
-        None => ("address", said, String::new()),
-    };
-    let usual = format!("{}{bits}", address.parse::<Ipv6Addr>().ok()?);
-    (usual != said).then(|| format!("{path}: IPv6 {what} {said:?} should be in RFC 5952 canonical format ({usual:?})"))
-}
 
 fn unusual_of(of: &Value, field: &str, path: &Path) -> Vec<String> {
     let path = path.field(field);

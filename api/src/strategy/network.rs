@@ -1,5 +1,7 @@
 //! Address ranges: those of services, and those of either family that objects name.
 
+use coracle_schema::Path;
+use serde_json::Value;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -88,6 +90,17 @@ impl Range {
     pub fn is_mapped(&self) -> bool {
         self.v6 && Ipv6Addr::from(self.start).to_ipv4_mapped().is_some()
     }
+}
+
+/// An address or a range of IPv6 that others would write otherwise, and take for another.
+pub fn unusual(said: &Value, path: &Path) -> Option<String> {
+    let said = said.as_str()?.trim();
+    let (what, address, bits) = match said.split_once('/') {
+        Some((address, bits)) => ("CIDR value", address, format!("/{bits}")),
+        None => ("address", said, String::new()),
+    };
+    let usual = format!("{}{bits}", address.parse::<Ipv6Addr>().ok()?);
+    (usual != said).then(|| format!("{path}: IPv6 {what} {said:?} should be in RFC 5952 canonical format ({usual:?})"))
 }
 
 #[cfg(test)]
