@@ -180,7 +180,7 @@ fn every_key_has_one_path_and_every_path_at_most_one_key() {
     }
 }
 
-/// Two starts that cannot write, each after an edit, and one that can.
+/// Two starts that cannot write, each after an edit of an object before the others, and one that can.
 #[test]
 fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() {
     for (closes, freezes) in [(true, false), (false, false), (false, true)] {
@@ -195,7 +195,7 @@ fn what_a_start_shows_that_cannot_write_no_other_start_gives_to_anything_else() 
         }
         drop(store);
         let (mut shown, mut told) = (BTreeMap::new(), Vec::new());
-        for (start, edited) in [("first", "A"), ("second", "B"), ("third", "D")] {
+        for (start, edited) in [("first", "D"), ("second", "B"), ("third", "A")] {
             let path = format!("objects/{}", names::path(&key(edited)));
             let text = String::from_utf8(disk.peek(&path).expect("a file")).expect("text");
             disk.place(&path, text.replace("\"a\"", &format!("\"{start}\"")).as_bytes());
