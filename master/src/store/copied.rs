@@ -172,8 +172,8 @@ impl Tree<'_> {
         }
         let (count, named) = (brought.len(), named(brought.iter()));
         let why = format!(
-            "{OBJECTS}: {count} files are not there, and others are not as {HEAD} says, of which nobody knows why: so what {WAL}/ says of them \
-             counts, and they are brought: {named}"
+            "{OBJECTS}: {count} objects have no file, and nobody knows whether somebody took it away or others are of another time than {HEAD}: \
+             what {WAL}/ says of them counts, and they are brought: {named}"
         );
         let remedy = "delete the objects that are not wanted".to_owned();
         self.told.push(Damage { file: OBJECTS.to_owned(), key: None, kind: None, why, remedy });

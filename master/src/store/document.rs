@@ -390,7 +390,7 @@ mod tests {
                 for count in [1, 2, 300] {
                     let (opening, closing) = ("{\"\":[".repeat(depth), "]}".repeat(depth));
                     let list = format!("{opening}[{}]{closing}", vec![element; count].join(","));
-                    let tower = vec![list.as_str(); 3].join(",");
+                    let tower = [list.as_str(); 3].join(",");
                     for factor in 2..=10 {
                         check(list.clone(), factor * list.len() + 1);
                         check(format!("[{tower}]"), factor * (tower.len() + 2) + 1);
