@@ -35,7 +35,12 @@ fn create(pod: &mut Value, making: &mut Making<'_>) {
 
 fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
     map_at(new, "spec");
+    let asked = old["spec"].get("resources").filter(|asked| new["spec"]["resources"] == **asked);
     pod_defaults::pod(&mut new["spec"]);
+    if let Some(asked) = asked {
+        // It may have been stored when nobody defaulted it, and cannot be changed.
+        new["spec"]["resources"] = asked.clone();
+    }
     pod_defaults::patience(&mut new["spec"]);
     // Who replaces a pod need not know what it was given.
     for given in ["priority", "preemptionPolicy"] {
@@ -271,6 +276,18 @@ mod tests {
         assert_eq!(pod["metadata"], meta);
         assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "Burstable"}));
         assert_eq!(validate(&pod, Rules::default()), []);
+    }
+
+    #[test]
+    fn what_was_stored_before_it_was_defaulted_is_not_changed() {
+        let mut old = made(json!({"metadata": {"name": "p"}, "spec": {"resources": {"limits": {"cpu": "1"}},
+            "containers": [{"name": "a", "image": "x:1"}]}}));
+        map_at(&mut old["spec"], "resources").remove("requests").expect("it is defaulted now");
+        let mut new = old.clone();
+        let mut making =
+            Making { now: now(), uid: "u".into(), suffix: &mut || "abcde".into(), service_address: &mut || None, node_port: &mut || None };
+        update(&mut new, &old, &mut making);
+        assert_eq!((validate_update(&new, &old, Rules::default()), &new["spec"]), (vec![], &old["spec"]));
     }
 
     #[test]
