@@ -16,7 +16,7 @@ use super::examine::stamp_soon;
 use super::files::{DiskError, Files, failed};
 use super::find::Found;
 use super::head::{FORMAT, Head};
-use super::journal::record::{Record, Was};
+use super::journal::record::{self, Record, Was};
 use super::journal::recover::{Position, Recovered};
 use super::journal::{self, Journal, Retired, WAL};
 use super::load::{Ids, Loaded};
@@ -162,9 +162,7 @@ fn batches(edits: &[Record], last: Revision, setup: &Setup) -> VecDeque<Vec<Reco
             batches.push_back(Vec::new());
             bytes = 0;
         }
-        if let Record::Put { object, .. } = edit {
-            bytes += object.len();
-        }
+        bytes += record::length_about(edit);
         batches.back_mut().expect("there is one").push(edit.clone());
     }
     batches

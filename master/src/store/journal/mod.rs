@@ -13,9 +13,10 @@
 //! refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
-//! past PURE: what the files were before · dates PURE: when they were written.
+//! debt: what a start could not write. past PURE: what the files were before · dates PURE: when they were written.
 
 mod dates;
+mod debt;
 pub mod past;
 mod place;
 pub mod record;
@@ -67,6 +68,8 @@ pub struct Journal {
     ahead: Option<Writing>,
     /// Found unproven at the start: it goes again right behind the next fence.
     carry: Vec<Record>,
+    /// What a start could not write, batch by batch: it goes before anything else does.
+    owed: VecDeque<Vec<Record>>,
     reserved: u64,
     /// The mark of this journal: its segments name it, and so does HEAD.json.
     of: u32,
@@ -116,6 +119,7 @@ impl Journal {
             next,
             ahead: None,
             carry: recovered.carry.clone(),
+            owed: VecDeque::new(),
             reserved,
             of,
             live,
@@ -210,7 +214,7 @@ impl Journal {
     /// Makes a batch durable. After an error nobody knows whether it is, but it can only come back as long as no other batch was.
     pub fn append(&mut self, records: &[Record]) -> Result<(), DiskError> {
         let mut text = std::mem::take(&mut self.text);
-        let done = self.append_as(records, &mut text);
+        let done = self.append_owed(&mut text).and_then(|()| self.append_as(records, &mut text));
         text.clear();
         text.shrink_to(TEXT_BYTES_KEPT);
         self.text = text;
@@ -245,21 +249,6 @@ impl Journal {
                 }
             }
         }
-    }
-
-    /// What a start could not write goes behind the next fence, before anything else does.
-    pub fn owe(&mut self, records: Vec<Record>) {
-        self.carry.extend(records);
-    }
-
-    /// Whether the files could not say it all without a place in the journal that HEAD.json may name.
-    pub fn owes(&self) -> bool {
-        self.carry.iter().any(|record| record.key().is_some())
-    }
-
-    /// Whether it is more than what was found: nothing may be built on it before it is written.
-    pub fn owes_edits(&self) -> bool {
-        self.carry.iter().any(|record| matches!(record, Record::Put { by_hand: true, .. }))
     }
 
     /// The files hold all that its segments say: those that are gone count no more.

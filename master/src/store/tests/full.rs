@@ -297,3 +297,47 @@ fn an_edit_that_a_start_could_not_journal_is_journaled_before_anything_else() {
     }
     assert!(failures > 100, "{failures}");
 }
+
+/// A segment is read whole: one that held them all might be longer than any start reads.
+#[test]
+fn edits_that_a_start_could_not_journal_are_journaled_batch_by_batch() {
+    const EROFS: i32 = 30;
+    let names = ["A", "B", "C", "D", "E", "F"];
+    let theirs = "y".repeat(900 << 10);
+    let mut failures = 0;
+    // None; one that makes a segment, or writes to one.
+    for fails in [0, 1, 2, 3, 4, 5, 6] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        names.iter().for_each(|name| _ = store.write(create(pod(name, "x", None))).expect("it is new"));
+        store.close().expect("the disk is well");
+        drop(store);
+        for name in names {
+            let path = format!("objects/{}", names::path(&key(name)));
+            let text = String::from_utf8(disk.peek(&path).expect("a file")).expect("JSON");
+            disk.overwrite(&path, text.replace("\"x\"", &format!("\"{theirs}\"")).as_bytes());
+        }
+        disk.fail(0..u64::MAX, EROFS);
+        let store = memory_on(&disk);
+        assert!(store.health().degraded.is_some());
+        disk.heal();
+        disk.fail_sync_in(fails);
+        let late = || store.write(create(pod("Late", "x", None)));
+        let last = late().or_else(|_| late()).expect("the disk is well");
+        failures += disk.failures();
+        let revisions: Vec<Revision> = names.iter().map(|name| now(&store, name).expect("there").revision).collect();
+        drop(store);
+        disk.power_loss();
+        let segments = disk.tree().into_iter().filter(|path| path.starts_with("wal/"));
+        let longest = segments.map(|path| disk.peek(&path).expect("a segment").len()).max();
+        assert!(longest < Some(3 << 20), "{longest:?}");
+        let store = memory_on(&disk);
+        assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "{fails}");
+        assert_eq!(now(&store, "Late").map(|late| late.revision), Some(last.revision), "{fails}");
+        for (name, revision) in names.iter().zip(revisions) {
+            let found = now(&store, name).expect("there");
+            assert_eq!((super::crash::spec_of(&found).len(), found.revision), (theirs.len(), revision), "{fails}: {name}");
+        }
+    }
+    assert!(failures > 6, "{failures}");
+}
