@@ -14,7 +14,7 @@ use super::find::{Found, SEGMENT_BYTES_READ_MAX, mark_of};
 use super::head::HEAD;
 use super::journal::past::{Age, Past, Word};
 use super::journal::record::{Record, Was};
-use super::journal::recover::Scanned;
+use super::journal::recover::{Scanned, Wiped};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::Protocol;
@@ -289,7 +289,7 @@ impl Tree<'_> {
     }
 
     /// Nobody knows whether there was more, nor which revisions it had.
-    pub fn tell_behind(&mut self) {
+    pub fn tell_behind(&mut self, wiped: Option<Wiped>) {
         self.next += LOST_REVISIONS;
         let base = self.base.unwrap_or_default();
         let given: Vec<_> = self.objects.iter().filter(|(_, entry)| entry.stored.revision.0 > base).map(|(key, _)| key.clone()).collect();
@@ -297,10 +297,16 @@ impl Tree<'_> {
             let revision = self.fresh();
             self.objects.entry(key).and_modify(|entry| entry.stored = entry.stored.at(revision));
         }
-        let why = format!(
-            "{WAL}/ ends before what {HEAD}, the files or a later segment say: it is older, as in a copy that is not whole, or the newest was \
-             taken away, or an older one put over it; what was acknowledged since may be missing"
-        );
+        let why = match wiped {
+            Some(Wiped { place, bytes }) => format!(
+                "{place}: {bytes} bytes of the journal's end are none that a master wrote, as of a card that lost pages or a copy of a disk that \
+                 could not be read: more than a power cut spoils; what was acknowledged last may be missing"
+            ),
+            None => format!(
+                "{WAL}/ ends before what {HEAD}, the files or a later segment say: it is older, as in a copy that is not whole, or the newest \
+                 was taken away, or an older one put over it; what was acknowledged since may be missing"
+            ),
+        };
         self.remember_doubt(WAL, &why);
     }
 

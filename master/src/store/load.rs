@@ -94,9 +94,9 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         // Who saw what is gone now has to look again.
         tree.next += 1;
     }
-    let behind = setup.protocol.account && (recovered.behind || !clean && head.is_some() && tree.is_ahead());
+    let behind = setup.protocol.account && (recovered.behind || recovered.wiped.is_some() || !clean && head.is_some() && tree.is_ahead());
     if behind {
-        tree.tell_behind();
+        tree.tell_behind(recovered.wiped);
     }
     if left.differs || left.sum.is_none() || !tree.overridden.is_empty() || !tree.unwritten.is_empty() {
         let end =

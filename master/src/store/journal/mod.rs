@@ -294,7 +294,7 @@ impl Journal {
         let offset = torn.unwrap_or(recovered.end).next_multiple_of(BLOCK_BYTES);
         self.carry.clear();
         (self.n, self.segment) = (last.n, segment);
-        self.writing = Some(Writing { segment, file, offset, bytes: bytes as usize });
+        self.writing = Some(Writing { segment, file, offset, bytes: bytes as usize, over: false });
         true
     }
 
@@ -308,7 +308,8 @@ impl Journal {
         };
         if writing.offset == 0 {
             let carry = self.carry.len() as u64;
-            add(&Record::Open { prev: self.n, reserved: self.reserved, carry, bytes: writing.bytes as u64, of: self.of });
+            let (bytes, over) = (writing.bytes as u64, writing.over);
+            add(&Record::Open { prev: self.n, reserved: self.reserved, carry, bytes, of: self.of, over });
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
@@ -341,7 +342,7 @@ impl Journal {
         self.writing = None;
         // How long it gets is only known once it has a number; that adds no digit.
         let needed = {
-            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX, of: self.of };
+            let fence = Record::Open { prev: u64::MAX, reserved: u64::MAX, carry: u64::MAX, bytes: u64::MAX, of: self.of, over: true };
             let mut text = Vec::new();
             let batch = std::iter::once(&fence).chain(&self.carry).chain(records);
             batch.for_each(|record| encode(u64::MAX, u64::MAX, u64::MAX, record, &mut text));

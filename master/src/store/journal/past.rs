@@ -143,7 +143,7 @@ mod tests {
     }
 
     fn open(prev: u64, carry: u64) -> Record {
-        Record::Open { prev, reserved: 100, carry, bytes: 0, of: 0 }
+        Record::Open { prev, reserved: 100, carry, bytes: 0, of: 0, over: false }
     }
 
     /// A segment: the first record's number, and its batches.

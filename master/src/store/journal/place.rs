@@ -17,6 +17,8 @@ pub struct Writing {
     pub(super) file: Box<dyn DiskFile>,
     pub(super) offset: usize,
     pub(super) bytes: usize,
+    /// The file was a segment before.
+    pub(super) over: bool,
 }
 
 /// A file that becomes a segment.
@@ -45,6 +47,7 @@ impl Writing {
 impl Placing {
     pub fn place(self) -> Result<Writing, DiskError> {
         let disk = &*self.disk;
+        let over = self.old.is_some();
         let (from, bytes) = match self.old {
             Some((segment, bytes)) => (path(segment), bytes),
             None => self.filled()?,
@@ -57,7 +60,7 @@ impl Placing {
         }
         let opened = if self.sync_folder { disk.sync_dir(WAL) } else { Ok(()) };
         match opened.and_then(|()| disk.open(&place)) {
-            Ok(file) => Ok(Writing { segment: self.segment, file, offset: 0, bytes }),
+            Ok(file) => Ok(Writing { segment: self.segment, file, offset: 0, bytes, over }),
             Err(error) => {
                 // It holds nothing; if it stays, the next start removes it.
                 disk.unlink(&place).ok();

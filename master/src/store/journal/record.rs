@@ -36,13 +36,15 @@ const HAND: &str = "hand";
 pub enum Record {
     /// Begins a segment. `prev`: everything after it in earlier segments never was. `carry`: so many of the following records were
     /// found unproven at a start; the segment counts only with all of them. `bytes`: so long the file was made. `of`: the mark of the
-    /// journal that it belongs to; 0: a master wrote it that did not say so.
+    /// journal that it belongs to; 0: a master wrote it that did not say so. `over`: the file was a segment before, so anything of that one
+    /// may lie behind the end; a master that did not say so may have written over one all the same.
     Open {
         prev: u64,
         reserved: u64,
         carry: u64,
         bytes: u64,
         of: u32,
+        over: bool,
     },
     /// The durable part of an object, compact, its revision inside. `by_hand`: a person wrote it into the file.
     Put {
@@ -140,9 +142,12 @@ pub fn encode(segment: u64, n: u64, batch: u64, record: &Record, out: &mut Vec<u
     let all = "a Vec takes all";
     write!(out, "{{\"seg\":{segment},\"n\":{n},\"b\":{batch},").expect(all);
     match record {
-        Record::Open { prev, reserved, carry, bytes, of } => {
+        Record::Open { prev, reserved, carry, bytes, of, over } => {
             write!(out, "\"op\":\"open\",\"prev\":{prev},\"reserved\":{reserved}").expect(all);
             write!(out, ",\"carry\":{carry},\"bytes\":{bytes},\"of\":\"{of:08x}\"").expect(all);
+            if *over {
+                write!(out, ",\"over\":true").expect(all);
+            }
         }
         Record::Put { revision, key, was, by_hand, object } => {
             // A path holds nothing that JSON escapes.
@@ -180,7 +185,14 @@ pub fn decode(text: &Bytes, checksums: bool) -> Option<Line> {
     let record = match raw.op.as_ref() {
         "open" => {
             let of = raw.of.map_or(Some(0), |of| u32::from_str_radix(&of, 16).ok())?;
-            Record::Open { prev: raw.prev?, reserved: raw.reserved?, carry: raw.carry?, bytes: raw.bytes?, of }
+            Record::Open {
+                prev: raw.prev?,
+                reserved: raw.reserved?,
+                carry: raw.carry?,
+                bytes: raw.bytes?,
+                of,
+                over: raw.over.unwrap_or_default(),
+            }
         }
         "put" => {
             let object = text.slice_ref(raw.obj?.get().as_bytes());
@@ -214,6 +226,7 @@ struct Raw<'a> {
     reserved: Option<u64>,
     carry: Option<u64>,
     bytes: Option<u64>,
+    over: Option<bool>,
     #[serde(borrow)]
     of: Option<Cow<'a, str>>,
 }
@@ -230,7 +243,8 @@ mod tests {
             Record::Put { revision: Revision(7), key: key("web"), was, by_hand, object }
         };
         vec![
-            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096, of: 7 },
+            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096, of: 7, over: false },
+            Record::Open { prev: 6, reserved: 100, carry: 1, bytes: 4096, of: 7, over: true },
             put(Was::Unknown, false),
             put(Was::Absent, true),
             put(Was::Sum(0x1c), false),

@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
+/// A segment is written over in place, so a cut leaves of each sector what was there or what was written, and nothing else. A bad medium
+/// spoils the pages that it was at work on, some tens of KiB; where more is strange, it has lost what it held.
+const SPOILT_BYTES_MAX: usize = 32 << 10;
+
 /// Where the journal begins to say more than the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
@@ -53,6 +57,8 @@ pub struct Recovered {
     /// Something lies behind the end that is no line. Most likely an earlier segment left it.
     pub unclear: bool,
     pub missing: Option<Missing>,
+    /// The medium has lost more of the end than the one batch that was being written: acknowledged ones may have been there.
+    pub wiped: Option<Wiped>,
     /// It ends before HEAD.json counts from it, and the files hold what is between; or its last segment is not there. Nobody knows whether
     /// there was more.
     pub behind: bool,
@@ -64,6 +70,13 @@ pub struct Recovered {
 pub struct Place {
     pub segment: u64,
     pub offset: usize,
+}
+
+/// So many bytes that nobody wrote lie somewhere behind a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wiped {
+    pub place: Place,
+    pub bytes: usize,
 }
 
 /// An acknowledged record that is not there.
@@ -130,9 +143,12 @@ impl Chain<'_> {
                 self.all.void.push(part.segment);
                 self.all.torn.extend(part.torn.then(|| part.bad_place()));
                 self.all.unclear |= part.bad.is_some();
+                self.all.wiped = self.all.wiped.or(part.wiped().filter(|_| !self.closed));
             }
             return;
         };
+        // Whoever wrote the fence knew what was before.
+        self.all.wiped = None;
         match &self.end {
             Some(end) if self.protocol.fence => {
                 if end.last < fence.prev && fence.prev >= self.from {
@@ -174,6 +190,7 @@ impl Chain<'_> {
         } else if matters {
             self.all.torn.extend(end.torn.then(|| end.bad_place()));
             self.all.unclear |= end.bad.is_some();
+            self.all.wiped = end.wiped().or(self.all.wiped);
         }
         self.all.behind = !self.closed && end.last + 1 < self.from;
         self.all.end = end.end;
@@ -220,6 +237,8 @@ pub(super) struct Part {
     bad: Option<usize>,
     /// A line of this segment begins there, which was not left by an earlier one.
     torn: bool,
+    /// Bytes that nobody wrote, from there on.
+    strange: usize,
     /// A later batch lies behind that.
     damaged: bool,
     /// It may hold anything.
@@ -245,6 +264,7 @@ impl Part {
             beyond: Vec::new(),
             bad,
             torn: false,
+            strange: 0,
             damaged: false,
             unread: false,
             made_bytes: 0,
@@ -257,9 +277,10 @@ impl Part {
         };
         for found in found {
             match found {
-                Found::Bad { offset, begun } => {
+                Found::Bad { offset, begun, strange } => {
                     part.bad.get_or_insert(offset);
                     part.torn |= begun;
+                    part.strange += strange;
                 }
                 Found::Line { offset, line } => part.line(offset, line, from, protocol),
             }
@@ -303,7 +324,7 @@ impl Part {
             }
             return;
         }
-        (self.bad, self.torn, self.damaged, self.end) = (None, false, false, offset);
+        (self.bad, self.torn, self.strange, self.damaged, self.end) = (None, false, 0, false, offset);
         if let Record::Open { reserved, .. } | Record::Reserve { reserved } = line.record {
             self.reserved = self.reserved.max(reserved);
         }
@@ -328,6 +349,10 @@ impl Part {
         self.fence.map(|fence| fence.prev)
     }
 
+    fn wiped(&self) -> Option<Wiped> {
+        (self.strange > SPOILT_BYTES_MAX).then(|| Wiped { place: self.bad_place(), bytes: self.strange })
+    }
+
     fn bad_place(&self) -> Place {
         Place { segment: self.segment, offset: self.bad.unwrap_or(self.end) }
     }
@@ -349,7 +374,7 @@ mod tests {
     }
 
     fn open(prev: u64, carry: u64) -> Record {
-        Record::Open { prev, reserved: 100, carry, bytes: 0, of: 0 }
+        Record::Open { prev, reserved: 100, carry, bytes: 0, of: 0, over: false }
     }
 
     /// A segment of batches, each on a block of its own.
@@ -492,7 +517,7 @@ mod tests {
 
     #[test]
     fn a_segment_that_was_cut_short_has_lost_something() {
-        let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0 };
+        let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0, over: false };
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
             let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };

@@ -2,7 +2,7 @@
 //! an earlier segment holds whatever that one left: whole lines, which name that one, and parts of lines. A file in its first use holds
 //! newlines alone.
 
-use super::record::{self, Line};
+use super::record::{self, Line, Record};
 use crate::store::protocol::Protocol;
 use bytes::Bytes;
 
@@ -22,11 +22,24 @@ pub enum Found {
         line: Line,
     },
     /// Torn, damaged or not ours. It may hide any number of lines. `begun`: no earlier segment has left it, so somebody wrote there, or the
-    /// medium failed.
+    /// medium failed. `strange`: so many bytes of it nobody ever wrote to a segment, from the first to the last of each piece.
     Bad {
         offset: usize,
         begun: bool,
+        strange: usize,
     },
+}
+
+/// No line holds it, and no newline: zeros of a card that lost pages, what an erased one shows, noise.
+fn is_strange(byte: u8) -> bool {
+    byte < b' ' && !matches!(byte, b'\n' | b'\t' | b'\r') || byte >= 0xf8
+}
+
+/// From the first to the last of such bytes.
+fn strange_bytes(text: &[u8]) -> usize {
+    let strange = |byte: &u8| is_strange(*byte);
+    let (first, last) = (text.iter().position(strange), text.iter().rposition(strange));
+    first.zip(last).map_or(0, |(first, last)| last + 1 - first)
 }
 
 /// Every line of the segment that is whole, whatever lies between.
@@ -52,6 +65,7 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
             Some(line) => {
                 reused |= line.segment.is_some_and(|named| named != segment);
                 if is_own(&line) {
+                    reused |= matches!(line.record, Record::Open { over: true, .. });
                     next = record::number(line.n + 1);
                     found.push(Found::Line { offset: at, line });
                 }
@@ -62,10 +76,11 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
                 let behind = (end + 1).min((at / BLOCK_BYTES + 1) * BLOCK_BYTES);
                 let bad = &text[at..behind.min(end)];
                 let numbered = || !next.is_empty() && memchr::memmem::find(&bad[..bad.len().min(FRONT_BYTES)], next.as_bytes()).is_some();
-                let begins = bad.starts_with(beginning.as_bytes()) || memchr::memchr(0, bad).is_some() || numbered();
+                let odd = strange_bytes(bad);
+                let begins = odd > 0 || bad.starts_with(beginning.as_bytes()) || numbered();
                 match found.last_mut() {
-                    Some(Found::Bad { begun, .. }) => *begun |= begins,
-                    _ => found.push(Found::Bad { offset: at, begun: begins }),
+                    Some(Found::Bad { begun, strange, .. }) => (*begun, *strange) = (*begun | begins, *strange + odd),
+                    _ => found.push(Found::Bad { offset: at, begun: begins, strange: odd }),
                 }
                 at = behind;
             }
@@ -81,7 +96,6 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Record;
     use super::*;
 
     fn line(n: u64) -> Vec<u8> {
@@ -145,7 +159,7 @@ mod tests {
         let told = of(&text, 8, &Protocol::WHOLE);
         // A line of the earlier one was cut by the end of the block.
         assert!(
-            matches!(&told[..], [Found::Line { line, .. }, Found::Bad { offset: BLOCK_BYTES, begun: false }] if line.n == 500),
+            matches!(&told[..], [Found::Line { line, .. }, Found::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
             "{told:?}"
         );
         assert!(of(&text, 8, &Protocol { own_lines: false, ..Protocol::WHOLE }).len() > 200);
@@ -158,13 +172,51 @@ mod tests {
             damaged[BLOCK_BYTES..][..next.len()].copy_from_slice(&next);
             damaged[BLOCK_BYTES + at] ^= 2;
             let told = of(&damaged, 8, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]), "{at}: {told:?}");
+            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {told:?}");
         }
         let mut zeros = text.clone();
         zeros[BLOCK_BYTES..][..512].fill(0);
-        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]));
+        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
         // The second batch of this one was torn.
         text[BLOCK_BYTES..][..30].copy_from_slice(&now[..30]);
-        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true }]));
+        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
+    }
+
+    #[test]
+    fn what_nobody_wrote_is_counted() {
+        let check = |fill: &[u8], strange: usize| {
+            let mut text = [line(1), line(2)].concat();
+            text.resize(BLOCK_BYTES, b'\n');
+            text.extend_from_slice(fill);
+            text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
+            let told = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
+            assert!(matches!(told[..], [_, _, Found::Bad { strange: found, .. }] if found == strange), "{strange}: {told:?}");
+        };
+        check(&line(3)[..30], 0);
+        check("{\"seg\":1,\"n\":3,\"\u{fc}\u{10ffff}\t".as_bytes(), 0);
+        check(&[0; 10_000], 10_000);
+        check(&[0xff; 3 * BLOCK_BYTES], 3 * BLOCK_BYTES);
+        check(b"{\"seg\":1\x00,\"n\"\x01 ", 6);
+    }
+
+    #[test]
+    fn a_segment_that_was_one_before_says_so() {
+        let object = Bytes::from(format!("\"{}\"", "x".repeat(30_000)));
+        let key = coracle_api::meta::Key {
+            resource: coracle_api::meta::Resource::core("pods"),
+            namespace: "ns".to_owned(),
+            name: "p".to_owned(),
+        };
+        let (revision, was) = (coracle_api::meta::Revision(7), record::Was::Absent);
+        let mut earlier = Vec::new();
+        record::encode(7, 1, 1, &Record::Put { revision, key: key.into(), was, by_hand: false, object }, &mut earlier);
+        for over in [false, true] {
+            let mut text = Vec::new();
+            record::encode(8, 2, 2, &Record::Open { prev: 1, reserved: 9, carry: 0, bytes: 0, of: 0, over }, &mut text);
+            text.resize(BLOCK_BYTES, b'\n');
+            text.extend_from_slice(&earlier[BLOCK_BYTES..]);
+            let told = scan(&Bytes::from(text), 8, &Protocol::WHOLE);
+            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{told:?}");
+        }
     }
 }

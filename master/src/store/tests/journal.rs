@@ -192,6 +192,28 @@ fn in_the_long_run_segments_are_written_over() {
     assert!(segments(&disk).iter().all(|segment| !found.contains(segment) || *segment == found[found.len() - 1]));
 }
 
+/// A segment may hold nothing of the one that it was but the middle of a line, which says neither whose it is nor where it begins.
+#[test]
+fn the_middle_of_an_older_line_is_no_torn_write() {
+    let disk = SimDisk::new(1);
+    let store = open_with(&disk, Setup { segment_bytes: 32 << 10, retained_bytes_max: 0, ..Setup::SMALL }).store;
+    for round in 0..12 {
+        put(&store, "Web", &format!("{round}{}", "x".repeat(29_000))).expect("seen");
+        store.checkpoint().expect("the disk is well");
+        store.tend();
+    }
+    put(&store, "Web", "last").expect("seen");
+    let holds = |path: &String| disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains("\"last\""));
+    let newest = segments(&disk).into_iter().find(holds).expect("it is in the journal");
+    let text = disk.peek(&newest).expect("it is there");
+    let is_old = text[4_096..].starts_with(b"xxxx") && text.iter().filter(|byte| **byte == b'{').count() < 20;
+    assert!(is_old, "{}", String::from_utf8_lossy(&text[..5_000]));
+    drop(store);
+    let opened = open_with(&disk, Setup::SMALL);
+    assert_eq!(specs(&opened.store), [("Web".to_owned(), "last".to_owned())]);
+    assert_eq!(opened.notes, [] as [&str; 0]);
+}
+
 #[test]
 fn a_file_that_failed_is_not_written_over_later() {
     let disk = SimDisk::new(1);

@@ -264,3 +264,48 @@ fn revisions_that_were_given_without_a_head_hold() {
         assert_eq!(shown(&memory_on(&disk)), given, "closed: {closes}");
     }
 }
+
+/// Where the one write that a power cut met is not all that is spoilt, acknowledged ones may have been there.
+#[test]
+fn an_end_that_is_wiped_of_more_than_one_write_is_told_and_written_behind() {
+    let mut dice = sim::Dice::new(3);
+    let mut wipes: Vec<(&str, Vec<u8>)> =
+        vec![("a page", vec![0; 16 << 10]), ("zeros", vec![0; 64 << 10]), ("erased", vec![0xff; 64 << 10])];
+    wipes.push(("noise", (0..64 << 10).map(|_| dice.below(256) as u8).collect()));
+    for (what, wipe) in wipes {
+        let is_told = wipe.len() == 64 << 10;
+        let disk = SimDisk::new(1);
+        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let long = Setup { segment_bytes: 256 << 10, ..Setup::SMALL };
+        let store = FlatStore::open_on(Arc::new(disk.clone()), None, None, ids, &rules(), long).expect("it opens").store;
+        let new = |name: &str| create(pod(name, "a", None));
+        let given: Vec<Revision> = (0..20).map(|number| store.write(new(&format!("P{number}"))).expect("it is new").revision).collect();
+        drop(store);
+        let find = |text: &[u8]| text.windows(5).position(|bytes| bytes == b"\"P10\"");
+        let (segment, mut text, at) = disk
+            .tree()
+            .into_iter()
+            .find_map(|path| {
+                let text = disk.peek(&path).filter(|_| path.starts_with("wal/"))?;
+                let at = find(&text)?;
+                Some((path, text, at))
+            })
+            .expect("it is in the journal");
+        let from = at / 4_096 * 4_096;
+        // A whole line behind it would prove that something is missing.
+        text[from..].fill(b'\n');
+        text[from..from + wipe.len()].copy_from_slice(&wipe);
+        disk.place(&segment, &text);
+        for start in 1..=2 {
+            let store = memory_on(&disk);
+            let health = store.health();
+            assert_eq!(health.degraded, None, "{what}");
+            let told: Vec<&str> = health.damaged.iter().map(|damage| damage.why.as_str()).collect();
+            assert_eq!(told.len(), usize::from(is_told), "{what}, start {start}: {told:?}");
+            assert!(told.iter().all(|why| why.contains(&segment) && why.contains("was acknowledged last may be missing")), "{told:?}");
+            assert_eq!(store.list(&PODS, None).items.len(), 9 + start, "{what}");
+            let late = store.write(new(&format!("Late{start}"))).expect("writes are taken");
+            assert!(late.revision > given[19], "{what}: {:?}", late.revision);
+        }
+    }
+}

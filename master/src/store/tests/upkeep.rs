@@ -104,6 +104,25 @@ fn a_look_changes_nothing_and_says_what_is_there() {
 }
 
 #[test]
+fn a_look_says_that_more_than_one_write_is_wiped() {
+    for (bytes, whole) in [(8 << 10, true), (64 << 10, false)] {
+        let place = Place::killed("wiped");
+        let segment = place.segment();
+        let mut text = fs::read(&segment).expect("a segment");
+        text[12_288..].fill(b'\n');
+        text[12_288..][..bytes].fill(0);
+        fs::write(&segment, text).expect("ours");
+        let found = inspect(&place.0, &rules(), false).expect("a store");
+        assert_eq!((found.whole(), found.missing), (whole, None), "{bytes}: {:?}", found.damage);
+        place.open().halt();
+        // Until a person has looked.
+        assert_eq!(inspect(&place.0, &rules(), false).expect("a store").whole(), whole, "{bytes}");
+        salvage(&place.0, &rules()).expect("the disk is well");
+        assert!(inspect(&place.0, &rules(), false).expect("a store").whole(), "{bytes}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_named_and_given_up_on_demand_alone() {
     let place = Place::killed("salvage");
     place.rot("Whole");
@@ -219,7 +238,9 @@ fn a_file_that_is_gone_is_told_beside_a_doubt() {
 fn a_pipe_under_the_name_of_a_segment_is_told() {
     let place = Place::killed("pipe");
     let pipe = place.0.join("wal/0000000099.jsonl");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs").success());
+    // By no process of its own: between fork and exec that would hold the locks of all directories.
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).expect("ours");
     let why = place.open().health().degraded.expect("nobody knows what it stands for");
     assert!(why.contains("wal/0000000099.jsonl"), "{why}");
     fs::remove_file(pipe).expect("ours");
