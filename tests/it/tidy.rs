@@ -28,6 +28,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),
     ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
     ("master/src/store/disk.rs", "the files of the store"),
+    ("master/src/store/gather.rs", "asks how often a thread has waited for the disk"),
     ("master/src/store/inspect.rs", "holds the lock of the directory that it looks at"),
     ("master/src/store/mod.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),

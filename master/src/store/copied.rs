@@ -259,8 +259,9 @@ impl Tree<'_> {
         self.absent(past).for_each(|(key, _)| count(&key, guess(&key), false));
         // A newer master may have known of them.
         for path in self.left_alone.iter().filter_map(|left| left.file.strip_prefix(OBJECTS)?.strip_prefix('/')) {
-            let file = names::key(path).zip(gather::sum(self.disk, path, &mut Vec::new()).ok());
-            file.iter().for_each(|(key, text)| count(key, Some(text.crc), false));
+            if let (Some(key), Ok(bytes)) = (names::key(path), gather::read(self.disk, path)) {
+                count(&key, Some(gather::sum(&bytes, &mut Vec::new()).crc), false);
+            }
         }
         Some(wanted.doubts(&[&guessed, &certain]))
     }

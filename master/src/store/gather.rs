@@ -1,19 +1,27 @@
 //! The many files of a start, looked at by two threads: each takes the next stretch of them.
+//!
+//! Where they have to wait for the disk they take turns at it, and one works on what it has read while the other reads: a card reads on
+//! where it has just read, and two that read at once would have it jump between two places.
 
 use super::disk::Disk;
 use super::document;
 use super::files::OBJECTS;
 use super::judge::FILE_BYTES_MAX;
 use bytes::Bytes;
+use nix::sys::resource::{UsageWho, getrusage};
 use std::io;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
 /// Taken together: neighbours on the disk.
 const STRETCH: usize = 32;
 /// For fewer a thread costs more than it saves.
 const SHARED_MIN: usize = 256;
+/// A thread that waited so often over one stretch waited for the disk: no more than now and then, where all is in memory.
+const WAITS_MIN: i64 = STRETCH as i64 / 4;
+/// Read in one turn, and not worked on yet: few files are large, but a stretch of them would be.
+const TURN_BYTES_MAX: usize = 1 << 20;
 
 /// What an object's file says.
 pub struct Text {
@@ -25,12 +33,68 @@ pub struct Text {
 
 /// What `work` makes of each, in their order. It is lent memory to work in.
 pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>) -> R + Sync) -> Vec<R> {
+    share(all, || (), |(), stretch, scratch| stretch.iter().map(|one| work(one, scratch)).collect())
+}
+
+/// The same of what `read` brings of each from the disk.
+pub fn gather_files<T: Sync, R: Send + Sync>(
+    all: &[T],
+    read: impl Fn(&T) -> io::Result<Vec<u8>> + Sync,
+    work: impl Fn(&T, &[u8], &mut Vec<u8>) -> R + Sync,
+) -> Vec<io::Result<R>> {
+    gather_waiting(all, read, work, waits)
+}
+
+/// `waits`: how often this thread has had to wait.
+fn gather_waiting<T: Sync, R: Send + Sync>(
+    all: &[T],
+    read: impl Fn(&T) -> io::Result<Vec<u8>> + Sync,
+    work: impl Fn(&T, &[u8], &mut Vec<u8>) -> R + Sync,
+    waits: impl Fn() -> i64 + Sync,
+) -> Vec<io::Result<R>> {
+    let (slow, turn) = (AtomicBool::new(false), Mutex::new(()));
+    let worked = |(one, bytes): (&T, io::Result<Vec<u8>>), scratch: &mut Vec<u8>| bytes.map(|bytes| work(one, &bytes, scratch));
+    let begin = || slow.load(Ordering::Relaxed).then(|| turn.lock().unwrap_or_else(PoisonError::into_inner));
+    let make = |turn: Option<MutexGuard<()>>, stretch: &[T], scratch: &mut Vec<u8>| {
+        if turn.is_none() {
+            let before = waits();
+            let all = stretch.iter().map(|one| worked((one, read(one)), scratch)).collect();
+            if waits() - before >= WAITS_MIN {
+                slow.store(true, Ordering::Relaxed);
+            }
+            return all;
+        }
+        let (mut all, mut held, mut bytes) = (Vec::with_capacity(stretch.len()), Vec::with_capacity(stretch.len()), 0);
+        for one in stretch {
+            let found = read(one);
+            bytes += found.as_ref().map_or(0, Vec::len);
+            held.push((one, found));
+            if bytes > TURN_BYTES_MAX {
+                all.extend(held.drain(..).map(|held| worked(held, scratch)));
+                bytes = 0;
+            }
+        }
+        drop(turn);
+        all.extend(held.into_iter().map(|held| worked(held, scratch)));
+        all
+    };
+    share(all, begin, make)
+}
+
+/// What `make` makes of each stretch, in their order. It is lent memory, and what `begin` gave before the stretch was taken.
+fn share<T: Sync, R: Send + Sync, B>(
+    all: &[T],
+    begin: impl Fn() -> B + Sync,
+    make: impl Fn(B, &[T], &mut Vec<u8>) -> Vec<R> + Sync,
+) -> Vec<R> {
     let stretches: Vec<(&[T], OnceLock<Vec<R>>)> = all.chunks(STRETCH).map(|stretch| (stretch, OnceLock::new())).collect();
     let next = AtomicUsize::new(0);
     let run = || {
         let mut scratch = Vec::new();
-        while let Some((stretch, done)) = stretches.get(next.fetch_add(1, Ordering::Relaxed)) {
-            done.get_or_init(|| stretch.iter().map(|one| work(one, &mut scratch)).collect());
+        loop {
+            let begun = begin();
+            let Some((stretch, done)) = stretches.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            done.get_or_init(|| make(begun, stretch, &mut scratch));
         }
     };
     thread::scope(|scope| {
@@ -43,6 +107,11 @@ pub fn gather<T: Sync, R: Send + Sync>(all: &[T], work: impl Fn(&T, &mut Vec<u8>
     stretches.into_iter().filter_map(|(_, done)| done.into_inner()).flatten().collect()
 }
 
+/// How often this thread has had to wait, above all for the disk; 0 where nobody says.
+fn waits() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |used| used.voluntary_context_switches())
+}
+
 /// Both, at the same time where there are so many files that it is worth a thread.
 pub fn both<A, B: Send>(files: u64, one: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> (A, B) {
     thread::scope(|scope| {
@@ -53,37 +122,74 @@ pub fn both<A, B: Send>(files: u64, one: impl FnOnce() -> A, other: impl Fn() ->
     })
 }
 
+/// An object's file as it lies there.
+pub fn read(disk: &dyn Disk, path: &str) -> io::Result<Vec<u8>> {
+    disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX)
+}
+
 /// An object's file without its white space. `scratch`: memory to work in.
-pub fn text(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
-    let bytes = read(disk, path, scratch)?;
-    let crc = document::crc32(scratch);
+pub fn text(bytes: &[u8], scratch: &mut Vec<u8>) -> Text {
+    let Text { crc, .. } = sum(bytes, scratch);
     // In the store's own order it need not be read whole later on, and held twice until then.
-    let ordered = if document::leads(scratch) { None } else { document::ordered(&bytes) };
-    Ok(Text { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc })
+    let ordered = if document::leads(scratch) { None } else { document::ordered(bytes) };
+    Text { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc }
 }
 
 /// The same of a file of which more is known than it says.
-pub fn sum(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Text> {
-    read(disk, path, scratch)?;
-    Ok(Text { compact: Bytes::new(), crc: document::crc32(scratch) })
-}
-
-/// As it lies there, and in `scratch` without its white space.
-fn read(disk: &dyn Disk, path: &str, scratch: &mut Vec<u8>) -> io::Result<Vec<u8>> {
-    let bytes = disk.read(&format!("{OBJECTS}/{path}"), FILE_BYTES_MAX)?;
-    document::stripped(&bytes, scratch);
-    Ok(bytes)
+pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> Text {
+    document::stripped(bytes, scratch);
+    Text { compact: Bytes::new(), crc: document::crc32(scratch) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicI64;
 
     #[test]
     fn all_are_there_in_their_order() {
         for count in [0, 1, STRETCH, SHARED_MIN - 1, SHARED_MIN, 3 * SHARED_MIN + 7] {
             let all: Vec<usize> = (0..count).collect();
             assert_eq!(gather(&all, |one, _| one * 2), all.iter().map(|one| one * 2).collect::<Vec<_>>());
+        }
+    }
+
+    /// How many read at once, of what comes after each thread's first stretch; and whether that was in order.
+    fn readers(waits: i64) -> (usize, bool) {
+        let all: Vec<usize> = (0..100 * STRETCH).collect();
+        let (waited, reading, most) = (AtomicI64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let order = Mutex::new(Vec::new());
+        let read = |one: &usize| {
+            if *one >= 2 * STRETCH {
+                order.lock().expect("nobody panics").push(*one);
+                most.fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            }
+            (0..50).for_each(|_| thread::yield_now());
+            if *one >= 2 * STRETCH {
+                reading.fetch_sub(1, Ordering::SeqCst);
+            }
+            // Some are as large as all that is held at a time.
+            Ok(vec![1; if one.is_multiple_of(7 * STRETCH) { TURN_BYTES_MAX + 1 } else { 1 }])
+        };
+        let made = gather_waiting(&all, read, |one, bytes, _| one * usize::from(bytes[0]), || waited.fetch_add(waits, Ordering::SeqCst));
+        assert_eq!(made.into_iter().map(|made| made.expect("it was read")).collect::<Vec<_>>(), all);
+        (most.into_inner(), order.into_inner().expect("nobody panics").is_sorted())
+    }
+
+    #[test]
+    fn threads_that_wait_for_the_disk_take_turns_at_it() {
+        assert_eq!(readers(WAITS_MIN), (1, true));
+        assert_eq!(readers(0), (2, false));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_in_its_place() {
+        let all: Vec<usize> = (0..SHARED_MIN).collect();
+        for waits in [0, WAITS_MIN] {
+            let waited = AtomicI64::new(0);
+            let read = |one: &usize| if *one == 99 { Err(io::ErrorKind::NotFound.into()) } else { Ok(Vec::new()) };
+            let made = gather_waiting(&all, read, |one, _, _| *one, || waited.fetch_add(waits, Ordering::SeqCst));
+            assert!(made.iter().enumerate().all(|(at, made)| made.as_ref().ok() == Some(&at).filter(|at| **at != 99)), "{waits}");
         }
     }
 

@@ -223,7 +223,7 @@ fn there(disk: &dyn Disk) -> io::Result<Sums> {
                 What::Folder => folders.push(path),
                 What::File | What::Other => {
                     if let Some(key) = names::key(&path[1..]) {
-                        sums.add(&key, gather::sum(disk, &path[1..], &mut scratch)?.crc);
+                        sums.add(&key, gather::sum(&gather::read(disk, &path[1..])?, &mut scratch).crc);
                     }
                 }
             }

@@ -9,7 +9,7 @@
 use super::covered::{Covered, Overridden, Said};
 use super::disk::{Disk, What};
 use super::files::OBJECTS;
-use super::gather::{Text, gather, sum, text};
+use super::gather::{self, Text, gather, gather_files, sum, text};
 use super::journal::record::Was;
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use super::outline::{Outline, Trust, outline};
@@ -265,8 +265,11 @@ impl<'a> Tree<'a> {
     fn read_texts(&self, places: &[Place]) -> (Vec<io::Result<Text>>, bool) {
         let (disk, kept) = (self.disk, self.kept.as_deref().unwrap_or_default());
         let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
-        let texts =
-            gather(places, |Place { path, key }, scratch| if is_kept(key) { sum(disk, path, scratch) } else { text(disk, path, scratch) });
+        let read = |place: &Place| gather::read(disk, &place.path);
+        let work = |place: &Place, bytes: &[u8], scratch: &mut Vec<u8>| {
+            if is_kept(&place.key) { sum(bytes, scratch) } else { text(bytes, scratch) }
+        };
+        let texts = gather_files(places, read, work);
         let mut found = Sums::default();
         places.iter().zip(&texts).for_each(|(place, text)| text.iter().for_each(|text| found.add(&place.key, text.crc)));
         let alike = self.sum_left.as_ref().is_some_and(|left| left.are(&found));
@@ -275,7 +278,7 @@ impl<'a> Tree<'a> {
             return (texts, as_left);
         }
         // Somebody may have written files: those count.
-        (gather(places, |place, scratch| text(disk, &place.path, scratch)), false)
+        (gather_files(places, read, |_, bytes, scratch| text(bytes, scratch)), false)
     }
 
     /// `known`: it is as the store has written it.
