@@ -99,7 +99,8 @@ fn unusable(name: &str, why: &str) -> String {
 fn secret(store: &dyn Store, kinds: &Kinds, maker: &Maker, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
     let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
     let read = |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
-    if let Some(stored) = store.get(&key).map_err(|damaged| unusable(name, &damaged.why))? {
+    // The store says what can be done: where nobody knows whether there is one, it is not to delete it.
+    if let Some(stored) = store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
         return read(&stored);
     }
     let kind = kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
@@ -164,4 +165,34 @@ fn from_url_safe(text: &str) -> Option<Vec<u8>> {
     }
     let padding = "=".repeat((4 - text.len() % 4) % 4);
     base64::decode(&(text.replace('-', "+").replace('_', "/") + &padding)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::FlatStore;
+    use coracle_api::strategy::Cidr;
+    use std::sync::Arc;
+
+    #[test]
+    fn what_nobody_knows_is_not_to_be_deleted() {
+        let dir = std::env::temp_dir().join(format!("coracle-identity-{}", std::process::id()));
+        std::fs::remove_dir_all(&dir).ok();
+        let kinds = Kinds::builtin();
+        let open = || {
+            let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
+            let maker = Maker::new(Arc::new(store.clone()), Cidr::parse("10.96.0.0/16").expect("a network")).expect("there is chance");
+            (Identity::open(&store, &kinds, &maker), store)
+        };
+        let (made, store) = open();
+        made.map(drop).expect("it is made");
+        store.halt();
+        drop(store);
+        std::fs::remove_dir_all(dir.join("wal")).expect("it is there");
+        let (unknown, store) = open();
+        let why = unknown.map(drop).expect_err("acknowledged records are missing");
+        assert!(store.frozen().is_some() && why.starts_with("secrets/kube-system/coracle-ca: wal/"), "{why}");
+        assert!(why.contains("store salvage") && !why.contains("delete"), "{why}");
+        std::fs::remove_dir_all(&dir).expect("it is ours");
+    }
 }
