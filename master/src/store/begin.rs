@@ -59,7 +59,7 @@ struct Due<'a> {
 }
 
 pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree, found: Found, left: &Left, setup: &Setup) -> Loaded {
-    let Found { recovered, mut old, mut live, next, of, .. } = found;
+    let Found { recovered, mut old, mut live, next, of, unlisted, .. } = found;
     // Where people edited the files since a clean close, what the journal said before counts no more, also where HEAD.json is lost one day.
     let anew = left.clean && left.differs;
     let outdated: Vec<_> = if anew && !setup.look_only { old.drain(..).chain(live.drain(..)).collect() } else { Vec::new() };
@@ -73,7 +73,7 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let edits = edits(&mut tree, &mut dirty);
     let mut last = Revision(tree.next);
     let stamping = tree.stamped || (!tree.frozen && stamp_soon(&*disk, &mut tree, &mut dirty));
-    let frozen = frozen(&mut tree, &recovered);
+    let frozen = frozen(&mut tree, &recovered).or(unlisted);
     let store = head.as_ref().map_or_else(|| ids.fresh_store.clone(), |head| head.store.clone());
     let mark = if of == 0 { document::crc32(store.as_bytes()) } else { of };
     let says_all = |head: &Head| head.wal.is_some() && (!head.stamped || tree.stamped) && head.journal == mark;

@@ -30,6 +30,8 @@ pub struct Found {
     pub of: u32,
     /// A segment under another name, and the one that is its own, where nothing has that.
     pub renamed: Option<(u64, u64)>,
+    /// Why nobody knows which segments there are, of a store that needs none of them to be whole.
+    pub unlisted: Option<String>,
 }
 
 /// Whether the journal has nothing to add to what HEAD.json says. An empty segment, which its master could not remove, adds nothing.
@@ -108,13 +110,13 @@ fn is_no_file(error: &io::Error) -> bool {
 
 /// Reads the journal and changes nothing but that what is read is durable.
 pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Found {
-    let mut unlisted = false;
+    let mut unlisted = None;
     let mut segments: Vec<u64> = match disk.list(WAL) {
         Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Vec::new(),
         Err(error) => {
             log::error!("{WAL}: {error}");
-            unlisted = true;
+            unlisted = Some(error);
             Vec::new()
         }
     };
@@ -127,7 +129,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let next = segments.last().copied().unwrap_or_default().max(from).max(begun) + 1;
     let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
     let there = segments.clone();
-    if unlisted {
+    if unlisted.is_some() && !closed {
         // It may hold anything.
         scanned.push(Scanned { segment: from, bytes: 0, found: None });
     }
@@ -176,7 +178,15 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     // The one that stands ready was made once the one before it was written to.
     let is_taken = |last: u64| there.last().is_some_and(|ready| *ready == last + 2);
     recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last) || *last < begun);
-    Found { recovered, old, live, next, of: marks.of, renamed }
+    let unlisted = unlisted.filter(|_| closed).map(cannot_list);
+    Found { recovered, old, live, next, of: marks.of, renamed, unlisted }
+}
+
+fn cannot_list(error: io::Error) -> String {
+    format!(
+        "{WAL} cannot be read ({error}): the store was closed in order and nothing is missing, but a new segment might be put over one that \
+         lies there; nothing is written before it can be read: see to the disk or to who may read the folder, and restart the master"
+    )
 }
 
 /// A segment without a line of its own that no store has left like that, and the one that its lines name: somebody has renamed it, or

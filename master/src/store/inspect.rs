@@ -91,7 +91,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
     let missing = found.recovered.missing;
     let told = missing.as_ref().map(Missing::to_string);
     let is_told = |why: &str| told.as_ref().is_some_and(|told| why.starts_with(told.as_str()));
-    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_told(why)).collect();
+    let unknown = state.unknown().map(|(_, why)| why.to_owned()).filter(|why| !is_told(why)).chain(found.unlisted).collect();
     Ok(Findings {
         store: loaded.writer.head.store.clone(),
         revision: state.revision(),

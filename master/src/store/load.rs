@@ -55,7 +55,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
     let unfinished = backup::unfinished(&*disk);
-    tree.frozen = recovered.missing.is_some() || unfinished.is_some() || setup.look_only;
+    tree.frozen = recovered.missing.is_some() || unfinished.is_some() || found.unlisted.is_some() || setup.look_only;
     tree.unread.extend(unfinished.map(|why| (String::new(), why)));
     tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
     let incidents = tree.incidents.next;
@@ -115,7 +115,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     if tree.base.is_none() {
         tree.restamp_all(LOST_REVISIONS);
     }
-    if clean && !left.differs && recovered.start.is_none() {
+    if clean && !left.differs && recovered.start.is_none() && found.unlisted.is_none() {
         tree.notes.push(format!(
             "{WAL}/ does not hold what {HEAD} names; the files are as they were when the store was closed: nothing is missing"
         ));

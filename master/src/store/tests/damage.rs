@@ -400,6 +400,31 @@ fn a_folder_that_cannot_be_read_hides_its_objects_and_stops_writes_until_it_can(
 }
 
 #[test]
+fn a_closed_store_whose_journal_cannot_be_listed_is_read_and_not_written() {
+    let disk = closed();
+    let before = disk.tree();
+    disk.fail_list(Some("wal"));
+    let store = memory_on(&disk);
+    let why = store.health().degraded.expect("it says so");
+    assert!(why.contains("wal cannot be read") && why.contains("restart the master"), "{why}");
+    assert!(!why.contains("salvage"), "nothing is lost: {why}");
+    assert_eq!(store.frozen(), Some(why));
+    // It was closed in order: all objects are known.
+    let good = |store: &FlatStore| spec_of(&store.get(&key("good")).expect("whole").expect("there"));
+    assert_eq!(good(&store), "a");
+    assert!(store.get(&key("none")).expect("it is known that there is none").is_none());
+    assert!(matches!(store.write(create(pod("b", "b", None))), Err(Refused::Disk { .. })));
+    store.close().expect("nothing is to be closed");
+    drop(store);
+    assert_eq!(disk.tree(), before);
+    disk.fail_list(None);
+    let store = memory_on(&disk);
+    assert_eq!(store.health().degraded, None);
+    assert_eq!(good(&store), "a");
+    store.write(create(pod("b", "b", None))).expect("new");
+}
+
+#[test]
 fn why_a_file_was_set_aside_is_known_to_later_starts() {
     let disk = closed();
     let path = "objects/core/pods/default/good.json";
