@@ -19,12 +19,12 @@ use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::Protocol;
 use super::setup::LOST_REVISIONS;
-use super::sums::{Doubts, Sums};
+use super::sums::{Doubts, PathSum, Sums};
 use super::tree::{Brought, Tree};
 use super::{Damage, gather, names};
 use bytes::Bytes;
 use coracle_api::meta::Key;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 /// So many files are named, of any number.
@@ -111,11 +111,23 @@ impl Tree<'_> {
         Some((sum, count))
     }
 
-    /// How many files are gone that HEAD.json knows of, as far as that can be told.
-    pub(super) fn gone(&self, left: &Left) -> u64 {
+    /// How many files are gone that HEAD.json knows of, as far as that can be told. `alone`: of those that are gone, or that people have
+    /// changed. A file that somebody made may look like one that was there, and make up the number.
+    pub(super) fn gone(&self, left: &Left, alone: &[PathSum]) -> u64 {
         // What lies in a folder that cannot be read is not gone, and what was set aside since is remembered there.
-        let there = self.files_count().filter(|_| self.unread.is_empty());
-        there.map_or(0, |there| left.objects.saturating_sub(there + left.aside))
+        if !self.unread.is_empty() {
+            return 0;
+        }
+        let fewer = self.files_count().map_or(0, |there| left.objects.saturating_sub(there + left.aside));
+        let named = if alone.is_empty() { 0 } else { self.not_there(alone).saturating_sub(left.aside) };
+        fewer.max(named)
+    }
+
+    fn not_there(&self, paths: &[PathSum]) -> u64 {
+        let keys = self.objects.keys().chain(self.covered.keys()).chain(self.overridden.keys()).map(|key| &**key);
+        let left_alone = self.left_alone.iter().filter_map(|left| left.file.strip_prefix(OBJECTS)?.strip_prefix('/')).map(PathSum::of);
+        let there: HashSet<PathSum> = keys.chain(self.damaged.keys()).map(|key| PathSum::of(&names::path(key))).chain(left_alone).collect();
+        paths.iter().filter(|path| !there.contains(path)).count() as u64
     }
 
     /// How many files there were when the journal began to say more than they do, as far as they are there still; what a person brought
@@ -228,8 +240,8 @@ impl Tree<'_> {
     }
 
     /// Which files may be others than HEAD.json knows them, though nothing else shows it; None: nobody can say. What was there before
-    /// somebody changed it is guessed, and of one file in each part that is not even needed.
-    pub(super) fn account(&self, wanted: &Sums, past: &Past, looked: &Looked) -> Option<Doubts> {
+    /// somebody changed it is guessed, and of one file in each part that is not even needed. Beside them those files of which that is sure.
+    pub(super) fn account(&self, wanted: &Sums, past: &Past, looked: &Looked) -> Option<(Doubts, Vec<PathSum>)> {
         if !self.unread.is_empty() {
             return None;
         }
@@ -263,7 +275,7 @@ impl Tree<'_> {
                 count(&key, Some(gather::sum(&bytes, &mut Vec::new()).crc), false);
             }
         }
-        Some(wanted.doubts(&[&guessed, &certain]))
+        Some((wanted.doubts(&[&guessed, &certain]), wanted.alone(&certain)))
     }
 
     /// Somebody put them there; they were written by a store, and something else was written there since.

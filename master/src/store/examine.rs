@@ -56,7 +56,7 @@ impl Tree<'_> {
             self.ask_past(left, past, &mut looked, &mut older);
         }
         let wanted = left.sum.as_ref().filter(|_| left.differs && protocol.account);
-        let doubts = wanted.and_then(|wanted| self.account(wanted, past, &looked));
+        let (doubts, alone) = wanted.and_then(|wanted| self.account(wanted, past, &looked)).unzip();
         let any = doubts.as_ref().is_some_and(Doubts::any);
         if any {
             self.next += LOST_REVISIONS;
@@ -66,7 +66,7 @@ impl Tree<'_> {
             self.bring_absent(past, protocol);
         }
         if left.differs {
-            self.miss_objects(self.gone(left));
+            self.miss_objects(self.gone(left, alone.as_deref().unwrap_or_default()));
         }
         if left.differs && !left.clean {
             self.bury_removed(past);

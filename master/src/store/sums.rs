@@ -21,6 +21,16 @@ pub struct Sums(Vec<u128>);
 /// Files that may be others than they were, by their parts.
 pub struct Doubts(Vec<bool>);
 
+/// What the paths of some files sum up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathSum(u32);
+
+impl PathSum {
+    pub fn of(path: &str) -> PathSum {
+        PathSum(crc32(path.as_bytes()))
+    }
+}
+
 /// As HEAD.json says them.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
@@ -56,10 +66,15 @@ impl Sums {
     pub fn doubts(&self, ways: &[&Sums]) -> Doubts {
         let mut doubts = Doubts(vec![true; self.0.len()]);
         for now in ways {
-            let at_most_one = |difference: u128| (difference >> 64) as u64 == mixed(difference as u64);
-            doubts.0.iter_mut().zip(self.differences(now)).for_each(|(doubt, difference)| *doubt &= !at_most_one(difference));
+            doubts.0.iter_mut().zip(self.differences(now)).for_each(|(doubt, difference)| *doubt &= !is_of_one(difference));
         }
         doubts
+    }
+
+    /// Files that are not among those that sum up to `now`, each where it is the only one of its part.
+    pub fn alone(&self, now: &Sums) -> Vec<PathSum> {
+        let one = |difference: &u128| *difference != 0 && is_of_one(*difference);
+        self.differences(now).filter(one).map(|difference| PathSum(difference as u32)).collect()
     }
 
     /// What is to be added to `now`, part by part.
@@ -110,6 +125,11 @@ fn adds(key: &Key, crc: u32) -> (usize, u128) {
     let path = crc32(names::path(key).as_bytes());
     let both = u64::from(crc) << 32 | u64::from(path);
     (part(path, PARTS), u128::from(mixed(both)) << 64 | u128::from(both))
+}
+
+/// Whether no more than one file adds it.
+fn is_of_one(difference: u128) -> bool {
+    (difference >> 64) as u64 == mixed(difference as u64)
 }
 
 fn part(path: u32, parts: usize) -> usize {
@@ -168,6 +188,21 @@ mod tests {
         assert!(of([(1, 8), (2, 9)]).doubts(&[&of([(1, 9), (2, 8)])]).any());
         let two: Vec<u32> = (0..1000).filter(|number| then.doubts(&[&of(all().map(older))]).hold(&key(*number))).take(2).collect();
         check(&then, &of(all().filter(|(number, _)| !two.contains(number))), 1);
+    }
+
+    #[test]
+    fn a_file_that_is_gone_alone_is_known_by_its_path() {
+        let then = of(all());
+        assert_eq!(then.alone(&then), []);
+        let path = |number: u32| PathSum::of(&names::path(&key(number)));
+        for gone in 0..1000 {
+            let mut now = of(all().filter(|(number, _)| *number != gone));
+            assert_eq!(then.alone(&now), [path(gone)]);
+            // Of another that came nothing is said.
+            now.add(&key(2000), 7);
+            assert!(then.alone(&now).iter().all(|alone| *alone == path(gone)));
+        }
+        assert_eq!(one(&then).alone(&of(all().skip(1))), []);
     }
 
     #[test]

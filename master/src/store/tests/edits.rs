@@ -288,6 +288,36 @@ fn removed_files_are_told_once_whether_the_store_was_closed_or_killed() {
 }
 
 #[test]
+fn files_that_somebody_made_do_not_make_up_for_those_that_are_gone() {
+    let table = [(&["%42"][..], "an object's file is gone"), (&["%42", "%43"], "2 objects' files are gone")];
+    for (closed, (removed, named)) in [true, false].into_iter().flat_map(|closed| table.map(|row| (closed, row))) {
+        let disk = killed(false);
+        let store = memory_on(&disk);
+        store.checkpoint().expect("the disk is well");
+        let web = store.get(&key("Web")).expect("whole").expect("there").revision;
+        if closed {
+            store.close().expect("the disk is well");
+        } else {
+            store.write(update(pod("Web", "c", None), web)).expect("seen");
+        }
+        drop(store);
+        removed.iter().for_each(|name| disk.take(&format!("objects/core/pods/default/{name}.json")));
+        // As `kubectl get -o json` has it.
+        for (name, file) in [("New", "%4Eew"), ("Other", "%4Fther")] {
+            let mut made = pod(name, "a", None);
+            made["metadata"]["resourceVersion"] = json!(web.0.to_string());
+            disk.place(&format!("objects/core/pods/default/{file}.json"), made.to_string().as_bytes());
+        }
+        let store = memory_on(&disk);
+        let told = says(&store);
+        assert!(told.len() == 1 && told[0].starts_with(&format!("objects: {named}")), "closed {closed}, {removed:?}: {told:?}");
+        assert!(store.get(&key("New")).expect("whole").is_some() && store.get(&key("B")).expect("whole").is_none());
+        drop(store);
+        assert_eq!(says(&memory_on(&disk)), [""; 0], "it is told once");
+    }
+}
+
+#[test]
 fn a_copy_under_a_new_name_has_a_uid_of_its_own() {
     for closed in [true, false] {
         let disk = SimDisk::new(1);
