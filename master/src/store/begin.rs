@@ -44,6 +44,8 @@ struct Due<'a> {
     batches: VecDeque<Vec<Record>>,
     /// Files that are to say at once what the journal does; None: that there is no such object.
     brought: Vec<(Arc<Key>, Option<Bytes>)>,
+    /// So many of those that people edited, and then of these, do.
+    consumed: usize,
     /// Files are to be brought to what old segments say.
     heals: bool,
     /// The files say all that the journal does.
@@ -88,13 +90,13 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     let (heals, closed) = (!healed.is_empty(), left.clean);
     let batches = batches(&edits, last, setup);
     let (recovered, head_is_due) = (&recovered, is_due);
-    let mut due = Due { setup, recovered, edits, batches, brought, heals, closed, outdated, head: wanted, head_is_due, fresh };
+    let mut due = Due { setup, recovered, edits, batches, brought, consumed: 0, heals, closed, outdated, head: wanted, head_is_due, fresh };
     let mut journal = Journal::new(disk.clone(), *setup, recovered, live, next, reserved, mark);
     let mut done = Ok(());
     if frozen.is_none() && !setup.look_only {
         done = due.settle(&*disk, &mut journal, &mut old, &mut head);
     }
-    let Due { edits, batches: mut unwritten, brought, .. } = due;
+    let Due { edits, batches: mut unwritten, brought, consumed, .. } = due;
     let gave = last.0 > tree.base.unwrap_or_default();
     if !setup.look_only && (frozen.is_some() || done.is_err() && !unwritten.is_empty() && gave) {
         last = set_apart(&mut tree, &mut dirty, &edits, &mut unwritten, ids);
@@ -102,8 +104,8 @@ pub fn begin(disk: Arc<dyn Disk>, head: Option<Head>, ids: &Ids, mut tree: Tree,
     if done.is_err() {
         unwritten.into_iter().for_each(|batch| journal.owe(batch));
     }
-    let brought: &[(Arc<Key>, Option<Bytes>)] = &brought;
-    leave_behind(&mut dirty, &tree, brought, if done.is_err() { &healed } else { &[] });
+    let others = leave_edited(&mut dirty, &edits, consumed);
+    leave_behind(&mut dirty, &tree, &brought[..others], if done.is_err() { &healed } else { &[] });
     let full = done.as_ref().is_err_and(DiskError::no_space);
     let degraded = frozen.clone().or(tree.degraded).or(done.err().map(|error| error.to_string()));
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
@@ -236,12 +238,23 @@ fn head_from(start: Position, head: &Head, tree: &Tree, then: Option<(Sums, u64)
     }
 }
 
-/// What the files do not say yet. `unhealed`: what was not done of what was to be.
+/// Files that people edited hold what they wrote, where the start did not come so far. Gives how many of the others it has brought.
+fn leave_edited(dirty: &mut Dirty, edits: &[Record], consumed: usize) -> usize {
+    let put = |edit| if let &Record::Put { ref key, was, .. } = edit { Some((key, was)) } else { None };
+    let edited: Vec<(&Arc<Key>, Was)> = edits.iter().filter_map(put).collect();
+    edited.iter().skip(consumed).for_each(|(key, was)| dirty.still_holds(key, *was));
+    consumed.saturating_sub(edited.len())
+}
+
+/// What the files do not say yet. `brought`: what was done of what was to be; `unhealed`: what old segments say, where it may not be.
 fn leave_behind(dirty: &mut Dirty, tree: &Tree, brought: &[(Arc<Key>, Option<Bytes>)], unhealed: &[Brought]) {
     for (key, object) in brought {
-        if let Some(said) = tree.covered.get(key) {
-            dirty.add(key.clone(), said.object.clone().map(Wanted::part), Was::of(object.as_deref().map(document::crc32)), Duration::ZERO);
-        }
+        let wanted = match tree.covered.get(key) {
+            Some(said) => said.object.clone(),
+            None if unhealed.is_empty() => continue,
+            None => object.clone(),
+        };
+        dirty.add(key.clone(), wanted.map(Wanted::part), Was::of(object.as_deref().map(document::crc32)), Duration::ZERO);
     }
     for (key, said) in &tree.covered {
         dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
@@ -304,18 +317,20 @@ impl Due<'_> {
     }
 
     /// What a person wrote counts once: the files become the store's own before anybody writes to their objects.
-    fn consume(&self, disk: &dyn Disk) -> Result<(), DiskError> {
+    fn consume(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
+        let Due { edits, brought, consumed, heals, .. } = self;
         let mut files = Files::default();
         // What only old segments tell must not be torn while it is brought.
-        files.each = self.heals;
-        let edited = self.edits.iter().filter_map(|edit| match edit {
+        files.each = *heals;
+        let edited = edits.iter().filter_map(|edit| match edit {
             Record::Put { key, object, .. } => Some((key, Some(object))),
             _ => None,
         });
-        let all: Vec<_> = edited.chain(self.brought.iter().map(|(key, object)| (key, object.as_ref()))).collect();
+        let all: Vec<_> = edited.chain(brought.iter().map(|(key, object)| (key, object.as_ref()))).collect();
         loop {
-            for (key, object) in &all {
+            for (done, (key, object)) in all.iter().enumerate() {
                 files.bring(disk, key, object.map(|object| &**object))?;
+                *consumed = (*consumed).max(done + 1);
             }
             if all.is_empty() || files.settle(disk)? {
                 return Ok(());

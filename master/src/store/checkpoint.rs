@@ -94,6 +94,13 @@ impl Dirty {
         }
     }
 
+    /// A file that was to be brought at once could not be.
+    pub fn still_holds(&mut self, key: &Key, was: Was) {
+        if let Some(due) = self.keys.get_mut(key) {
+            due.was = was;
+        }
+    }
+
     /// What of an object lives in memory alone has changed. Its file is still to say the same.
     pub fn share(&mut self, entry: &state::Entry) {
         if let Some(Due { wanted: Some(wanted), .. }) = self.keys.get_mut(&entry.stored.key)
