@@ -3,7 +3,6 @@
 use super::disk::{self, What};
 use super::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
 use super::head::HEAD;
-use super::journal::record::Record;
 use super::journal::recover::Recovered;
 use super::journal::{SPARE, WAL};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
@@ -147,10 +146,10 @@ impl Tree<'_> {
 
     /// HEAD.json is not there: of no account where nothing else is. A first start that was cut has only written what people had laid there.
     pub fn miss_head(&mut self, recovered: &Recovered) {
-        let mut journaled = recovered.records.iter().filter(|line| line.record.key().is_some()).peekable();
+        let mut journaled = recovered.records.iter().filter(|held| held.key().is_some()).peekable();
         let lived = match journaled.peek() {
             None => self.objects.keys().any(|key| !self.unwritten.contains(key)),
-            Some(_) => journaled.any(|line| !matches!(line.record, Record::Put { by_hand: true, .. })),
+            Some(_) => journaled.any(|held| !held.by_hand()),
         };
         if lived {
             let lost = match recovered.start {

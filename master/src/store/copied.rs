@@ -10,11 +10,11 @@
 use super::disk::{Disk, Stamp};
 use super::examine::Looked;
 use super::files::OBJECTS;
-use super::find::{Found, SEGMENT_BYTES_READ_MAX, mark_of};
+use super::find::{Found, SEGMENT_BYTES_READ_MAX, mark_of, scanned};
 use super::head::HEAD;
 use super::journal::past::{Age, Past, Word};
 use super::journal::record::{Record, Was};
-use super::journal::recover::{Scanned, Wiped};
+use super::journal::recover::Wiped;
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::Protocol;
@@ -51,16 +51,13 @@ pub struct Left {
 pub fn past(disk: &dyn Disk, end: u64, found: &Found, protocol: &Protocol, notes: &mut Vec<String>) -> Past {
     let mut past = Past::before(end);
     for (segment, _) in found.old.iter().chain(&found.live) {
-        let path = journal::path(*segment);
-        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).ok();
-        let bytes = text.as_ref().map_or(0, Bytes::len);
-        let lines = text.map(|text| scan(&text, *segment, protocol));
-        let mark = lines.as_deref().map_or(0, mark_of);
+        let scanned = scanned(disk, *segment, protocol);
+        let mark = scanned.found.as_deref().map_or(0, mark_of);
         if mark != 0 && mark != found.of {
-            notes.push(format!("{path} is of another store's journal: it is not heeded, and goes in time"));
+            notes.push(format!("{} is of another store's journal: it is not heeded, and goes in time", journal::path(*segment)));
             continue;
         }
-        past.add(Scanned { segment: *segment, bytes, found: lines }, protocol);
+        past.add(scanned, protocol);
     }
     past
 }

@@ -9,13 +9,17 @@
 //! ```
 
 use super::copied::named;
-use super::disk::Stamp;
+use super::disk::{Disk, Stamp};
 use super::files::{OBJECTS, QUARANTINE, make_folder};
+use super::find::SEGMENT_BYTES_READ_MAX;
 use super::head::HEAD;
-use super::journal::WAL;
+use super::journal::held::{Held, Worth};
 use super::journal::record::{Line, Record, Was};
 use super::journal::recover::Recovered;
+use super::journal::scan::{self, scan};
+use super::journal::{self, WAL};
 use super::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
+use super::protocol::Protocol;
 use super::tree::Tree;
 use super::{Damage, document, names, quarantine};
 use bytes::Bytes;
@@ -38,7 +42,8 @@ pub struct Said {
     sums: Vec<u32>,
     /// Of what people wrote, and the journal took.
     by_hand: Vec<u32>,
-    versions: Vec<Bytes>,
+    /// Where all that was put lies.
+    segments: Vec<u64>,
     /// All that the file may hold is known.
     known: bool,
     /// There was a file, and no record removes it.
@@ -71,29 +76,29 @@ pub fn covered(recovered: &Recovered) -> Covered {
     let mut covered = Covered::new();
     let whole = recovered.missing.is_none();
     let beyond = if whole { &[] } else { recovered.beyond.as_slice() };
-    for Line { record, .. } in recovered.records.iter().chain(beyond) {
-        let (key, revision, was, by_hand, object) = match record {
-            Record::Put { key, revision, was, by_hand, object } => (key, revision, was, *by_hand, Some(object)),
-            Record::Remove { key, revision, was } => (key, revision, was, false, None),
-            Record::Open { .. } | Record::Reserve { .. } => continue,
+    for Held { segment, worth, .. } in recovered.records.iter().chain(beyond) {
+        // The checksum of what it puts, and that.
+        let (key, revision, was, by_hand, sum, object) = match worth {
+            Worth::Whole(Record::Put { key, revision, was, by_hand, object }) => {
+                (key, revision, was, *by_hand, Some(document::crc32(object)), Some(object))
+            }
+            Worth::Outdone { key, revision, was, by_hand, sum } => (key, revision, was, *by_hand, Some(*sum), None),
+            Worth::Whole(Record::Remove { key, revision, was }) => (key, revision, was, false, None, None),
+            Worth::Whole(Record::Open { .. } | Record::Reserve { .. }) => continue,
         };
-        let removed = object.is_none() && *was == Was::Absent;
+        let removed = sum.is_none() && *was == Was::Absent;
         let said = covered.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole, by_hand || removed));
         if let Was::Sum(sum) = was {
             said.sums.push(*sum);
             said.by_hand.extend(by_hand.then_some(*sum));
         }
-        said.stays &= object.is_some();
+        said.stays &= sum.is_some();
         said.revision = *revision;
         said.object = object.cloned();
-        if let Some(object) = object {
-            said.sums.push(document::crc32(object));
-            said.versions.push(object.clone());
+        said.sums.extend(sum);
+        if sum.is_some() && said.segments.last() != Some(segment) {
+            said.segments.push(*segment);
         }
-    }
-    for said in covered.values_mut() {
-        // Nothing keeps a segment in memory for long.
-        said.object = said.object.as_deref().map(Bytes::copy_from_slice);
     }
     covered
 }
@@ -106,7 +111,7 @@ impl Said {
             was,
             sums: Vec::new(),
             by_hand: Vec::new(),
-            versions: Vec::new(),
+            segments: Vec::new(),
             known: whole && was != Was::Unknown,
             stays: whole && matches!(was, Was::Sum(_)),
             by_a_person,
@@ -140,9 +145,23 @@ impl Said {
     }
 
     /// Whether a power cut in the middle of a checkpoint may have left it, for all that anybody knows.
-    fn may_be_torn(&self, bytes: &[u8]) -> bool {
-        let part = || self.versions.iter().any(|version| document::indented_within(version, FILE_BYTES_MAX).starts_with(bytes));
-        bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err() || part()
+    fn may_be_torn(&self, key: &Key, bytes: &[u8], disk: &dyn Disk) -> bool {
+        let begins = |object: &[u8]| document::indented_within(object, FILE_BYTES_MAX).starts_with(bytes);
+        let no_text = bytes.is_empty() || bytes.contains(&0) || std::str::from_utf8(bytes).is_err();
+        no_text
+            || self.object.as_deref().is_some_and(begins)
+            || self.segments.iter().any(|segment| self.puts(key, *segment, disk).any(|object| begins(&object)))
+    }
+
+    /// What a segment says that was put, which nothing has held in memory.
+    fn puts(&self, key: &Key, segment: u64, disk: &dyn Disk) -> impl Iterator<Item = Bytes> {
+        let text = disk.read(&journal::path(segment), SEGMENT_BYTES_READ_MAX).unwrap_or_default();
+        let of = |found| match found {
+            scan::Found::Line { line: Line { record: Record::Put { key, object, .. }, .. }, .. } => Some((key, object)),
+            _ => None,
+        };
+        let found = scan(&text.into(), segment, &Protocol::WHOLE).into_iter().filter_map(of);
+        found.filter(move |(of, object)| **of == *key && self.sums.contains(&document::crc32(object))).map(|(_, object)| object)
     }
 }
 
@@ -177,7 +196,7 @@ impl Tree<'_> {
                 }
                 true
             }
-            Err(_) if said.may_be_torn(&bytes) => {
+            Err(_) if said.may_be_torn(key, &bytes, self.disk) => {
                 self.notes.push(format!("{at} was cut short when the last master ended; the journal has the object"));
                 false
             }

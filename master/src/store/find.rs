@@ -56,7 +56,7 @@ impl Marks {
         }
         let ours = mark == 0 || mark == self.of;
         if !ours {
-            self.stranger.get_or_insert(segment);
+            self.stranger = Some(self.stranger.map_or(segment, |other| other.min(segment)));
         }
         ours
     }
@@ -127,35 +127,33 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let head = head.and_then(|head| head.wal);
     let from = head.map_or(0, |head| head.segment);
     let next = segments.last().copied().unwrap_or_default().max(from).max(begun) + 1;
-    let (mut old, mut bytes, mut scanned) = (Vec::new(), Vec::new(), Vec::new());
     let there = segments.clone();
-    if unlisted.is_some() && !closed {
-        // It may hold anything.
-        scanned.push(Scanned { segment: from, bytes: 0, found: None });
+    let counted = segments.split_off(segments.partition_point(|segment| *segment < from));
+    let length = |segment: u64| disk.length(&journal::path(segment)).unwrap_or(setup.segment_bytes as u64);
+    let old: Vec<_> = segments.into_iter().map(|segment| (segment, length(segment))).collect();
+    for segment in counted.iter().filter(|_| setup.protocol.sync_at_start) {
+        // On a read-only file system nothing is on its way to the disk.
+        disk.open(&journal::path(*segment)).and_then(|file| file.sync()).ok();
     }
-    for segment in segments {
-        if segment < from {
-            old.push((segment, disk.length(&journal::path(segment)).unwrap_or(setup.segment_bytes as u64)));
-            continue;
-        }
-        let path = journal::path(segment);
-        if setup.protocol.sync_at_start {
-            // On a read-only file system nothing is on its way to the disk.
-            disk.open(&path).and_then(|file| file.sync()).ok();
-        }
-        let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
-        let length = text.as_ref().map_or(0, Bytes::len);
-        bytes.push((segment, length as u64));
-        let found = text.map(|text| scan(&text, segment, &setup.protocol)).filter(|found| marks.are_of(segment, found));
-        scanned.push(Scanned { segment, bytes: length, found });
+    if marks.of == 0 {
+        let said = |segment: &u64| Some(mark_of(&scanned(disk, *segment, &setup.protocol).found?));
+        marks.of = counted.iter().filter_map(said).find(|mark| *mark != 0).unwrap_or_default();
     }
     // Where none counts, the newest of the others tells whose they are.
-    if let Some((segment, _)) = old.last().filter(|_| scanned.is_empty())
-        && let Ok(text) = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX)
+    if let Some((segment, _)) = old.last().filter(|_| counted.is_empty())
+        && let Some(found) = scanned(disk, *segment, &setup.protocol).found
     {
-        marks.are_of(*segment, &scan(&text.into(), *segment, &setup.protocol));
+        marks.are_of(*segment, &found);
     }
-    let mut recovered = recover(head, closed, scanned, &setup.protocol);
+    let mut bytes = VecDeque::new();
+    let read = |segment: &u64| {
+        let Scanned { segment, bytes: length, found } = scanned(disk, *segment, &setup.protocol);
+        bytes.push_front((segment, length as u64));
+        Scanned { segment, bytes: length, found: found.filter(|found| marks.are_of(segment, found)) }
+    };
+    // It may hold anything.
+    let unknown = (unlisted.is_some() && !closed).then_some(Scanned { segment: from, bytes: 0, found: None });
+    let mut recovered = recover(head, closed, unknown.into_iter().chain(counted.iter().map(read)), &setup.protocol);
     if let Some(segment) = marks.stranger {
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
@@ -189,11 +187,19 @@ fn cannot_list(error: io::Error) -> String {
     )
 }
 
+/// A segment as it lies there.
+pub fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> Scanned {
+    let path = journal::path(segment);
+    let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
+    let bytes = text.as_ref().map_or(0, Bytes::len);
+    Scanned { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
+}
+
 /// A segment without a line of its own that no store has left like that, and the one that its lines name: somebody has renamed it, or
 /// put another one in its place. What an older segment leaves in a file that is to be written over is in the files, its name is gone with
 /// it, and only the last file has not been begun yet.
 fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, there: &[u64], setup: &Setup) -> Option<(u64, u64)> {
-    let last = || recovered.records.last().map_or(recovered.last, |line| line.n);
+    let last = || recovered.records.last().map_or(recovered.last, |held| held.n);
     let said = head.map_or_else(last, |head| head.n.saturating_sub(1));
     let anyone = Protocol { own_lines: false, ..setup.protocol };
     recovered.void.iter().find_map(|segment| {

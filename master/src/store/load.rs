@@ -14,8 +14,8 @@ use super::disk::Disk;
 use super::find::{find_head, find_journal, silent};
 use super::head::{HEAD, Head};
 use super::journal::WAL;
+use super::journal::held::Held;
 use super::journal::past::Past;
-use super::journal::record::Record;
 use super::journal::recover::Recovered;
 use super::judge::Wrong;
 use super::setup::{LOST_REVISIONS, RESERVE, Setup};
@@ -144,10 +144,7 @@ fn used(head: u64, clean: bool, recovered: &Recovered) -> u64 {
     if clean {
         return head;
     }
-    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(|line| match &line.record {
-        Record::Put { revision, .. } | Record::Remove { revision, .. } => Some(revision.0),
-        Record::Open { .. } | Record::Reserve { .. } => None,
-    });
+    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(Held::revision).map(|revision| revision.0);
     // It may have been a reservation that had become damaged.
     let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear

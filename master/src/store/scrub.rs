@@ -143,7 +143,7 @@ impl FlatStore {
             let text = text.map(|text| text.slice(..end.unwrap_or(bytes).min(bytes)));
             Scanned { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
         };
-        let found = recover(Some(head), false, segments.into_iter().map(read).collect(), protocol);
+        let found = recover(Some(head), false, segments.into_iter().map(read), protocol);
         let last = found.records.last().map(|line| line.n + 1);
         if found.missing.is_none() && found.torn.is_empty() && last == Some(end.n) {
             return false;

@@ -15,7 +15,7 @@ const SEGMENT_GROWTH_MAX: u64 = 8;
 /// objects, a third of them is, instead of three quarters with 16 MiB). Replaying it takes a start some 400 ms.
 pub const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Journal that no checkpoint has caught up with, beyond which writes are refused for now: a card that is slower than its writers gets
-/// some minutes of a burst, and a start after a crash replays it in a few seconds.
+/// some minutes of a burst, and a start after a crash replays it in a few seconds, a segment at a time.
 pub const BACKLOG_BYTES_MAX: u64 = 256 << 20;
 /// Who was refused for that may come again after so long: a checkpoint takes a slow card some seconds, and clients try about ten times.
 pub const BACKLOG_RETRY_S: u32 = 5;

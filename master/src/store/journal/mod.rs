@@ -12,11 +12,12 @@
 //! fdatasync failed is left for good: the same batch goes behind the fence of a new segment, and where that fails as well, the batch is
 //! refused and the next one begins with a new segment.
 //!
-//! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them.
+//! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE: what a start keeps.
 //! debt: what a start could not write. past PURE: what the files were before · dates PURE: when they were written.
 
 mod dates;
 mod debt;
+pub mod held;
 pub mod past;
 mod place;
 pub mod record;

@@ -7,6 +7,7 @@
 //!   the next fence, before anybody sees it.
 //! - What the files hold already may be damaged in the journal.
 
+use super::held::{Held, Later, Worth};
 use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, Found};
 use crate::store::protocol::Protocol;
@@ -37,9 +38,9 @@ pub struct Scanned {
 #[derive(Debug, Default, PartialEq)]
 pub struct Recovered {
     /// What the files do not hold, in order.
-    pub records: Vec<Line>,
+    pub records: Vec<Held>,
     /// Whole records behind what is missing.
-    pub beyond: Vec<Line>,
+    pub beyond: Vec<Held>,
     /// The next segment's fence: the last record that is proven.
     pub last: u64,
     /// What it has to carry: the records of the last batch.
@@ -101,13 +102,13 @@ impl fmt::Display for Missing {
 }
 
 /// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
-/// since. `segments` in ascending order.
-pub fn recover(head: Option<Position>, closed: bool, segments: Vec<Scanned>, protocol: &Protocol) -> Recovered {
+/// since. `segments` in ascending order; they are asked for from the last one, one at a time: what a record is worth to a start is known
+/// once the later ones are, and no more than one segment is in memory.
+pub fn recover(head: Option<Position>, closed: bool, segments: impl DoubleEndedIterator<Item = Scanned>, protocol: &Protocol) -> Recovered {
     let mut chain = Chain { head, closed, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
-    for segment in segments {
-        let part = Part::read(segment, chain.from, protocol);
-        chain.join(part);
-    }
+    let mut behind = Behind::default();
+    let links: Vec<Link> = segments.rev().map(|segment| behind.link(Part::read(segment, chain.from, protocol), protocol)).collect();
+    links.into_iter().rev().for_each(|link| chain.join(link));
     let mut recovered = chain.finish();
     if recovered.missing.is_none() {
         // The rest of batches that nobody was told of.
@@ -116,20 +117,52 @@ pub fn recover(head: Option<Position>, closed: bool, segments: Vec<Scanned>, pro
     recovered
 }
 
+/// What the segments behind one say of its records.
+#[derive(Default)]
+struct Behind {
+    /// The last record that all their fences let hold; None: there is no fence.
+    cut: Option<u64>,
+    records: Later,
+    beyond: Later,
+}
+
+/// A segment, with what is held of it.
+struct Link {
+    /// Without its lines.
+    part: Part,
+    records: Vec<Held>,
+    beyond: Vec<Held>,
+}
+
+impl Behind {
+    fn link(&mut self, mut part: Part, protocol: &Protocol) -> Link {
+        let (mut lines, beyond) = (std::mem::take(&mut part.lines), std::mem::take(&mut part.beyond));
+        let beyond = self.beyond.hold(part.segment, beyond, u64::MAX);
+        let Some(fence) = part.fence else { return Link { part, records: Vec::new(), beyond } };
+        // Refused, or carried over: whoever wrote the fence has dealt with it.
+        lines.retain(|line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.fence);
+        // Only the last batch of all is carried.
+        let whole = if self.cut.is_none() { part.batch } else { u64::MAX };
+        let records = self.records.hold(part.segment, lines, whole);
+        self.cut = Some(self.cut.map_or(fence.prev, |cut| cut.min(fence.prev)));
+        Link { part, records, beyond }
+    }
+}
+
 struct Chain<'a> {
     head: Option<Position>,
     /// Nothing from there on was acknowledged.
     closed: bool,
     from: u64,
     protocol: &'a Protocol,
-    /// The last segment that holds something, without its lines.
+    /// The last segment that holds something.
     end: Option<Part>,
     all: Recovered,
 }
 
 impl Chain<'_> {
-    fn join(&mut self, mut part: Part) {
-        self.all.beyond.append(&mut part.beyond);
+    fn join(&mut self, Link { part, mut records, mut beyond }: Link) {
+        self.all.beyond.append(&mut beyond);
         let Some(fence) = part.fence else {
             if part.damaged && !self.closed && self.protocol.later_batch_is_damage {
                 let why = match part.unread {
@@ -159,8 +192,6 @@ impl Chain<'_> {
                         "the next segment continues after it, as in a copy that a master overtook by its writes: copy it again",
                     );
                 }
-                // Refused, or carried over: whoever wrote the fence has dealt with it.
-                self.all.records.retain(|line| line.n <= fence.prev);
             }
             Some(_) => {}
             None => {
@@ -171,7 +202,7 @@ impl Chain<'_> {
             }
         }
         self.all.reserved = self.all.reserved.max(part.reserved);
-        self.all.records.append(&mut part.lines);
+        self.all.records.append(&mut records);
         self.end = Some(part);
     }
 
@@ -198,8 +229,9 @@ impl Chain<'_> {
         if end.batch >= self.from && self.protocol.rejournal {
             self.all.last = end.batch.saturating_sub(1);
             self.all.carried = (end.batch == end.first).then_some(end.segment);
-            let unproven = self.all.records.iter().filter(|line| line.n >= end.batch && line.record.key().is_some());
-            self.all.carry = unproven.map(|line| line.record.clone()).collect();
+            let unproven = self.all.records.iter().filter(|held| held.n >= end.batch && held.key().is_some());
+            let whole = |held: &Held| if let Worth::Whole(record) = &held.worth { Some(record.clone()) } else { None };
+            self.all.carry = unproven.filter_map(whole).collect();
         }
         self.all
     }
@@ -365,6 +397,7 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use coracle_api::meta::{Key, Resource, Revision};
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     fn put(n: u64) -> Record {
@@ -398,14 +431,14 @@ mod tests {
             found: Some(scan(&Bytes::copy_from_slice(text), *segment, &Protocol::WHOLE)),
         };
         let head = head.map(|(segment, n)| Position { segment, n });
-        recover(head, false, segments.iter().map(scanned).collect(), &Protocol::WHOLE)
+        recover(head, false, segments.iter().map(scanned), &Protocol::WHOLE)
     }
 
     /// The records with a key that hold, the fence of the next segment, and how many it carries.
     fn check(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], holds: &[u64], last: u64, carry: usize) {
         let told = read(head, segments);
         assert_eq!(told.missing, None);
-        let numbers: Vec<u64> = told.records.iter().filter(|line| line.record.key().is_some()).map(|line| line.n).collect();
+        let numbers: Vec<u64> = told.records.iter().filter(|held| held.key().is_some()).map(|held| held.n).collect();
         assert_eq!((numbers.as_slice(), told.last, told.carry.len()), (holds, last, carry));
     }
 
@@ -496,7 +529,7 @@ mod tests {
         );
         // A segment that cannot be read may hold anything.
         let unreadable = vec![Scanned { segment: 1, bytes: usize::MAX, found: None }];
-        let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable, &Protocol::WHOLE);
+        let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable.into_iter(), &Protocol::WHOLE);
         let missing = told.missing.expect("unknown is not absent");
         assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && told.void.is_empty(), "{missing}");
         // Segments are gone.
@@ -521,7 +554,7 @@ mod tests {
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
             let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
-            recover(None, false, vec![scanned], &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
+            recover(None, false, [scanned].into_iter(), &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
         };
         assert_eq!(told(&text, 16_384), None);
         assert_eq!(told(&text[..8_192], 8_192), Some((3, 8_192)));
@@ -530,17 +563,87 @@ mod tests {
         assert_eq!(told(&[], 0), Some((0, 0)));
     }
 
+    fn say(name: &str, n: u64) -> Record {
+        let key = Key { resource: Resource::core("pods"), namespace: "ns".to_owned(), name: name.to_owned() };
+        let object = Bytes::from(format!("{{\"is\":\"{}\"}}", "x".repeat(SAID_BYTES - 9)));
+        Record::Put { revision: Revision(n), key: Arc::new(key), was: record::Was::Unknown, by_hand: false, object }
+    }
+
+    const SAID_BYTES: usize = 1000;
+
+    /// The numbers of the objects that are held whole.
+    fn whole(told: &[Held]) -> Vec<u64> {
+        let is_whole = |held: &&Held| matches!(&held.worth, Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES);
+        told.iter().filter(is_whole).map(|held| held.n).collect()
+    }
+
+    #[test]
+    fn one_segment_is_in_memory_and_of_each_object_what_is_said_last() {
+        const SEGMENTS: u64 = 20;
+        let text = |number: u64| {
+            let first = (number - 1) * 6 + 1;
+            let a = |n: u64| say("a", first + n);
+            segment(
+                number,
+                first,
+                &[&[open(first - 1, 0), a(1)], &[say("b", first + 2), say(&format!("c{number}"), first + 3)], &[a(4), a(5)]],
+            )
+        };
+        let texts: Vec<Bytes> = (1..=SEGMENTS).map(|number| text(number).into()).collect();
+        let are_free = || texts.iter().all(Bytes::is_unique);
+        let scanned = |number: u64| {
+            assert!(are_free(), "another one is in memory when segment {number} is read");
+            let text = &texts[number as usize - 1];
+            Scanned { segment: number, bytes: text.len(), found: Some(scan(text, number, &Protocol::WHOLE)) }
+        };
+        let told = recover(None, false, (1..SEGMENTS + 1).map(scanned), &Protocol::WHOLE);
+        assert!(are_free(), "{:?} share memory with their segments", whole(&told.records));
+        assert_eq!((told.missing, told.records.len()), (None, 6 * SEGMENTS as usize));
+        let first = (SEGMENTS - 1) * 6 + 1;
+        // The last batch may have to be written again, all of it.
+        let expected: Vec<u64> = (0..SEGMENTS - 1).map(|segment| segment * 6 + 4).chain(first + 2..=first + 5).collect();
+        assert_eq!(whole(&told.records), expected);
+        assert_eq!(told.carry, [say("a", first + 4), say("a", first + 5)]);
+        let keys: HashSet<*const Key> = told.records.iter().filter_map(Held::key).map(Arc::as_ptr).collect();
+        assert_eq!(keys.len(), 2 + SEGMENTS as usize, "a key is held more than once");
+    }
+
+    #[test]
+    fn only_what_holds_takes_the_place_of_an_object() {
+        // 1: open · 2: a · 3: a
+        let first = segment(1, 1, &[&[open(0, 0)], &[say("a", 1)], &[say("a", 2)]]);
+        let check = |segments: &[(u64, Vec<u8>)], expected: &[u64]| {
+            let told = read(None, segments);
+            assert_eq!((whole(&told.records).as_slice(), told.missing), (expected, None));
+        };
+        check(&[(1, first.clone())], &[3]);
+        // Refused, and refused again in a segment of its own, and void.
+        let after = |prev: u64, records: &[Record]| segment(2, prev + 1, &[&[&[open(prev, 0)], records].concat()]);
+        check(&[(1, first.clone()), (2, after(2, &[]))], &[2]);
+        let third = segment(3, 3, &[&[open(2, 0)], &[say("b", 4)]]);
+        check(&[(1, first.clone()), (2, after(2, &[say("a", 3)])), (3, third)], &[2, 4]);
+        let void = segment(2, 4, &[&[open(3, 1), say("a", 3)]]);
+        check(&[(1, first.clone()), (2, void[..200].to_vec())], &[3]);
+        check(&[(1, first.clone()), (2, void)], &[5]);
+        let Record::Put { revision, key, was, .. } = say("a", 3) else { unreachable!() };
+        check(&[(1, first), (2, after(3, &[Record::Remove { revision, key, was }]))], &[]);
+    }
+
+    #[test]
+    fn what_lies_behind_a_hole_leaves_the_last_of_it_and_of_what_is_before() {
+        let batches: [&[Record]; 6] = [&[open(0, 0)], &[say("a", 1)], &[say("a", 2)], &[say("b", 3)], &[say("a", 4)], &[say("a", 5)]];
+        let told = read(None, &[(1, flip(segment(1, 1, &batches), 12_300))]);
+        assert_eq!((told.missing.map(|missing| missing.n), whole(&told.records), whole(&told.beyond)), (Some(4), vec![3], vec![6]));
+        assert_eq!(told.beyond.iter().map(|held| held.n).collect::<Vec<_>>(), [5, 6]);
+    }
+
     #[test]
     fn what_was_refused_is_fenced_off() {
         // Batch 5 failed, went to segment 2, failed there too, and was refused; something else came later.
         let refused = segment(2, 5, &[&[open(4, 0), put(6)]]);
         let third = segment(3, 5, &[&[open(4, 0), put(60)]]);
         let told = read(None, &[(1, first()), (2, refused), (3, third)]);
-        let revisions: Vec<u64> = told
-            .records
-            .iter()
-            .filter_map(|line| if let Record::Put { revision, .. } = &line.record { Some(revision.0) } else { None })
-            .collect();
+        let revisions: Vec<u64> = told.records.iter().filter_map(Held::revision).map(|revision| revision.0).collect();
         assert_eq!((revisions, told.last, told.missing), (vec![2, 3, 4, 60], 4, None));
     }
 }

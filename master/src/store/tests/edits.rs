@@ -135,6 +135,30 @@ fn a_broken_edit_over_the_journal_is_set_aside_and_told() {
 }
 
 #[test]
+fn what_a_cut_has_left_of_any_version_is_no_edit() {
+    let disk = killed(false);
+    let store = memory_on(&disk);
+    let mut parts = Vec::new();
+    for spec in ["one", "two", "last"] {
+        let seen = store.get(&key("Web")).expect("whole").expect("there");
+        let now = store.write(update(pod("Web", spec, None), seen.revision)).expect("seen");
+        let object = store.get(&key("Web")).expect("whole").expect("there");
+        assert_eq!(object.revision, now.revision);
+        let text = document::indented(&object.json);
+        parts.push(String::from_utf8_lossy(&text[..text.len() - 4]).into_owned());
+    }
+    drop(store);
+    let check = |part: &str, says: &[&str]| {
+        let disk = disk.fork(4);
+        disk.place(WEB, part.as_bytes());
+        let store = memory_on(&disk);
+        assert_eq!((web(&store).as_str(), told(&store)), ("last", says.iter().map(|said| (*said).to_owned()).collect()), "{part}");
+    };
+    parts.iter().for_each(|part| check(part, &[]));
+    check(&parts[1].replace("two", "hand"), &["Web quarantine/0001-not-json-settled/core/pods/default/%57eb.json"]);
+}
+
+#[test]
 fn what_may_not_change_is_held_where_the_journal_knows_what_it_was() {
     let disk = killed(false);
     disk.place(WEB, &edited(&disk, WEB, "a", "hand"));
