@@ -1,4 +1,4 @@
-//! The four that are compared, each with one call: an object is durable when it returns. And what bounds many writers: a log alone.
+//! The four that are compared, each with one call: an object is durable when it returns. And what bounds them: a log alone, and a block.
 
 use super::etcd::Etcd;
 use super::objects::{self, Item, with_rules};
@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -27,6 +28,8 @@ pub enum Which {
     /// The least that many durable writes can be: their lines in a file that stands ready, and one fdatasync for all who wait. It checks
     /// nothing, remembers nothing and gives nothing back. A writer alone waits for its thread as well, which the store's does not.
     Log,
+    /// The least that the writes of one can be: a block in a file that stands ready, and its fdatasync.
+    Block,
 }
 
 pub const ALL: [Which; 4] = [Which::Store, Which::Files, Which::Sqlite, Which::Etcd];
@@ -39,6 +42,7 @@ impl Which {
             Which::Sqlite => "SQLite",
             Which::Etcd => "etcd",
             Which::Log => "a log alone",
+            Which::Block => "a block alone",
         }
     }
 
@@ -49,6 +53,7 @@ impl Which {
             Which::Files => Box::new(Files(Plain::open(&root, plain::Rules::ALL, Arc::default()).map_err(|e| e.to_string())?)),
             Which::Sqlite => Box::new(Groups::of_sqlite(&root)?),
             Which::Log => Box::new(Groups::of_log(&root)?),
+            Which::Block => Box::new(Block::new(&root)?),
             Which::Etcd => Box::new(Etcd::start(&root)?),
         })
     }
@@ -159,14 +164,19 @@ impl Groups {
     }
 
     fn of_log(root: &Path) -> Result<Groups, String> {
-        std::fs::create_dir_all(root).map_err(|e| e.to_string())?;
-        let path = root.join("log");
-        std::fs::write(&path, vec![b'\n'; LOG_BYTES]).map_err(|e| e.to_string())?;
-        let file = OpenOptions::new().write(true).open(&path).map_err(|e| e.to_string())?;
-        file.sync_all().map_err(|e| e.to_string())?;
-        let mut at = 0;
+        let (file, mut at) = (standing_ready(root)?, 0);
         Ok(Groups::with(move |group| append(&file, &mut at, group).map_err(|e| format!("the log: {e}"))))
     }
+}
+
+/// A file that is as long as it gets.
+fn standing_ready(root: &Path) -> Result<File, String> {
+    std::fs::create_dir_all(root).map_err(|e| e.to_string())?;
+    let path = root.join("log");
+    std::fs::write(&path, vec![b'\n'; LOG_BYTES]).map_err(|e| e.to_string())?;
+    let file = OpenOptions::new().write(true).open(&path).map_err(|e| e.to_string())?;
+    file.sync_all().map_err(|e| e.to_string())?;
+    Ok(file)
 }
 
 fn put_all(database: &mut Connection, group: &[Wanted]) -> rusqlite::Result<()> {
@@ -206,5 +216,33 @@ impl Layer for Groups {
     fn close(self: Box<Self>) -> Result<(), String> {
         drop(self.queue.lock().map_err(|e| e.to_string())?.take());
         self.writer.join().map_err(|_| "the writer panicked".to_owned())
+    }
+}
+
+/// Nobody's object: what the disk takes for one write, whoever asks for it.
+struct Block {
+    file: File,
+    written: AtomicU64,
+}
+
+impl Block {
+    fn new(root: &Path) -> Result<Block, String> {
+        Ok(Block { file: standing_ready(root)?, written: AtomicU64::new(0) })
+    }
+}
+
+impl Layer for Block {
+    fn put(&self, _: &dyn Fn() -> Item) -> Result<(), String> {
+        let block = self.written.fetch_add(1, Ordering::Relaxed) % (LOG_BYTES / BLOCK_BYTES) as u64;
+        let written = self.file.write_all_at(&[b'x'; BLOCK_BYTES], block * BLOCK_BYTES as u64);
+        written.and_then(|()| self.file.sync_data()).map_err(|e| format!("the block: {e}"))
+    }
+
+    fn first(&self) -> u64 {
+        0
+    }
+
+    fn close(self: Box<Self>) -> Result<(), String> {
+        Ok(())
     }
 }

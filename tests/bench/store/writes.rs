@@ -103,17 +103,30 @@ pub fn table(host: &Host, ground: &Ground, duration: Duration, rounds: usize) ->
         let mut measured: Vec<Vec<Figures>> = rows.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for ((which, _), measured) in rows.iter().zip(&mut measured) {
-                let mounted = ground.mount(host)?;
-                let figures = measure(*which, &mounted, writers, duration);
-                measured.push(figures.map_err(|why| format!("{}, {writers} writers: {why}", which.name()))?);
+                measured.push(on_fresh(host, ground, *which, writers, duration)?);
             }
         }
-        for ((_, cells), mut measured) in rows.iter_mut().zip(measured) {
-            measured.sort_by(|one, other| one.rate.total_cmp(&other.rate));
-            cells.push(measured.swap_remove(rounds / 2));
+        for ((_, cells), measured) in rows.iter_mut().zip(measured) {
+            cells.push(middle(measured));
         }
     }
     Ok(rows)
+}
+
+/// What one writer could have at most.
+pub fn block(host: &Host, ground: &Ground, duration: Duration, rounds: usize) -> Result<Figures, String> {
+    let measured: Result<Vec<Figures>, String> = (0..rounds).map(|_| on_fresh(host, ground, Which::Block, 1, duration)).collect();
+    measured.map(middle)
+}
+
+/// Of an odd number.
+fn middle(mut measured: Vec<Figures>) -> Figures {
+    measured.sort_by(|one, other| one.rate.total_cmp(&other.rate));
+    measured.swap_remove(measured.len() / 2)
+}
+
+fn on_fresh(host: &Host, ground: &Ground, which: Which, writers: usize, duration: Duration) -> Result<Figures, String> {
+    measure(which, &ground.mount(host)?, writers, duration).map_err(|why| format!("{}, {writers} writers: {why}", which.name()))
 }
 
 fn fill(layer: &dyn Layer) -> Result<(), String> {
