@@ -206,7 +206,7 @@ pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Resu
 }
 
 fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
-    find::refuse_newer(disk, dir).map_err(|error| error.to_string())?;
+    find::refuse_newer(disk, dir).and_then(|()| find::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.

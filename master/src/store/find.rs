@@ -75,7 +75,6 @@ pub fn mark_of(found: &[scan::Found]) -> u32 {
 pub fn refuse_newer(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
     match find_head(disk) {
         Err(OpenError::Newer { format, .. }) => Err(OpenError::Newer { dir: dir.to_owned(), format }),
-        Err(OpenError::Io { path, error }) => Err(OpenError::Io { path: dir.join(path), error }),
         _ => Ok(()),
     }
 }
@@ -88,8 +87,8 @@ pub fn find_head(disk: &dyn Disk) -> Result<(Option<Head>, bool), OpenError> {
         Err(error) if is_no_file(&error) => return Ok((None, true)),
         Err(error) => {
             let why = format!(
-                "{error}; what it says is unknown, so nothing was touched: start again, or copy the directory to a disk that is well; where \
-                 it is lost for good, move {HEAD} out of the directory, and everything else goes on under a new identity"
+                "{error}; what it says is unknown, so nothing is written: start again, or copy the directory to a disk that is well; where it \
+                 is lost for good, move {HEAD} out of the directory, and everything else goes on under a new identity"
             );
             return Err(OpenError::Io { path: PathBuf::from(HEAD), error: io::Error::new(error.kind(), why) });
         }

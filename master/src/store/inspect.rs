@@ -109,6 +109,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 /// start serves reads and writes. A segment under another name is not missing. What may be missing is told no more.
 pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
+    find::find_head(&*disk)?;
     let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
     let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let mut renamed = Vec::new();

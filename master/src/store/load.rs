@@ -50,13 +50,19 @@ pub struct Ids {
 }
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
-    let (head, damaged_head) = find_head(&*disk)?;
+    // What it says is unknown where the disk does not give it: no reason to show nothing.
+    let (head, damaged_head, unread_head) = match find_head(&*disk) {
+        Ok((head, damaged)) => (head, damaged, None),
+        Err(OpenError::Io { error, .. }) => (None, false, Some(format!("{HEAD} cannot be read: {error}"))),
+        Err(refused) => return Err(refused),
+    };
     let found = find_journal(&*disk, head.as_ref(), setup);
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
     let unfinished = backup::unfinished(&*disk);
-    tree.frozen = recovered.missing.is_some() || unfinished.is_some() || found.unlisted.is_some() || setup.look_only;
-    tree.unread.extend(unfinished.map(|why| (String::new(), why)));
+    let unknown: Vec<String> = unread_head.iter().cloned().chain(unfinished).collect();
+    tree.frozen = recovered.missing.is_some() || !unknown.is_empty() || found.unlisted.is_some() || setup.look_only;
+    tree.unread.extend(unknown.into_iter().map(|why| (String::new(), why)));
     tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
     let incidents = tree.incidents.next;
     if damaged_head {
@@ -82,7 +88,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.statuses_kept = kept.is_some();
     tree.kept = kept;
     tree.take_all(places);
-    if head.is_none() {
+    if head.is_none() && unread_head.is_none() {
         tree.tell_brought_back();
         if !damaged_head {
             tree.miss_head(recovered);

@@ -285,23 +285,47 @@ fn a_newer_format_is_refused_untouched() {
     assert_eq!(head::Head::format_of(r#"{"format":[5]}"#), None, "that is damaged");
 }
 
-/// What HEAD.json says is unknown then, and not lost.
+/// What HEAD.json says is unknown then, and not lost: what can be read is shown, and nothing is written.
 #[test]
 fn a_head_that_cannot_be_read_is_left_as_it_is() {
     let ids = || Ids { fresh_store: "another".to_owned(), boot: "boot".to_owned() };
     let open = |disk: &SimDisk| FlatStore::open_on(Arc::new(disk.clone()), None, None, ids(), &rules(), Setup::SMALL);
-    // It is the first that is read.
-    let disk = closed();
-    let (tree, was) = (disk.tree(), memory_on(&disk.fork(1)).uuid().to_owned());
-    disk.fail(1..50, EIO);
-    let Err(error) = open(&disk) else { panic!("it starts") };
-    assert!(error.to_string().contains("what it says is unknown"), "{error}");
-    disk.heal();
-    assert_eq!(disk.tree(), tree);
-    // Once is no reason.
-    disk.fail(1..2, EIO);
-    let store = open(&disk).unwrap_or_else(|error| panic!("{error}")).store;
-    assert_eq!((disk.failures() > 0, store.uuid(), store.health().damaged), (true, was.as_str(), vec![]));
+    let opened = |disk: &SimDisk| open(disk).unwrap_or_else(|error| panic!("{error}")).store;
+    let killed = closed();
+    memory_on(&killed).write(create(pod("later", "a", None))).expect("new");
+    for original in [closed(), killed] {
+        let was = memory_on(&original.fork(1));
+        let all =
+            |store: &FlatStore| -> Vec<_> { store.list(&PODS, None).items.into_iter().map(|stored| stored.key.to_string()).collect() };
+        // It is the first that is read, and read twice.
+        let disk = original.fork(1);
+        let tree = disk.tree();
+        disk.fail(1..3, EIO);
+        let store = opened(&disk);
+        let why = store.frozen().expect("nobody knows what it says");
+        assert!(why.starts_with("HEAD.json cannot be read") && why.contains("a disk that is well"), "{why}");
+        assert_eq!((all(&store), store.health().degraded.as_ref()), (all(&was), Some(&why)));
+        assert!(store.get(&key("nobody-knows")).is_err(), "an object that is not known may be there");
+        assert!(matches!(store.write(create(pod("new", "a", None))), Err(Refused::Disk { .. })));
+        assert_ne!(store.uuid(), was.uuid());
+        let shown = store.revision();
+        store.tend();
+        store.close().expect("there is nothing to write");
+        assert_eq!(disk.tree(), tree);
+        let store = opened(&disk);
+        assert_eq!((store.uuid(), all(&store), store.frozen(), store.health().damaged), (was.uuid(), all(&was), None, vec![]));
+        assert!(store.revision() < shown, "who saw it has to look again");
+        // Nothing can be read.
+        let disk = original.fork(1);
+        disk.fail(1..50, EIO);
+        assert!(opened(&disk).frozen().is_some());
+        disk.heal();
+        assert_eq!(disk.tree(), tree);
+        // Once is no reason.
+        disk.fail(1..2, EIO);
+        let store = opened(&disk);
+        assert_eq!((disk.failures() > 0, store.uuid(), store.health().damaged), (true, was.uuid(), vec![]));
+    }
 }
 
 /// Every file and folder below one, with what is in it and when it was written.
