@@ -75,8 +75,13 @@ impl Overridden {
 pub fn covered(recovered: &Recovered) -> Covered {
     let mut covered = Covered::new();
     let whole = recovered.missing.is_none();
-    let beyond = if whole { &[] } else { recovered.beyond.as_slice() };
-    for Held { segment, worth, .. } in recovered.records.iter().chain(beyond) {
+    let mut all: Vec<&Held> = recovered.records.iter().collect();
+    if !whole {
+        // Later segments say something newer than what lies behind a hole.
+        all.extend(&recovered.beyond);
+        all.sort_by_key(|held| held.n);
+    }
+    for Held { segment, worth, .. } in all {
         // The checksum of what it puts, and that.
         let (key, revision, was, by_hand, sum, object) = match worth {
             Worth::Whole(Record::Put { key, revision, was, by_hand, object }) => {

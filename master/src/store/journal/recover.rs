@@ -136,11 +136,13 @@ struct Link {
 
 impl Behind {
     fn link(&mut self, mut part: Part, protocol: &Protocol) -> Link {
-        let (mut lines, beyond) = (std::mem::take(&mut part.lines), std::mem::take(&mut part.beyond));
+        let (mut lines, mut beyond) = (std::mem::take(&mut part.lines), std::mem::take(&mut part.beyond));
+        // Refused, or carried over: whoever wrote the fence has dealt with it.
+        let holds = |line: &Line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.fence;
+        lines.retain(holds);
+        beyond.retain(holds);
         let beyond = self.beyond.hold(part.segment, beyond, u64::MAX);
         let Some(fence) = part.fence else { return Link { part, records: Vec::new(), beyond } };
-        // Refused, or carried over: whoever wrote the fence has dealt with it.
-        lines.retain(|line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.fence);
         // Only the last batch of all is carried.
         let whole = if self.cut.is_none() { part.batch } else { u64::MAX };
         let records = self.records.hold(part.segment, lines, whole);
@@ -395,6 +397,7 @@ mod tests {
     use super::super::record;
     use super::super::scan::scan;
     use super::*;
+    use crate::store::covered::covered;
     use bytes::Bytes;
     use coracle_api::meta::{Key, Resource, Revision};
     use std::collections::HashSet;
@@ -635,6 +638,16 @@ mod tests {
         let told = read(None, &[(1, flip(segment(1, 1, &batches), 12_300))]);
         assert_eq!((told.missing.map(|missing| missing.n), whole(&told.records), whole(&told.beyond)), (Some(4), vec![3], vec![6]));
         assert_eq!(told.beyond.iter().map(|held| held.n).collect::<Vec<_>>(), [5, 6]);
+    }
+
+    #[test]
+    fn what_lies_behind_a_hole_is_older_than_later_segments() {
+        let first = [&[open(0, 0)], &[say("a", 1)], &[say("b", 2)], &[say("a", 3)], &[say("refused", 4)]] as [&[Record]; 5];
+        let second = segment(2, 5, &[&[open(4, 0)], &[say("a", 5)]]);
+        let told = read(None, &[(1, flip(segment(1, 1, &first), 8_200)), (2, second)]);
+        assert_eq!(told.missing.as_ref().map(|missing| missing.n), Some(3));
+        let said: Vec<(String, u64)> = covered(&told).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
+        assert_eq!(said, [("a".to_owned(), 5)]);
     }
 
     #[test]
