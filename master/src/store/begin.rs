@@ -305,7 +305,8 @@ impl Due<'_> {
         old.retain(|(segment, _)| !gone(*segment));
         self.recovered.void.iter().for_each(|segment| _ = gone(*segment));
         if self.closed {
-            journal.forget(gone);
+            // But what this start has written is nowhere else.
+            journal.forget(|segment| segment < self.fresh.segment && gone(segment));
             // Where it cannot be written now, the first write to the store does it.
             (self.head.wal, head.wal) = (Some(self.fresh), Some(self.fresh));
         }

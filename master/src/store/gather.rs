@@ -144,6 +144,7 @@ pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
     use std::sync::atomic::AtomicI64;
 
     #[test]
@@ -159,7 +160,11 @@ mod tests {
         let all: Vec<usize> = (0..100 * STRETCH).collect();
         let (waited, reading, most) = (AtomicI64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         let order = Mutex::new(Vec::new());
+        let begun = Barrier::new(2);
         let read = |one: &usize| {
+            if *one == 0 || *one == STRETCH {
+                begun.wait();
+            }
             if *one >= 2 * STRETCH {
                 order.lock().expect("nobody panics").push(*one);
                 most.fetch_max(reading.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);

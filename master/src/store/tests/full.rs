@@ -341,3 +341,39 @@ fn edits_that_a_start_could_not_journal_are_journaled_batch_by_batch() {
     }
     assert!(failures > 6, "{failures}");
 }
+
+/// A start that makes room keeps what it has written itself, or the next one finds that something is missing.
+#[test]
+fn a_start_that_makes_room_keeps_what_it_wrote() {
+    const EDIT_BYTES: usize = 1100 << 10;
+    let names = ["A", "B", "C", "D", "E"];
+    let edit = |disk: &SimDisk, with: &str| {
+        for name in names {
+            let object = pod(name, &with.repeat(EDIT_BYTES), None);
+            disk.overwrite(&format!("objects/{}", names::path(&key(name))), &serde_json::to_vec(&object).expect("JSON"));
+        }
+    };
+    let revisions = |store: &FlatStore| names.map(|name| now(store, name).expect("there").revision);
+    let disk = SimDisk::new(1);
+    let store = memory_on(&disk);
+    names.iter().for_each(|name| _ = store.write(create(pod(name, "x", None))).expect("it is new"));
+    store.close().expect("the disk is well");
+    drop(store);
+    edit(&disk, "y");
+    // Room for some of the batches in the start, and for one later.
+    disk.fill(EDIT_BYTES * 3 / 2);
+    let store = memory_on(&disk);
+    let shown = revisions(&store);
+    let owed = shown.iter().filter(|revision| revision.0 > 1 << 20).count();
+    assert!((2..names.len()).contains(&owed), "{shown:?}");
+    disk.fill(EDIT_BYTES * 3 / 2);
+    assert!(store.write(create(pod("Late", "x", None))).is_err());
+    drop(store);
+    disk.heal();
+    disk.power_loss();
+    edit(&disk, "z");
+    let store = memory_on(&disk);
+    assert_eq!(store.health().degraded, None);
+    let again = revisions(&store);
+    assert!(again.iter().all(|revision| !shown.contains(revision)), "{shown:?}, {again:?}");
+}
