@@ -47,7 +47,8 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
     let beginning = record::beginning(segment);
     let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.own_lines;
     let mut found = Vec::new();
-    let mut at = 0;
+    // The end of the line that `at` is in is looked for once: damage may be longer than many blocks.
+    let (mut at, mut end) = (0, 0);
     // Of the line that comes next, by which it is known where its beginning is damaged: no earlier segment has come so far.
     let mut next = String::new();
     let mut reused = false;
@@ -60,7 +61,9 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
             }
             continue;
         }
-        let end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
+        if end <= at {
+            end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
+        }
         match record::decode(&text.slice(at..end), protocol.checksums) {
             Some(line) => {
                 reused |= line.segment.is_some_and(|named| named != segment);
