@@ -50,12 +50,7 @@ pub struct Ids {
 }
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
-    // What it says is unknown where the disk does not give it: no reason to show nothing.
-    let (head, damaged_head, unread_head) = match find_head(&*disk) {
-        Ok((head, damaged)) => (head, damaged, None),
-        Err(OpenError::Io { error, .. }) => (None, false, Some(format!("{HEAD} cannot be read: {error}"))),
-        Err(refused) => return Err(refused),
-    };
+    let (head, damaged_head, unread_head) = head_or_why(&*disk)?;
     let found = find_journal(&*disk, head.as_ref(), setup);
     let recovered = &found.recovered;
     let mut tree = Tree::new(&*disk, rules);
@@ -66,10 +61,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     tree.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
     let incidents = tree.incidents.next;
     if damaged_head {
-        // Volatile writes may have used as many beyond those that the files show.
-        tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_REVISIONS} further"));
-        let why = "its checksum does not fit, its revisions are beyond all that can be, or it is no file".to_owned();
-        tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
+        set_head_aside(&mut tree);
     }
     let clean = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
     tree.base = head.as_ref().map(|head| used(head.reserved, clean, recovered));
@@ -128,6 +120,22 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     }
     tree.notes.extend(recovered.torn.iter().map(|place| format!("{place}: what was being written when the last master ended is not kept")));
     Ok(begin(disk.clone(), head, ids, tree, found, &left, setup))
+}
+
+/// With whether it is damaged, and why it cannot be read: what it says is unknown then, which is no reason to show nothing.
+fn head_or_why(disk: &dyn Disk) -> Result<(Option<Head>, bool, Option<String>), OpenError> {
+    match find_head(disk) {
+        Ok((head, damaged)) => Ok((head, damaged, None)),
+        Err(OpenError::Io { error, .. }) => Ok((None, false, Some(format!("{HEAD} cannot be read: {error}")))),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Volatile writes may have used as many revisions beyond those that the files show.
+fn set_head_aside(tree: &mut Tree) {
+    tree.notes.push(format!("{HEAD} is damaged: the store gets a new identity, and revisions go on {LOST_REVISIONS} further"));
+    let why = "its checksum does not fit, its revisions are beyond all that can be, or it is no file".to_owned();
+    tree.set_aside(HEAD, HEAD, None, Wrong { word: "damaged-head", why });
 }
 
 /// The files as HEAD.json knows them. `incidents`: the number of the first that this start may set aside.
