@@ -1,5 +1,7 @@
-//! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in nodes,
-//! depth and aliases. PURE.
+//! YAML as Kubernetes reads it: YAML 1.1, where `yes` is a truth and `0644` is octal, and keys become texts. Bounded in nodes and
+//! depth, and in what of it is repeated. PURE.
+
+mod kept;
 
 use crate::{Path, read_from};
 use serde_json::{Number, Value};
@@ -48,6 +50,7 @@ fn first(text: &str) -> Result<(Read, Result<(), String>), String> {
         return Err("found character that cannot start any token".to_owned());
     }
     let text = &*respelled(text)?;
+    kept::check(text)?;
     let mut first = None;
     let read = serde_saphyr::with_deserializer_from_str_with_options(text, options, |reader| {
         first = Some(read_from(reader)?);
@@ -61,6 +64,11 @@ fn first(text: &str) -> Result<(Read, Result<(), String>), String> {
         }
         None => rest.map(|()| ((Value::Null, Vec::new()), Ok(()))),
     }
+}
+
+/// Whether what is read may be larger than the text.
+pub fn may_repeat(text: &str) -> bool {
+    text.contains('&') && text.contains('*')
 }
 
 /// The text with that written otherwise that the reader would take for something else than Go's does. Most texts have none of it.
@@ -271,6 +279,13 @@ mod tests {
         let wide = format!("[{}]", "a,".repeat(NODES_MAX + 1));
         let bomb = (0..30)
             .fold("a0: &a0 [x, x, x, x]\n".to_owned(), |text, n| format!("{text}a{}: &a{} [*a{n}, *a{n}, *a{n}, *a{n}]\n", n + 1, n + 1));
+        let merged = "a: &a {b: c}\nd:".to_owned() + &" {<<: [*a, *a], e:".repeat(2) + &"}".repeat(2);
+        assert_eq!(read(&merged).unwrap().0, json!({"a": {"b": "c"}, "d": {"b": "c", "e": {"b": "c", "e": null}}}));
+        let letters = "abcdefgh".chars().zip("bcdefghij".chars());
+        let merges = letters.map(|(from, to)| format!("{to}: &{to} {{<<: [{}]}}\n", vec![format!("*{from}"); 50].join(",")));
+        let merges = "a: &a {k: 1}\n".to_owned() + &merges.collect::<String>();
+        let why = read(&merges).unwrap_err();
+        assert!(why.starts_with("its anchors, aliases and merge keys come to "), "{why}");
         for text in [deep, wide, bomb] {
             assert!(read(&text).is_err());
         }

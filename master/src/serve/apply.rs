@@ -2,6 +2,7 @@
 //! (`coracle_schema::apply`); it then goes the way of a create or a PUT, with its owners.
 
 use super::options::{self, Wish};
+use super::turns::Turn;
 use super::write::{Lost, New, Place, Written};
 use super::{Serve, body, document, namespace, patch, warn, write};
 use crate::call::Call;
@@ -21,7 +22,7 @@ static TYPES: Types = types::builtin();
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = wish(call, request)?;
-    let (config, twice) = read(&request.body)?;
+    let Config { value: config, twice, _turn } = read(serve, &request.body)?;
     for _ in 0..=patch::RACES_LOST_MAX {
         let done = match serve.standing(call) {
             Ok(old) => over(serve, call, part, &config, &twice, &wish, &old)?,
@@ -110,19 +111,29 @@ pub fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec
     Ok((object, warnings))
 }
 
+/// What a client says that it cares for.
+pub struct Config {
+    pub value: Value,
+    pub twice: Vec<String>,
+    /// Of one that may be larger than its body.
+    pub _turn: Option<Turn>,
+}
+
 /// JSON is YAML, but for its speed.
-pub fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
+pub fn read(serve: &Serve, bytes: &[u8]) -> Result<Config, Fault> {
     let text = String::from_utf8_lossy(bytes);
-    let mut of_yaml = None;
+    let (mut of_yaml, mut _turn) = (None, None);
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let (value, twice) = match json {
         Some(read) => read,
         None => {
+            let reading = serve.turns.take()?;
             let read = yaml::read(&text).map_err(|why| Fault::bad_request(format!("error decoding YAML: {why}")))?;
             of_yaml = match &read.1[..] {
                 [one] => yaml::twice(&text, one),
                 _ => None,
             };
+            _turn = yaml::may_repeat(&text).then_some(reading);
             read
         }
     };
@@ -131,8 +142,8 @@ pub fn read(bytes: &[u8]) -> Result<(Value, Vec<String>), Fault> {
         None => twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect(),
     };
     match value {
-        Value::Object(_) => Ok((value, twice)),
-        Value::Null => Ok((Value::Object(Default::default()), twice)),
+        Value::Object(_) => Ok(Config { value, twice, _turn }),
+        Value::Null => Ok(Config { value: Value::Object(Default::default()), twice, _turn }),
         other => {
             let kind = coracle_schema::json_kind(&other);
             let why = format!(

@@ -17,7 +17,7 @@ use serde_json::Value;
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let rehearsal = options::rehearsal(call, "CreateOptions")?;
     let (bindings, pods) = (kind(serve, "Binding")?, kind(serve, "Pod")?);
-    let mut sent = body::object(&of(call, bindings, &call.name), request)?;
+    let mut sent = body::object(serve, &of(call, bindings, &call.name), request)?;
     write::right_namespace(call, sent.object())?;
     // `/bindings` has no name in its path.
     if !call.name.is_empty() && call.version != Version::V1 {

@@ -4,7 +4,8 @@ use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
 use crate::form::Media;
 use crate::prepare::Part;
-use crate::serve::go_json;
+use crate::serve::turns::Turn;
+use crate::serve::{Serve, go_json};
 use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
@@ -23,6 +24,16 @@ pub struct Document {
     sent: Sent,
     /// What its schema does not know, and was dropped.
     pub warnings: Vec<String>,
+    /// Of one that may be larger than its body.
+    _turn: Option<Turn>,
+}
+
+/// What stands in a body.
+pub struct Said {
+    pub document: Value,
+    /// Fields that stand there twice.
+    pub twice: Vec<Path>,
+    pub turn: Option<Turn>,
 }
 
 enum Sent {
@@ -81,8 +92,8 @@ impl<'a> Wanted<'a> {
 }
 
 /// What the schema of the kind does not know, or stands there twice, is refused, warned of or dropped, as asked.
-pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
-    let mut document = document(call, request, Wanted::of(call.shown))?;
+pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<Document, Fault> {
+    let mut document = document(serve, call, request, Wanted::of(call.shown))?;
     if let (Sent::V1(object), Some(alias)) = (&mut document.sent, call.shown.alias) {
         (alias.read)(object);
     }
@@ -92,7 +103,7 @@ pub fn object(call: &Call, request: &Request) -> Result<Document, Fault> {
 /// A document that a patch in an older version came to.
 pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<Document, Fault> {
     let (decoded, unknown) = read_older(call, version, Wanted::of(call.kind), document)?;
-    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown)) })
+    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown)), _turn: None })
 }
 
 fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: &Value) -> Result<(Decoded, Vec<String>), Fault> {
@@ -104,8 +115,8 @@ fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: 
 }
 
 /// The same of a document that is not of the call's kind: a scale, a token request.
-pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
-    let (document, twice) = read(call, request, wanted)?;
+pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
+    let Said { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(wanted, &document)?;
@@ -128,8 +139,8 @@ pub fn document(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Do
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
         }
-        FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: told(call, shortened(unknown)) }),
-        FieldValidation::Ignore => Ok(Document { sent, warnings: told(call, Vec::new()) }),
+        FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: told(call, shortened(unknown)), _turn }),
+        FieldValidation::Ignore => Ok(Document { sent, warnings: told(call, Vec::new()), _turn }),
     }
 }
 
@@ -149,13 +160,14 @@ impl Document {
 }
 
 /// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty document.
-pub fn read(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<(Value, Vec<Path>), Fault> {
+pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Said, Fault> {
     let unrecognized = |why: &str| {
         let summary = summary(&request.body);
         Fault::bad_request(format!("the object provided is unrecognized (must be of type {}): {why} ({summary})", wanted.kind))
     };
     // Kubernetes stores what is no UTF-8 with a sign in its place.
     let text = || String::from_utf8_lossy(&request.body);
+    let mut turn = None;
     let (document, twice) = match media(call, request)? {
         Media::Json => {
             let text = text();
@@ -164,12 +176,18 @@ pub fn read(call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<(Value
                 unrecognized(&format!("couldn't get version/kind; json parse error: {why}"))
             })?
         }
-        Media::Yaml => yaml::read(&text()).map_err(|why| unrecognized(&format!("yaml: {why}")))?,
-        Media::Protobuf => return Ok((protobuf(&request.body, wanted, unrecognized)?, Vec::new())),
+        Media::Yaml => {
+            let reading = serve.turns.take()?;
+            let text = text();
+            let read = yaml::read(&text).map_err(|why| unrecognized(&format!("yaml: {why}")))?;
+            turn = yaml::may_repeat(&text).then_some(reading);
+            read
+        }
+        Media::Protobuf => return Ok(Said { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn }),
     };
     match &document {
-        Value::Object(_) => Ok((document, twice)),
-        Value::Null => Ok((Value::Object(Map::new()), twice)),
+        Value::Object(_) => Ok(Said { document, twice, turn }),
+        Value::Null => Ok(Said { document: Value::Object(Map::new()), twice, turn }),
         other => {
             let found = match other {
                 Value::Array(_) => "array",

@@ -45,7 +45,7 @@ pub enum Gone {
 }
 
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let wishes = wishes(call, request)?;
+    let wishes = wishes(serve, call, request)?;
     let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
     if serve.store.get(&super::key(call)).is_err() && wishes.preconditions == Preconditions::default() {
         return give_up(serve, call, wishes.rehearsal);
@@ -66,7 +66,7 @@ pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 
 /// All that is selected, one by one: what is gone already when its turn comes is nobody's fault. The answer is the list as it was.
 pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
-    let wishes = wishes(call, request)?;
+    let wishes = wishes(serve, call, request)?;
     let selector = selector::of(call)?;
     let page = read::page(serve, call, &selector)?;
     // Each deletion waits for a disk; the others' lists do not wait for them.
@@ -181,10 +181,10 @@ fn answer(call: &Call, object: &Value) -> Answer {
 
 /// What is asked of a deletion, in the body or else in the query; `dryRun` is heeded wherever it stands. (Kubernetes hears nothing of the
 /// query where there is a body.)
-fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
+fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault> {
     let options = &call.options;
     let empty = request.body.iter().all(u8::is_ascii_whitespace);
-    let mut sent = if empty { json!({}) } else { sent_options(call, request)? };
+    let mut sent = if empty { json!({}) } else { sent_options(serve, call, request)? };
     if sent["gracePeriodSeconds"].is_null() {
         sent["gracePeriodSeconds"] = json!(options.grace_s);
     }
@@ -195,8 +195,8 @@ fn wishes(call: &Call, request: &Request) -> Result<Wishes, Fault> {
     asked(&sent, &options.dry_run)
 }
 
-fn sent_options(call: &Call, request: &Request) -> Result<Value, Fault> {
-    let (mut sent, twice) = body::read(call, request, OPTIONS).map_err(|mut fault| {
+fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, Fault> {
+    let body::Said { document: mut sent, twice, turn: _turn } = body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
         // Kubernetes reads options another way than objects, and says less.
         let plain = fault.status.message.split_once("): ").map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
         if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized")) {

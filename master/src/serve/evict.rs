@@ -21,7 +21,7 @@ const AGAIN_S: u32 = 10;
 
 pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let mut rehearsal = options::rehearsal(call, "CreateOptions")?;
-    let sent = body::document(call, request, EVICTION)?;
+    let sent = body::document(serve, call, request, EVICTION)?;
     write::right_namespace(call, sent.object())?;
     if sent.object()["metadata"]["name"] != *call.name {
         return Err(Fault::bad_request("name in URL does not match name in Eviction object"));

@@ -10,7 +10,7 @@ use coracle_api::strategy::review::{Answer as Reply, Asker};
 use coracle_http::{Answer, Request, StatusCode};
 
 pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Result<Answer, Fault> {
-    let mut sent = body::object(call, request)?;
+    let mut sent = body::object(serve, call, request)?;
     super::write::right_namespace(call, sent.object())?;
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
     let now = wall_clock();

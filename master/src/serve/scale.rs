@@ -34,7 +34,7 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let row = Kinds::scale();
     let as_scale = bind::of(call, &row, &call.name);
     let wish = options::wish(&as_scale, &request.headers, "UpdateOptions")?;
-    let mut sent = body::object(&as_scale, request)?;
+    let mut sent = body::object(serve, &as_scale, request)?;
     write::right_namespace(call, sent.object())?;
     write::right_name(call, sent.object_mut())?;
     let named = sent.object()["metadata"]["resourceVersion"].as_str().is_some_and(|version| !matches!(version, "" | "0"));
@@ -60,7 +60,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
         Some(_) => options::wish(&as_scale, &request.headers, "PatchOptions")?,
     };
     let said = match language {
-        None => Said::Applied(apply::read(&request.body)?),
+        None => Said::Applied(apply::read(serve, &request.body)?),
         Some(language) => {
             patch::refuse_force(call)?;
             Said::Patch(patch::read(language, &request.body)?)
@@ -75,7 +75,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
                 let (new, warnings) = patch::patched(&as_scale, patch, &live, twice)?;
                 (new, warnings, wish.ownership())
             }
-            Said::Applied((config, twice)) => applied(call, &as_scale, (&standing, live), config, twice, &wish)?,
+            Said::Applied(config) => applied(call, &as_scale, (&standing, live), &config.value, &config.twice, &wish)?,
         };
         match put(serve, call, &as_scale, (&old, &standing), &new, ownership, wish.rehearsal) {
             Ok(stored) => return told(call, &row, &stored, &warnings),
@@ -89,7 +89,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
 /// What a client says of a change, and what of it it says twice.
 enum Said {
     Patch((patch::Patch, Vec<String>)),
-    Applied((Value, Vec<String>)),
+    Applied(apply::Config),
 }
 
 /// Who owns the number of replicas owns it in both documents.

@@ -27,7 +27,7 @@ const BINDINGS: [(&str, &str); 3] = [("Pod", "pods"), ("Node", "nodes"), ("Secre
 
 pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
-    let mut sent = body::document(call, request, REQUEST)?;
+    let mut sent = body::document(serve, call, request, REQUEST)?;
     let mut object = sent.object_mut().take();
     write::right_namespace(call, &object)?;
     token::complete(&mut object);

@@ -20,7 +20,7 @@ const RENEWED: &str = "the file of the object that stood here is damaged, and is
 
 pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "CreateOptions")?;
-    let mut sent = body::object(call, request)?;
+    let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
     refuse_revision(sent.object())?;
     name_old(serve, call, sent.object_mut());
@@ -42,7 +42,7 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
 
 pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "UpdateOptions")?;
-    let mut sent = body::object(call, request)?;
+    let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
     let renewed = is_whole(call, sent.object()) && serve.store.get(&super::key(call)).is_err();
@@ -98,7 +98,7 @@ pub fn warn_of_owners(answer: &mut Answer, object: &Value) {
 /// Of the status, or of another part with a path of its own.
 pub fn update_part(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = options::wish(call, &request.headers, "UpdateOptions")?;
-    let mut sent = body::object(call, request)?;
+    let mut sent = body::object(serve, call, request)?;
     right_namespace(call, sent.object())?;
     right_name(call, sent.object_mut())?;
     let Written { stored, .. } = replace(serve, call, part, &sent, &wish)?;
