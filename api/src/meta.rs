@@ -73,13 +73,11 @@ fn by_path(one: &str, other: &str) -> Ordering {
     one[..both].cmp(&other[..both]).then_with(ends)
 }
 
+/// For people: a name may hold what ends a line or turns a terminal's text around.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            write!(f, "{}/{}", self.resource, self.name)
-        } else {
-            write!(f, "{}/{}/{}", self.resource, self.namespace, self.name)
-        }
+        let (namespace, name) = (self.namespace.escape_debug(), self.name.escape_debug());
+        if self.namespace.is_empty() { write!(f, "{}/{name}", self.resource) } else { write!(f, "{}/{namespace}/{name}", self.resource) }
     }
 }
 
@@ -202,6 +200,19 @@ pub enum Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_printed_in_one_line() {
+        for (name, shown) in [
+            ("system:a-b.c", "pods/n/system:a-b.c"),
+            ("a\nb\r", "pods/n/a\\nb\\r"),
+            ("a\u{202e}b\u{2028}\u{1b}[0m", "pods/n/a\\u{202e}b\\u{2028}\\u{1b}[0m"),
+            ("é", "pods/n/é"),
+        ] {
+            let key = Key { resource: Resource::core("pods"), namespace: "n".to_owned(), name: name.to_owned() };
+            assert_eq!(key.to_string(), shown);
+        }
+    }
 
     #[test]
     fn keys_are_ordered_as_paths() {

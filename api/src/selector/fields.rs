@@ -1,51 +1,64 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Running`. Only the fields that the kind's row names.
 
 use crate::kinds::Kind;
+use crate::meta::Key;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use std::fmt;
 
-/// All requirements hold. None: everything.
+/// Terms of one selector: clients ask of one or two fields, and no kind has twenty. Each is looked at for each object of a list.
+pub const FIELD_TERMS_MAX: usize = 64;
+
+/// All that is asked of each field holds. None: everything.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldSelector {
-    requirements: Vec<Requirement>,
+    asked: Vec<Asked>,
 }
 
+/// All that is asked of one field: however many terms name it, an object is read for it once.
 #[derive(Clone, Debug, PartialEq)]
-struct Requirement {
+struct Asked {
     path: Vec<String>,
     /// What a document without the field holds.
     missing: String,
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Term {
     equal: bool,
     value: String,
 }
 
 impl FieldSelector {
     pub fn parse(text: &str, kind: &Kind) -> Result<FieldSelector, String> {
-        let mut requirements = Vec::new();
-        for part in parts(text) {
-            if part.is_empty() {
-                continue;
-            }
+        let mut asked: Vec<Asked> = Vec::new();
+        let parts = parts(text);
+        let terms = parts.iter().filter(|part| !part.is_empty()).count();
+        if terms > FIELD_TERMS_MAX {
+            return Err(format!("invalid field selector: {terms} terms, at most {FIELD_TERMS_MAX}"));
+        }
+        for part in parts.into_iter().filter(|part| !part.is_empty()) {
             let (label, equal, value) = operator(part).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{part}'"))?;
             let value = unescape(value)?;
             let field = kind.fields.iter().find(|field| field.label == label);
             let field = field.ok_or_else(|| unknown(label, kind))?;
-            let path = field.path.split('.').map(str::to_owned).collect();
-            requirements.push(Requirement { path, missing: field.missing.to_string(), equal, value });
+            let (term, missing) = (Term { equal, value }, field.missing.to_string());
+            let path: Vec<String> = field.path.split('.').map(str::to_owned).collect();
+            match asked.iter_mut().find(|asked| asked.path == path && asked.missing == missing) {
+                Some(asked) => asked.terms.push(term),
+                None => asked.push(Asked { path, missing, terms: vec![term] }),
+            }
         }
-        Ok(FieldSelector { requirements })
+        Ok(FieldSelector { asked })
     }
 
     pub fn is_everything(&self) -> bool {
-        self.requirements.is_empty()
+        self.asked.is_empty()
     }
 
     pub fn matches(&self, document: &Value) -> bool {
-        self.requirements.iter().all(|requirement| {
-            let found = requirement.path.iter().try_fold(document, |value, field| value.get(field));
-            requirement.holds(found.and_then(text_of))
-        })
+        self.matches_found(|path| path.iter().try_fold(document, |value, field| value.get(field)).and_then(text_of))
     }
 
     /// Against a document as JSON, of which only the way to each field is read.
@@ -53,22 +66,33 @@ impl FieldSelector {
         self.matches_found(|path| read_field(json, path))
     }
 
+    /// Against a stored object: what its key says is not looked for in its document.
+    pub fn matches_stored(&self, key: &Key, json: &[u8]) -> bool {
+        self.matches_found(|path| of_key(key, path).unwrap_or_else(|| read_field(json, path)))
+    }
+
     /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document reads it once.
     pub fn matches_found(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
-        self.requirements.iter().all(|requirement| requirement.holds(find(&requirement.path)))
+        self.asked.iter().all(|asked| {
+            let found = find(&asked.path).filter(|found| !found.is_empty());
+            let found = found.as_ref().unwrap_or(&asked.missing);
+            asked.terms.iter().all(|term| (*found == term.value) == term.equal)
+        })
+    }
+}
+
+/// What a key says of the field at the end of a path. None: nothing.
+pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
+    match path {
+        [metadata, name] if metadata == "metadata" && name == "name" => Some(Some(key.name.clone())),
+        [metadata, namespace] if metadata == "metadata" && namespace == "namespace" => Some(Some(key.namespace.clone())),
+        _ => None,
     }
 }
 
 /// The one field of a document as JSON that stands at the end of a path, as selectors compare it.
 pub fn read_field(json: &[u8], path: &[String]) -> Option<String> {
     Walk(path).deserialize(&mut serde_json::Deserializer::from_slice(json)).ok().flatten()
-}
-
-impl Requirement {
-    fn holds(&self, found: Option<String>) -> bool {
-        let found = found.filter(|found| !found.is_empty());
-        (found.as_ref().unwrap_or(&self.missing) == &self.value) == self.equal
-    }
 }
 
 /// Kubernetes has one text for kinds with fields of their own, one for jobs, and one for all others.
@@ -258,6 +282,39 @@ mod tests {
         }
         let of_jobs = FieldSelector::parse("a=b", kinds.by_kind("batch/v1", "Job").unwrap());
         assert_eq!(of_jobs, Err("field label \"a\" not supported for batchv1.Job".to_owned()));
+    }
+
+    #[test]
+    fn terms_have_a_limit_and_a_field_is_read_once() {
+        let kinds = Kinds::builtin();
+        let parse = |terms: usize| {
+            let text: Vec<String> = (0..terms).map(|at| format!("spec.nodeName!=b{at},metadata.name!=b{at}")).collect();
+            FieldSelector::parse(&text.join(","), kinds.by_kind("v1", "Pod").unwrap())
+        };
+        let selector = parse(FIELD_TERMS_MAX / 2).unwrap();
+        let read = std::cell::RefCell::new(Vec::new());
+        let find = |path: &[String]| {
+            read.borrow_mut().push(path.join("."));
+            Some("a".to_owned())
+        };
+        assert!(selector.matches_found(find));
+        assert_eq!(*read.borrow(), ["spec.nodeName", "metadata.name"]);
+        assert_eq!(parse(FIELD_TERMS_MAX / 2 + 1), Err("invalid field selector: 66 terms, at most 64".to_owned()));
+    }
+
+    #[test]
+    fn what_the_key_says_is_not_read() {
+        let kinds = Kinds::builtin();
+        let key = Key { resource: kinds.by_kind("v1", "Pod").unwrap().resource.clone(), namespace: "a".to_owned(), name: "p0".to_owned() };
+        for (text, expected) in [
+            ("metadata.name=p0,metadata.namespace=a", true),
+            ("metadata.name=p0,metadata.namespace=b", false),
+            ("metadata.name!=p0", false),
+            ("metadata.name=p1", false),
+        ] {
+            let selector = FieldSelector::parse(text, kinds.by_kind("v1", "Pod").unwrap()).unwrap();
+            assert_eq!(selector.matches_stored(&key, b"no JSON"), expected, "{text}");
+        }
     }
 
     #[test]

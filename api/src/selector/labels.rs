@@ -4,6 +4,9 @@ use crate::labels::LabelSet;
 use crate::strategy::names;
 use serde_json::Value;
 
+/// Values in the sets of one selector: each is compared for each object of a list, and a set of this many is a program's.
+pub const LABEL_VALUES_MAX: usize = 256;
+
 /// How a selector is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grammar {
@@ -42,10 +45,15 @@ enum Test {
 
 impl LabelSelector {
     pub fn parse(text: &str, grammar: Grammar) -> Result<LabelSelector, String> {
-        match grammar {
-            Grammar::V1 => Ok(LabelSelector { requirements: Parser::new(text, true).selector()? }),
-            Grammar::Old => old(text),
+        let requirements = match grammar {
+            Grammar::V1 => Parser::new(text, true).selector()?,
+            Grammar::Old => old(text)?,
+        };
+        let values: usize = requirements.iter().map(|requirement| requirement.test.values()).sum();
+        if values > LABEL_VALUES_MAX {
+            return Err(format!("invalid label selector: {values} values, at most {LABEL_VALUES_MAX}"));
         }
+        Ok(LabelSelector { requirements })
     }
 
     pub fn is_everything(&self) -> bool {
@@ -68,6 +76,15 @@ impl LabelSelector {
 }
 
 impl Test {
+    /// With how many a label is compared.
+    fn values(&self) -> usize {
+        match self {
+            Test::Exists | Test::Missing => 0,
+            Test::In(values) | Test::NotIn(values) => values.len(),
+            Test::Above(_) | Test::Below(_) | Test::Is(_) | Test::IsNot(_) => 1,
+        }
+    }
+
     fn holds(&self, value: Option<&str>) -> bool {
         let number = || value.and_then(|value| value.parse::<i64>().ok());
         match self {
@@ -84,7 +101,7 @@ impl Test {
 }
 
 /// Parts between commas: those with `=` as in 2014, others as today.
-fn old(text: &str) -> Result<LabelSelector, String> {
+fn old(text: &str) -> Result<Vec<Requirement>, String> {
     let mut requirements = Vec::new();
     for part in outer_parts(text) {
         let two = |(key, value): (&str, &str)| (key.trim().to_owned(), value.trim().to_owned());
@@ -99,7 +116,7 @@ fn old(text: &str) -> Result<LabelSelector, String> {
             requirements.extend(Parser::new(part, false).selector().map_err(refused)?);
         }
     }
-    Ok(LabelSelector { requirements })
+    Ok(requirements)
 }
 
 /// Split at the commas that stand in no parentheses.
@@ -313,6 +330,17 @@ mod tests {
         ] {
             check(text, Grammar::V1, expected);
             check(text, Grammar::Old, expected);
+        }
+    }
+
+    #[test]
+    fn values_have_a_limit() {
+        for (values, taken) in [(LABEL_VALUES_MAX, true), (LABEL_VALUES_MAX + 1, false)] {
+            let set: Vec<String> = (1..values).map(|at| format!("v{at}")).collect();
+            for grammar in [Grammar::V1, Grammar::Old] {
+                let text = format!("a notin ({}),b=c", set.join(","));
+                assert_eq!(LabelSelector::parse(&text, grammar).is_ok(), taken, "{values}");
+            }
         }
     }
 

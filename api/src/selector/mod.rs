@@ -6,8 +6,9 @@ mod fields;
 mod labels;
 
 use crate::labels::LabelSet;
-pub use fields::{FieldSelector, read_field};
-pub use labels::{Grammar, LabelSelector};
+use crate::meta::Key;
+pub use fields::{FIELD_TERMS_MAX, FieldSelector, of_key, read_field};
+pub use labels::{Grammar, LABEL_VALUES_MAX, LabelSelector};
 
 /// Both together, as a list or a watch carries them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,8 +23,8 @@ impl Selector {
         self.labels.is_everything() && self.fields.is_everything()
     }
 
-    /// Against an object as it is stored: its labels, and its document as JSON.
-    pub fn matches(&self, labels: &LabelSet, json: &[u8]) -> bool {
-        self.labels.matches(labels) && self.fields.matches_json(json)
+    /// Against an object as it is stored: its key, its labels, and its document as JSON.
+    pub fn matches(&self, key: &Key, labels: &LabelSet, json: &[u8]) -> bool {
+        self.labels.matches(labels) && self.fields.matches_stored(key, json)
     }
 }

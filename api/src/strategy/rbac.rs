@@ -52,12 +52,13 @@ fn subjects(binding: &mut Value) {
     }
 }
 
-/// What can stand in a path.
+/// What can stand in a path. NUL can not: no path says it.
 pub fn segment(name: &str) -> names::Faults {
+    const NEVER: [(char, &str); 3] = [('/', "/"), ('%', "%"), ('\0', "\\x00")];
     match name {
         "." => vec!["may not be '.'".into()],
         ".." => vec!["may not be '..'".into()],
-        _ => ["/", "%"].iter().filter(|bad| name.contains(*bad)).map(|bad| format!("may not contain '{bad}'")).collect(),
+        _ => NEVER.iter().filter(|(bad, _)| name.contains(*bad)).map(|(_, shown)| format!("may not contain '{shown}'")).collect(),
     }
 }
 

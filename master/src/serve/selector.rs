@@ -36,7 +36,7 @@ pub fn of(call: &Call) -> Result<Selector, Fault> {
 }
 
 pub fn matches(selector: &Selector, stored: &Stored) -> bool {
-    selector.is_everything() || selector.matches(&stored.labels, &stored.json)
+    selector.is_everything() || selector.matches(&stored.key, &stored.labels, &stored.json)
 }
 
 fn old_fields(kind: &Kind, text: &str) -> Result<FieldSelector, String> {

@@ -16,7 +16,7 @@ use crate::store::{Event, Scope, Stored, Unwatched};
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Resource, Revision};
-use coracle_api::selector::{Selector, read_field};
+use coracle_api::selector::{Selector, of_key, read_field};
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
 use coracle_http::channel::{self, channel};
@@ -345,6 +345,9 @@ impl View {
 
 impl Shared {
     fn read(&self, stored: &Stored, path: &[String]) -> Option<String> {
+        if let Some(found) = of_key(&stored.key, path) {
+            return found;
+        }
         let mut reads = lock(&self.reads);
         if let Some(read) = reads.iter().find(|read| read.stored.is(stored) && read.path == path) {
             return read.found.clone();
