@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
-const KEYS: [&str; 4] = ["data-dir", "listen", "admin-socket", "service-cidr"];
+const KEYS: [&str; 5] = ["data-dir", "listen", "admin-socket", "service-cidr", "store-limit"];
 /// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
@@ -24,6 +24,8 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     pub admin_socket: PathBuf,
     pub service_cidr: Cidr,
+    /// Bytes that the store may hold. None: a share of the memory that there is.
+    pub store_limit: Option<u64>,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -35,6 +37,7 @@ impl Default for Config {
             listen: None,
             admin_socket: "/run/coracle/master/api.sock".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
+            store_limit: None,
             workloads: true,
         }
     }
@@ -161,6 +164,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "listen" if value.is_empty() => config.listen = None,
         "listen" => config.listen = Some(listen(value)?),
         "service-cidr" => config.service_cidr = cidr(value)?,
+        "store-limit" => config.store_limit = Some(bytes(value)?),
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -189,6 +193,17 @@ fn cidr(value: &str) -> Result<Cidr, String> {
         return Err("the prefix must be between /12 and /30".to_owned());
     }
     Ok(cidr)
+}
+
+/// `128M`, as systemd writes it.
+fn bytes(value: &str) -> Result<u64, String> {
+    let shift = match value.chars().last() {
+        Some('M') => 20,
+        Some('G') => 30,
+        _ => return Err("must be a number of megabytes or gigabytes, like 128M or 2G".to_owned()),
+    };
+    let number = value[..value.len() - 1].parse::<u64>().ok().filter(|number| *number > 0 && *number < u64::from(u32::MAX));
+    number.map(|number| number << shift).ok_or_else(|| "must be a whole number with M or G behind it, like 128M".to_owned())
 }
 
 #[cfg(test)]
@@ -224,6 +239,8 @@ mod tests {
         check("--data-dir=/b --config /good", Ok(Asked::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
         let service_cidr = Cidr::parse("10.0.0.0/24").unwrap();
         check("--service-cidr 10.0.0.0/24", Ok(Asked::Run(Config { service_cidr, ..plain.clone() })));
+        check("--store-limit 128M", Ok(Asked::Run(Config { store_limit: Some(128 << 20), ..plain.clone() })));
+        check("--store-limit=2G", Ok(Asked::Run(Config { store_limit: Some(2 << 30), ..plain.clone() })));
         let copy = Config { data_dir: "/copy".into(), ..plain.clone() };
         check("store verify --data-dir /copy", Ok(Asked::Do(Deed::Verify, copy.clone())));
         check("--data-dir /copy store fsck", Ok(Asked::Do(Deed::Fsck, copy)));
@@ -252,6 +269,10 @@ mod tests {
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));
         check("--service-cidr 10.96.0.1/16", Err("which is 10.96.0.0/16"));
         check("--service-cidr 10.96.0.0/31", Err("between /12 and /30"));
+        check("--store-limit 128", Err("--store-limit 128: must be a number of megabytes or gigabytes"));
+        check("--store-limit 0M", Err("a whole number with M or G"));
+        check("--store-limit 1.5G", Err("a whole number with M or G"));
+        check("--store-limit MM", Err("a whole number with M or G"));
         check("--config /none", Err("--config /none: "));
         check("--config /twice", Err("/twice line 2: listen is set a second time"));
         check("--config /unknown", Err("/unknown line 1: unknown key \"lisen\""));

@@ -135,6 +135,7 @@ impl Fault {
             Refused::Busy { why, retry_after_s } => {
                 Status::too_many_requests(format!("nothing was written of {key}: {why}"), retry_after_s)
             }
+            Refused::Full { why } => Status::insufficient_storage(format!("nothing was written of {key}: {why}")),
             // Whether it was written all the same is not known of every one of these.
             Refused::Disk { why, space: true } => {
                 Status::insufficient_storage(format!("{key} could not be written: no space is left on the disk: {why}"))

@@ -14,6 +14,7 @@ pub mod form;
 pub mod furnish;
 pub mod identity;
 pub mod making;
+pub mod memory;
 pub mod notify;
 pub mod page;
 pub mod prepare;
@@ -136,9 +137,13 @@ pub fn start(config: &Config) -> Result<Master, String> {
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
-    let opened = with_rules(kinds, |rules| FlatStore::open(&config.data_dir, config.admin_socket.parent(), rules));
+    let limit = config.store_limit.unwrap_or_else(|| memory::store_share(memory::granted()));
+    let opened = with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
-    log::info!("{} objects in {}", opened.objects, config.data_dir.display());
+    let fill = opened.store.health().fill;
+    let (held, most) = (store::megabytes(fill.bytes), store::megabytes(fill.bytes_max));
+    log::info!("{} objects in {}: {held} of the {most} that they may take (--store-limit)", opened.objects, config.data_dir.display());
+    fill.told.iter().for_each(|told| log::warn!("{told}"));
     Ok(opened.store)
 }
 

@@ -21,6 +21,7 @@ usage: coracle-master [flags]
   --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
   --admin-socket PATH   the socket that only root can open (default /run/coracle/master/api.sock)
   --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
+  --store-limit SIZE    how much all objects may take in memory, like 128M (default: a quarter of the memory, at least 64M)
   --help                print this
   --version             print the version
 ";

@@ -24,6 +24,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
     ("master/src/config.rs", "reads the configuration file"),
+    ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),
     ("master/src/store/backup.rs", "takes away what a restore that failed has made"),

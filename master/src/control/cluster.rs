@@ -67,31 +67,46 @@ pub struct Cluster {
 /// Events by age.
 #[derive(Default)]
 pub struct Events {
-    came: BTreeMap<Arc<Key>, (Revision, Duration)>,
+    came: BTreeMap<Arc<Key>, Came>,
     by_age: BTreeSet<(Duration, Arc<Key>)>,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+pub struct Came {
+    pub revision: Revision,
+    /// The uptime then.
+    pub at: Duration,
+    pub bytes: usize,
 }
 
 impl Events {
-    fn put(&mut self, key: &Arc<Key>, new: Option<(Revision, Duration)>) {
+    fn put(&mut self, key: &Arc<Key>, new: Option<Came>) {
         let old = match new {
             Some(new) => self.came.insert(key.clone(), new),
             None => self.came.remove(key),
         };
-        if let Some((_, came)) = old {
-            self.by_age.remove(&(came, key.clone()));
+        if let Some(old) = old {
+            self.by_age.remove(&(old.at, key.clone()));
+            self.bytes -= old.bytes;
         }
-        if let Some((_, came)) = new {
-            self.by_age.insert((came, key.clone()));
+        if let Some(new) = new {
+            self.by_age.insert((new.at, key.clone()));
+            self.bytes += new.bytes;
         }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub fn len(&self) -> usize {
         self.came.len()
     }
 
-    /// The oldest first: when it came, which one, and its revision.
-    pub fn by_age(&self) -> impl Iterator<Item = (Duration, &Key, Revision)> {
-        self.by_age.iter().filter_map(|(came, key)| Some((*came, &**key, self.came.get(key)?.0)))
+    /// The oldest first.
+    pub fn by_age(&self) -> impl Iterator<Item = (&Key, Came)> {
+        self.by_age.iter().filter_map(|(_, key)| Some((&**key, *self.came.get(key)?)))
     }
 }
 
@@ -120,7 +135,8 @@ impl Cluster {
             "deployments" | "replicasets" | "statefulsets" => put(&mut self.scales, &**key, new, view::scale),
             "nodes" => self.apply_node(key, new, uptime, was_damaged),
             "events" => {
-                self.events.put(key, new.map(|stored| (stored.revision, uptime)));
+                let came = |stored: &Stored| Came { revision: stored.revision, at: uptime, bytes: stored.json.len() };
+                self.events.put(key, new.map(came));
                 true
             }
             "resourcequotas" => {
@@ -289,9 +305,9 @@ impl Cluster {
                 self.removed_nodes.insert(name, at);
             }
         }
-        for (key, (_, came)) in old.events.came {
-            if let Some((revision, _)) = self.events.came.get(&key).copied() {
-                self.events.put(&key, Some((revision, came)));
+        for (key, was) in old.events.came {
+            if let Some(is) = self.events.came.get(&key).copied() {
+                self.events.put(&key, Some(Came { at: was.at, ..is }));
             }
         }
         self.complaints = old.complaints;

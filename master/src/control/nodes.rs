@@ -20,6 +20,8 @@ pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
 pub const EVENT_LIFE: Duration = Duration::from_secs(3600);
 /// Events kept in all; beyond that the oldest go first. About 2 MB.
 pub const EVENTS_MAX: usize = 2000;
+/// Their bytes: who writes long ones gets fewer.
+pub const EVENTS_BYTES_MAX: usize = 8 << 20;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -104,13 +106,14 @@ fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
 }
 
 pub fn expire_events(cluster: &Cluster, now: Now) -> Decision {
-    let surplus = cluster.events.len().saturating_sub(EVENTS_MAX);
+    let (mut left, mut bytes) = (cluster.events.len(), cluster.events.bytes());
     let mut intents = Vec::new();
-    for (nth, (came, key, revision)) in cluster.events.by_age().enumerate() {
-        if nth >= surplus && now.uptime < came + EVENT_LIFE {
-            return Decision { intents, wake_at: Some(came + EVENT_LIFE) };
+    for (key, came) in cluster.events.by_age() {
+        if left <= EVENTS_MAX && bytes <= EVENTS_BYTES_MAX && now.uptime < came.at + EVENT_LIFE {
+            return Decision { intents, wake_at: Some(came.at + EVENT_LIFE) };
         }
-        intents.push(Intent::Delete { key: key.clone(), seen: revision, at_once: true });
+        (left, bytes) = (left - 1, bytes - came.bytes);
+        intents.push(Intent::Delete { key: key.clone(), seen: came.revision, at_once: true });
     }
     Decision::of(intents)
 }

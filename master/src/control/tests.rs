@@ -5,7 +5,7 @@ mod slices;
 
 use super::cluster::{BUDGETS, Cluster, SLICES};
 use super::intent::{Decision, Intent};
-use super::{Now, Owner, all_keys, decide};
+use super::{Now, Owner, all_keys, decide, nodes};
 use crate::store::{Event, Stored};
 use coracle_api::meta::{Key, Resource, Revision, Time};
 use serde_json::{Value, json};
@@ -373,6 +373,24 @@ fn events_live_an_hour() {
     let decision = decide(&cluster, &Owner::Events, at(MINUTE * 60));
     assert!(matches!(&decision.intents[..], [Intent::Delete { key, .. }] if key.name == "a"), "{decision:?}");
     assert_eq!(decision.wake_at, Some(MINUTE * 90));
+}
+
+#[test]
+fn the_oldest_events_make_room() {
+    let long = "x".repeat(nodes::EVENTS_BYTES_MAX / 4);
+    let mut cluster = Cluster::default();
+    for (name, minute) in [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4)] {
+        let told = json!({"metadata": {"name": name}, "message": long});
+        cluster.apply(&event("events", minute + 1, Some(told), name), MINUTE * minute as u32);
+    }
+    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 5));
+    let gone: Vec<&str> =
+        decision.intents.iter().map(|intent| if let Intent::Delete { key, .. } = intent { &*key.name } else { "" }).collect();
+    assert_eq!((&gone[..], decision.wake_at), (&["a", "b"][..], Some(MINUTE * 62)));
+    for name in gone {
+        cluster.apply(&event("events", 9, None, name), MINUTE * 6);
+    }
+    assert_eq!(decide(&cluster, &Owner::Events, at(MINUTE * 7)).intents.len(), 0);
 }
 
 /// What every event hints at covers what the full pass finds.

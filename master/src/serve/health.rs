@@ -61,6 +61,9 @@ fn all(health: &store::Health, asked: &page::Health) -> Answer {
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
+    for told in &health.fill.told {
+        let _ = writeln!(text, "[!]full: {told}");
+    }
     if let Some(behind) = &health.behind {
         let _ = writeln!(text, "[!]files: they cannot be brought up to the journal, which holds everything: {behind}");
     }
@@ -97,6 +100,16 @@ mod tests {
         let answer = all(&health, &asked);
         let Body::Whole(text) = answer.body else { panic!("text is whole") };
         assert_eq!((answer.status.as_u16(), &*String::from_utf8_lossy(&text)), (code, expected));
+    }
+
+    #[test]
+    fn what_is_full_is_said_and_is_no_failure() {
+        let fill = store::Fill { told: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()], ..store::Fill::default() };
+        let asked = page::Health { endpoint: "readyz", check: None, verbose: true, exclude: Vec::new() };
+        let answer = all(&store::Health { fill, ..store::Health::default() }, &asked);
+        let Body::Whole(text) = answer.body else { panic!("text is whole") };
+        assert_eq!(answer.status.as_u16(), 200);
+        assert!(String::from_utf8_lossy(&text).contains("\n[!]full: the store holds 9 MB of the 9 MB that it may\n"), "{text:?}");
     }
 
     #[test]

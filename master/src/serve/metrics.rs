@@ -238,6 +238,8 @@ fn of_store(text: &mut String, store: &dyn Store, kinds: &Kinds) {
     one(text, "coracle_store_writable", "gauge", "Whether the disk takes writes.", u64::from(health.degraded.is_none()));
     let behind = u64::from(health.behind.is_some());
     one(text, "coracle_store_files_stuck", "gauge", "Whether the files cannot be brought up to the journal.", behind);
+    one(text, "coracle_store_bytes", "gauge", "What all objects take in memory.", health.fill.bytes);
+    one(text, "coracle_store_bytes_max", "gauge", "What they may take.", health.fill.bytes_max);
     let figures = health.figures;
     one(text, "coracle_store_commits_total", "counter", "Appends to the journal that are durable.", figures.commits);
     one(text, "coracle_store_records_total", "counter", "Changes that were made durable.", figures.records);

@@ -28,6 +28,7 @@ mod scale;
 mod selector;
 mod timer;
 mod token;
+mod turns;
 mod watch;
 mod write;
 
@@ -59,6 +60,9 @@ const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 /// Bytes for each of a document that is indented: it itself, and what `indented` sets aside for the other.
 const INDENTED: usize = 3;
 
+/// Bytes of the longest document that is indented: people read no more, and it would take three times as much memory.
+const INDENTED_BYTES_MAX: usize = 4 << 20;
+
 /// Told of every sign of life of an object whose kind has heartbeats.
 pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
 
@@ -72,6 +76,7 @@ pub struct Serve {
     ledger: Arc<Ledger>,
     watches: watch::Watches,
     lists: read::Lists,
+    turns: Arc<turns::Turns>,
     metrics: metrics::Metrics,
     described: description::Described,
     /// Whose turn it is to be asked among the endpoints of a service.
@@ -91,6 +96,7 @@ impl Serve {
             identity,
             watches: watch::Watches::default(),
             lists: read::Lists::default(),
+            turns: Arc::default(),
             metrics: metrics::Metrics::default(),
             described: description::Described::default(),
             turn: AtomicUsize::new(0),
@@ -144,11 +150,12 @@ impl Serve {
         answer
     }
 
-    /// As people read it. What is long is in memory as a whole meanwhile, as it was and as it becomes: that takes room among the lists.
+    /// As people read it, unless nobody would read it all. What is long is in memory as a whole meanwhile, as it was and as it becomes:
+    /// that takes room among the lists.
     fn indent(&self, body: Body) -> Result<(Body, Option<read::Room<'_>>), Fault> {
         Ok(match body {
-            Body::Whole(document) => (Body::Whole(indented(&document).into()), None),
-            Body::Long(long) => {
+            Body::Whole(document) if document.len() <= INDENTED_BYTES_MAX => (Body::Whole(indented(&document).into()), None),
+            Body::Long(long) if long.bytes <= INDENTED_BYTES_MAX => {
                 let room = self.lists.room_for(long.bytes * INDENTED)?;
                 (Body::Whole(indented(&long.whole()).into()), Some(room))
             }

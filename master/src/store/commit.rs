@@ -21,6 +21,7 @@ use super::journal::record::{Record, Was};
 use super::protocol::Protocol;
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
+use super::room::Held;
 use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Limits, Setup};
 use super::state::{Change, Step, Verdict};
 use super::{FlatStore, Refused, Stored, Write, locked};
@@ -67,6 +68,8 @@ struct Batch {
     keys: HashSet<Arc<Key>>,
     claims: HashSet<Claim>,
     bytes: usize,
+    /// What they add to what is held.
+    ahead: Held,
     revision: Revision,
 }
 
@@ -175,7 +178,8 @@ impl FlatStore {
                 continue;
             }
             let revision = Revision(batch.revision.0 + 1);
-            match state.decide(ticket.draft, revision, uptime) {
+            let decided = state.decide(ticket.draft, revision, uptime);
+            match decided.and_then(|verdict| verdict.within(state.room(), &batch.ahead)) {
                 Err(refused) => ticket.reply.give(Err(refused)),
                 Ok(Verdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
                 Ok(Verdict::Change(change)) if grows(&change) && writer.full => {
@@ -281,6 +285,7 @@ impl Batch {
     fn add(&mut self, change: Change, reply: Reply) {
         self.revision = change.revision;
         self.keys.insert(change.key.clone());
+        self.ahead.grow(&change);
         let (revision, key, was) = (change.revision, change.key.clone(), Was::of(change.former_crc));
         match &change.step {
             Step::Put(object) => {

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! door (the trait, and what it promises)
-//! state, sums PURE (what is so, and what its files sum up to) · history PURE (the last events) · pages PURE (what was so)
+//! state, sums, room, trouble PURE (what is so, what its files sum up to, how much it may be, what is wrong) · history PURE (the last events) · pages PURE (what was so)
 //! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
 //! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
@@ -43,6 +43,7 @@ mod pages;
 mod protocol;
 mod quarantine;
 mod queue;
+mod room;
 mod scrub;
 mod setup;
 mod silence;
@@ -53,6 +54,7 @@ mod sums;
 mod tree;
 #[cfg(any(test, feature = "trial"))]
 pub mod trial;
+mod trouble;
 mod volatile;
 mod words;
 
@@ -65,6 +67,7 @@ pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
 pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
 pub use pages::{Listing, More, Page};
+pub use room::{Fill, megabytes};
 pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
 pub use words::{
@@ -80,17 +83,15 @@ use follow::Followers;
 use keeper::Keeper;
 use load::{Ids, Loaded};
 use queue::Queue;
+use room::Held;
 use scrub::Scrub;
 use setup::Setup;
 use silence::Silence;
 use state::{State, Verdict};
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
-
-/// What a person should look at, of what was mended while the master ran: the oldest makes room.
-const REMARKS_MAX: usize = 100;
+use trouble::Trouble;
 
 /// One JSON file an object, behind a journal. A handle; clones are the same store.
 #[derive(Clone)]
@@ -122,26 +123,15 @@ struct Inner {
     _lock: Option<disk::Lock>,
 }
 
-#[derive(Default)]
-struct Trouble {
-    degraded: Option<String>,
-    /// There is no room for another segment.
-    full: Option<String>,
-    /// Why the files cannot be brought up to the journal.
-    behind: Option<String>,
-    foreign: Vec<Damage>,
-    /// Files of kinds that this version does not know.
-    left_alone: Vec<LeftOut>,
-    /// What was mended since the start, the oldest first.
-    remarks: VecDeque<String>,
-    told: Vec<Damage>,
-    figures: Figures,
-}
-
 impl FlatStore {
     /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
     pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, Setup::PRODUCT)
+    }
+
+    /// The same with a limit to the bytes that it may hold in memory. One that holds more already serves, and shrinks.
+    pub fn open_within(dir: &Path, volatile: Option<&Path>, rules: &Rules, bytes_max: u64) -> Result<Opened, OpenError> {
+        FlatStore::open_in(dir, volatile, rules, Setup { bytes_max, ..Setup::PRODUCT })
     }
 
     fn open_in(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
@@ -198,7 +188,7 @@ impl FlatStore {
             writer: Mutex::new(writer),
             caught_up: Condvar::new(),
             followers: Arc::new(Mutex::new(Followers::new(state.revision(), setup.history_events_max))),
-            state: RwLock::new(state),
+            state: RwLock::new(state.within(setup.bytes_max)),
             trouble: Mutex::new(Trouble { degraded, foreign, left_alone, told, ..Trouble::default() }),
             silence: Silence::default(),
             keeper: Keeper::default(),
@@ -263,11 +253,7 @@ impl FlatStore {
     /// Something was wrong and has been seen to: a person should look why.
     fn remark(&self, remark: String) {
         log::error!("{remark}");
-        let mut trouble = locked(&self.inner.trouble);
-        if trouble.remarks.len() >= REMARKS_MAX {
-            trouble.remarks.pop_front();
-        }
-        trouble.remarks.push_back(remark);
+        locked(&self.inner.trouble).remark(remark);
     }
 
     fn uptime(&self) -> Duration {
@@ -335,7 +321,7 @@ impl Store for FlatStore {
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
         let draft = Draft::of(write);
         let state = self.state();
-        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?;
+        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?.within(state.room(), &Held::default())?;
         drop(state);
         Ok(match verdict {
             Verdict::Unchanged(stored) => stored,
@@ -367,19 +353,11 @@ impl Store for FlatStore {
     }
 
     fn health(&self) -> Health {
-        let damaged: Vec<Damage> = self.state().all_damage().cloned().collect();
-        let trouble = locked(&self.inner.trouble);
-        let damaged = damaged.into_iter().chain(trouble.foreign.iter().cloned()).collect();
+        let state = self.state();
+        let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
+        drop(state);
         let silent = || self.inner.silence.told(self.uptime(), self.inner.setup.silence);
-        let degraded = trouble.degraded.clone().or_else(|| trouble.full.clone()).or_else(silent);
-        Health {
-            degraded,
-            behind: trouble.behind.clone(),
-            damaged,
-            told: trouble.told.clone(),
-            remarks: trouble.remarks.iter().cloned().collect(),
-            figures: trouble.figures,
-        }
+        locked(&self.inner.trouble).health(damaged, fill, silent)
     }
 }
 

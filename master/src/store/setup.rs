@@ -69,6 +69,8 @@ pub struct Setup {
     pub retained_bytes_max: u64,
     pub reserve: u64,
     pub history_events_max: usize,
+    /// Of all objects in memory.
+    pub bytes_max: u64,
     /// A disk that does not answer is said to be so after this.
     pub silence: Duration,
     /// Nothing is changed: it is said what is there.
@@ -84,6 +86,7 @@ impl Setup {
         retained_bytes_max: RETAINED_BYTES_MAX,
         reserve: RESERVE,
         history_events_max: HISTORY_EVENTS_MAX,
+        bytes_max: u64::MAX,
         silence: SILENCE,
         look_only: false,
     };

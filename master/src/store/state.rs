@@ -2,6 +2,7 @@
 
 use super::draft::{Document, Draft, Part, Wish};
 use super::pages::Listing;
+use super::room::{Held, Room};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
@@ -79,6 +80,7 @@ pub struct State {
     /// What all files sum up to, as the journal has them, and how many they are.
     files: Sums,
     files_count: u64,
+    room: Room,
     /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known may lie there.
     unread: Vec<(String, Damage)>,
 }
@@ -89,13 +91,25 @@ impl State {
         let mut files = Sums::default();
         objects.iter().for_each(|(key, entry)| entry.file_crc.into_iter().for_each(|crc| files.add(key, crc)));
         let (claims, graves) = (BTreeMap::new(), VecDeque::new());
-        let unread = Vec::new();
-        let mut state = State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, unread };
+        let (unread, mut held) = (Vec::new(), Held::default());
+        objects.values().for_each(|entry| held.add(entry));
+        let room = Room::new(held, u64::MAX);
+        let mut state =
+            State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, room, unread };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
         state.objects = objects;
         state
+    }
+
+    /// So many bytes in all, from now on.
+    pub fn within(self, limit: u64) -> State {
+        State { room: Room::new(self.room.held().clone(), limit), ..self }
+    }
+
+    pub fn room(&self) -> &Room {
+        &self.room
     }
 
     pub fn revision(&self) -> Revision {
@@ -261,10 +275,13 @@ impl State {
                     self.release(&change.key, &claimed.claim);
                 }
                 self.claim(&change.key, &entry.claims);
-                self.objects.insert(change.key.clone(), entry);
+                self.room.held_mut().add(&entry);
+                let former = self.objects.insert(change.key.clone(), entry);
+                former.iter().for_each(|former| self.room.held_mut().take(former));
             }
             None => {
-                self.objects.remove(&*change.key);
+                let former = self.objects.remove(&*change.key);
+                former.iter().for_each(|former| self.room.held_mut().take(former));
                 for claimed in &change.former {
                     self.bury(&change.key, claimed, uptime);
                 }

@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{FlatStore, Sketch, document};
+use super::{Fill, FlatStore, Sketch, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
@@ -118,6 +118,10 @@ pub enum Refused {
     TooLarge {
         bytes: usize,
     },
+    /// There is no room for it in memory, and nothing was tried: less has to be there first.
+    Full {
+        why: String,
+    },
     /// More was written than the disk keeps up with: not now.
     Busy {
         why: String,
@@ -139,7 +143,7 @@ impl fmt::Display for Refused {
             Refused::Claimed { claim, owner } => write!(f, "{} {} belongs to {owner}", claim.space, claim.value),
             Refused::Damaged { why } => write!(f, "its file is damaged: {why}"),
             Refused::TooLarge { bytes } => write!(f, "it is too large: {bytes} bytes"),
-            Refused::Busy { why, .. } | Refused::Disk { why, .. } => f.write_str(why),
+            Refused::Full { why } | Refused::Busy { why, .. } | Refused::Disk { why, .. } => f.write_str(why),
         }
     }
 }
@@ -344,6 +348,7 @@ pub struct Health {
     pub remarks: Vec<String>,
     /// What people did to files that did not come to what they may think: said until the next start.
     pub told: Vec<Damage>,
+    pub fill: Fill,
     pub figures: Figures,
 }
 

@@ -18,6 +18,7 @@ mod oracle;
 mod pages;
 mod planted;
 mod restart;
+mod room;
 pub(crate) mod sim;
 mod strangers;
 mod threads;

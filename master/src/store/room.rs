@@ -1,0 +1,292 @@
+//! PURE. How much the store may hold in memory: in all, of one namespace, and of what lives in memory alone. Exact, for it is counted where
+//! objects come and go.
+
+use super::state::{Change, Entry, Verdict};
+use super::{Refused, Stored};
+use coracle_api::meta::Durable;
+use std::collections::BTreeMap;
+
+/// Bytes that an object takes beside its text: its key, its labels, its places in maps.
+pub const OBJECT_BYTES: u64 = 512;
+/// One namespace takes at most this part of all, so that others always find room.
+const NAMESPACE_SHARE: u64 = 2;
+/// But never less than so many bytes: a small host has one namespace that counts.
+const NAMESPACE_BYTES_MIN: u64 = 32 << 20;
+/// What is on no disk, as events, takes at most this part: it comes by itself, and nobody restores it.
+const VOLATILE_SHARE: u64 = 4;
+/// Beyond each limit there is this part of it for what grows a little: else nobody could say any more how a pod does.
+const SPARED_SHARE: u64 = 16;
+/// Bytes that are a little: a status that fills up.
+const LITTLE_BYTES: u64 = 4 << 10;
+/// From so many tenths of a limit on people are told.
+const TOLD_TENTHS: u64 = 9;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Held {
+    all: u64,
+    volatile: u64,
+    namespaces: BTreeMap<String, u64>,
+}
+
+pub struct Room {
+    held: Held,
+    /// As the start found it: what is over a limit already may go on as it is.
+    begun: Held,
+    limit: u64,
+}
+
+/// How full the store is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fill {
+    pub bytes: u64,
+    pub bytes_max: u64,
+    /// What is full or nearly so, for people.
+    pub told: Vec<String>,
+}
+
+impl Held {
+    pub fn add(&mut self, entry: &Entry) {
+        let bytes = weight(&entry.stored);
+        self.all += bytes;
+        if is_volatile(entry) {
+            self.volatile += bytes;
+        }
+        *self.namespaces.entry(entry.stored.key.namespace.clone()).or_default() += bytes;
+    }
+
+    pub fn take(&mut self, entry: &Entry) {
+        let bytes = weight(&entry.stored);
+        self.all -= bytes;
+        if is_volatile(entry) {
+            self.volatile -= bytes;
+        }
+        let namespace = &entry.stored.key.namespace;
+        if let Some(held) = self.namespaces.get_mut(namespace) {
+            *held -= bytes;
+            if *held == 0 {
+                self.namespaces.remove(namespace);
+            }
+        }
+    }
+
+    /// What a change adds, where it adds anything.
+    pub fn grow(&mut self, change: &Change) {
+        let (Some(entry), by) = (&change.entry, growth(change)) else { return };
+        if by > 0 {
+            self.all += by;
+            self.volatile += if is_volatile(entry) { by } else { 0 };
+            *self.namespaces.entry(change.key.namespace.clone()).or_default() += by;
+        }
+    }
+
+    fn of(&self, namespace: &str) -> u64 {
+        self.namespaces.get(namespace).copied().unwrap_or_default()
+    }
+}
+
+impl Verdict {
+    /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
+    pub fn within(self, room: &Room, ahead: &Held) -> Result<Verdict, Refused> {
+        match &self {
+            Verdict::Change(change) => room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why })),
+            Verdict::Unchanged(_) => Ok(self),
+        }
+    }
+}
+
+impl Default for Room {
+    /// Without a limit.
+    fn default() -> Room {
+        Room { held: Held::default(), begun: Held::default(), limit: u64::MAX }
+    }
+}
+
+impl Room {
+    pub fn new(held: Held, limit: u64) -> Room {
+        Room { begun: held.clone(), held, limit }
+    }
+
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    pub fn held_mut(&mut self) -> &mut Held {
+        &mut self.held
+    }
+
+    /// Why a change has no room. What goes, shrinks or is marked to go always has some.
+    fn refuses(&self, change: &Change, ahead: &Held) -> Option<String> {
+        let entry = change.entry.as_ref()?;
+        let by = growth(change);
+        let marked = |stored: &Stored| memchr::memmem::find(&stored.json, b"\"deletionTimestamp\":\"").is_some();
+        let namespace = &*change.key.namespace;
+        let little = change.old.is_some() && by <= LITTLE_BYTES;
+        let over = |held: &dyn Fn(&Held) -> u64, most: u64| {
+            let spared = if little { held(&self.begun).max(most).saturating_add(most / SPARED_SHARE) } else { most };
+            held(&self.held).saturating_add(held(ahead)).saturating_add(by) > spared
+        };
+        let why = if by == 0 {
+            None
+        } else if over(&|held| held.all, self.limit) {
+            Some(full("the store", self.held.all, "it may", self.limit))
+        } else if !namespace.is_empty() && over(&|held| held.of(namespace), self.namespace_limit()) {
+            Some(full(&format!("namespace {namespace}"), self.held.of(namespace), "one namespace may", self.namespace_limit()))
+        } else if is_volatile(entry) && over(&|held| held.volatile, self.volatile_limit()) {
+            let limit = self.volatile_limit();
+            Some(format!(
+                "what lives in memory alone is full: it holds {} of {}; the oldest events go by themselves",
+                megabytes(self.held.volatile),
+                megabytes(limit)
+            ))
+        } else {
+            None
+        };
+        why.filter(|_| !change.old.as_ref().is_some_and(|old| marked(&entry.stored) && !marked(old)))
+    }
+
+    pub fn fill(&self) -> Fill {
+        let near = |held: u64, limit: u64| held >= limit / 10 * TOLD_TENTHS;
+        let all = near(self.held.all, self.limit).then(|| full("the store", self.held.all, "it may", self.limit));
+        let limit = self.namespace_limit();
+        // Where one may have all, that all is full says it.
+        let shares = self.held.namespaces.iter().filter(|(name, _)| !name.is_empty() && limit < self.limit);
+        let namespaces = shares.filter(|(_, held)| near(**held, limit));
+        let namespaces = namespaces.map(|(name, held)| full(&format!("namespace {name}"), *held, "one namespace may", limit));
+        Fill { bytes: self.held.all, bytes_max: self.limit, told: all.into_iter().chain(namespaces).collect() }
+    }
+
+    fn namespace_limit(&self) -> u64 {
+        (self.limit / NAMESPACE_SHARE).max(NAMESPACE_BYTES_MIN).min(self.limit)
+    }
+
+    fn volatile_limit(&self) -> u64 {
+        self.limit / VOLATILE_SHARE
+    }
+}
+
+fn weight(stored: &Stored) -> u64 {
+    stored.json.len() as u64 + OBJECT_BYTES
+}
+
+fn is_volatile(entry: &Entry) -> bool {
+    entry.durable == Durable::Nothing
+}
+
+fn growth(change: &Change) -> u64 {
+    let new = change.entry.as_ref().map_or(0, |entry| weight(&entry.stored));
+    new.saturating_sub(change.old.as_ref().map_or(0, weight))
+}
+
+fn full(what: &str, held: u64, may: &str, limit: u64) -> String {
+    let (held, limit) = (megabytes(held), megabytes(limit));
+    format!("{what} holds {held} of the {limit} that {may}: delete what is not needed, or start the master with a larger --store-limit")
+}
+
+/// `127.9 MB`, never more than it is.
+pub fn megabytes(bytes: u64) -> String {
+    let (whole, rest) = (bytes >> 20, bytes % (1 << 20));
+    if rest == 0 { format!("{whole} MB") } else { format!("{whole}.{} MB", rest * 10 >> 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::state::Step;
+    use super::*;
+    use bytes::Bytes;
+    use coracle_api::labels::LabelSet;
+    use coracle_api::meta::{Key, Resource, Revision};
+    use std::sync::Arc;
+
+    const MB: u64 = 1 << 20;
+
+    /// Of so many bytes, in this namespace.
+    fn stored(namespace: &str, bytes: u64, marked: bool) -> Stored {
+        let mark = if marked { "\"deletionTimestamp\":\"now\"" } else { "" };
+        let text = format!("{mark}{}", "x".repeat((bytes - OBJECT_BYTES) as usize - mark.len()));
+        let key = Key { resource: Resource::core("pods"), namespace: namespace.to_owned(), name: "a".to_owned() };
+        Stored::new(Arc::new(key), Revision(1), Bytes::from(text), LabelSet::default())
+    }
+
+    fn change(old: Option<Stored>, new: Option<Stored>, durable: Durable) -> Change {
+        let known = new.clone().or(old.clone()).expect("one of both");
+        let entry = new.map(|stored| Entry { stored, durable, file_crc: None, claims: Box::default() });
+        let (revision, key) = (Revision(2), known.key.clone());
+        Change { revision, key, step: Step::Keep, old, former: Box::default(), former_crc: None, entry, answer: known }
+    }
+
+    /// `held`: in all, in namespace `a`, in memory alone. `ahead`: of it, what is decided and not done.
+    fn check(limit: u64, held: (u64, u64, u64), ahead: u64, change: &Change, expected: Option<&str>) {
+        let of = |all: u64, namespace: u64, volatile: u64| Held {
+            all,
+            volatile,
+            namespaces: BTreeMap::from([("a".to_owned(), namespace), ("b".to_owned(), all - namespace)]),
+        };
+        let room =
+            Room { held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)), begun: Held::default(), limit };
+        let why = room.refuses(change, &of(ahead, ahead, ahead));
+        let fits = match (&why, expected) {
+            (Some(why), Some(expected)) => why.starts_with(expected),
+            (why, expected) => why.is_none() && expected.is_none(),
+        };
+        assert!(fits, "{limit} {held:?} {ahead}: {why:?}, not {expected:?}");
+    }
+
+    #[test]
+    fn what_has_room() {
+        let made = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole);
+        let grown = |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, false)), Durable::Whole);
+        let marked = |from: u64, to: u64| change(Some(stored("a", from, false)), Some(stored("a", to, true)), Durable::Whole);
+        let gone = change(Some(stored("a", MB, false)), None, Durable::Whole);
+        let whole = Some("the store holds 100 MB of the 100 MB that it may: delete");
+        let half = Some("namespace a holds 50 MB of the 50 MB that one namespace may: delete");
+        // In all.
+        check(100 * MB, (99 * MB, 0, 0), 0, &made(MB), None);
+        check(100 * MB, (100 * MB, 0, 0), 0, &made(1_000), whole);
+        check(100 * MB, (100 * MB, 4_000, 0), 4_000, &made(1_000), Some("the store holds"));
+        check(100 * MB, (100 * MB, 0, 0), 0, &gone, None);
+        check(100 * MB, (100 * MB, 0, 0), 0, &grown(2_000, 1_000), None);
+        // What grows a little has some more, and what is marked to go always.
+        check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 5_000), None);
+        check(100 * MB, (100 * MB, 0, 0), 0, &grown(1_000, 6_000), whole);
+        check(100 * MB, (107 * MB, 0, 0), 0, &grown(1_000, 2_000), Some("the store holds 107 MB of the 100 MB"));
+        check(100 * MB, (200 * MB, 0, 0), 0, &marked(1_000, 2_000), None);
+        // One namespace.
+        check(100 * MB, (49 * MB, 49 * MB, 0), 0, &made(MB), None);
+        check(100 * MB, (50 * MB, 50 * MB, 0), 0, &made(1_000), half);
+        check(100 * MB, (50 * MB, 50 * MB, 0), 0, &change(None, Some(stored("b", 1_000, false)), Durable::Whole), None);
+        check(100 * MB, (50 * MB, 50 * MB, 0), 0, &change(None, Some(stored("", 1_000, false)), Durable::Whole), None);
+        check(40 * MB, (31 * MB, 31 * MB, 0), 0, &made(MB), None);
+        check(40 * MB, (32 * MB, 32 * MB, 0), 0, &made(1_000), Some("namespace a holds 32 MB of the 32 MB"));
+        check(10 * MB, (9 * MB, 9 * MB, 0), 0, &made(MB), None);
+        // What is on no disk.
+        let event = change(None, Some(stored("a", 1_000, false)), Durable::Nothing);
+
+        check(100 * MB, (25 * MB, MB, 25 * MB - 1_000), 0, &event, None);
+        check(100 * MB, (25 * MB, MB, 25 * MB), 0, &event, Some("what lives in memory alone is full: it holds 25 MB of 25 MB"));
+        check(100 * MB, (25 * MB, MB, 25 * MB), 0, &made(1_000), None);
+        check(u64::MAX, (100 * MB, 100 * MB, 100 * MB), 0, &event, None);
+    }
+
+    #[test]
+    fn what_is_over_its_limit_at_the_start_goes_on_as_it_is() {
+        let mut held = Held::default();
+        let entry = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
+        held.add(&entry(20 * MB));
+        let room = Room::new(held, 10 * MB);
+        let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
+        assert_eq!(room.refuses(&grown, &Held::default()), None);
+        assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Held::default()).is_some());
+        let told: Vec<String> = room.fill().told.iter().map(|told| told.chars().take(40).collect()).collect();
+        assert_eq!(told, ["the store holds 20 MB of the 10 MB that "]);
+        let room =
+            Room { limit: 40 * MB, held: Held { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Held::default() }, ..room };
+        assert!(room.fill().told[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        for (bytes, shown) in [(0, "0 MB"), (MB, "1 MB"), (MB + MB / 2, "1.5 MB"), (MB - 1, "0.9 MB"), (128 * MB, "128 MB")] {
+            assert_eq!(megabytes(bytes), shown);
+        }
+    }
+}
