@@ -414,6 +414,25 @@ mod tests {
     }
 
     #[test]
+    fn what_nobody_would_read_is_not_indented() {
+        let (serve, store) = serve();
+        for (at, is_indented) in [(1, true), (2, true), (3, true), (4, false)] {
+            let key = Key { resource: Resource::core("configmaps"), namespace: "a".to_owned(), name: format!("b{at}") };
+            let metadata = json!({"name": key.name, "namespace": "a"});
+            let object =
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"x": "x".repeat(INDENTED_BYTES_MAX / 4)}});
+            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+            let answer = serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, "curl/8.0")]));
+            let text = match answer.body {
+                Body::Whole(text) => text,
+                Body::Long(long) => long.whole(),
+                body => panic!("{body:?}"),
+            };
+            assert_eq!(text.starts_with(b"{\n"), is_indented, "{at}: {} bytes", text.len());
+        }
+    }
+
+    #[test]
     fn what_an_answer_differs_by() {
         let (serve, _) = serve();
         let check = |path: &str, accepted: &'static str, vary: &[&str], encoding: Option<&str>| {

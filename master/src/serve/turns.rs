@@ -54,6 +54,9 @@ impl Drop for Turn {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::{self, Route};
+    use crate::serve::{body, tests::serve};
+    use coracle_http::{Caller, HeaderMap, HeaderValue, Method, Request, header};
 
     #[test]
     fn who_waits_gets_the_turn_of_who_is_done_and_at_last_a_refusal() {
@@ -68,5 +71,40 @@ mod tests {
         let waits = std::thread::spawn(move || waiting.take().is_ok());
         drop(Turn(patient));
         assert!(waits.join().expect("no panic"));
+    }
+
+    fn request(method: Method, target: &str, content_type: &'static str, body: &'static str) -> Request {
+        let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]);
+        Request { method, target: target.parse().expect("a path"), headers, body: body.into(), caller: Caller::Local }
+    }
+
+    #[test]
+    fn yaml_waits_and_json_does_not() {
+        let (mut serve, _) = serve();
+        serve.turns = Arc::new(Turns { wait: Duration::ZERO, taken: Mutex::new(READERS_MAX), ..Turns::default() });
+        let check = |method: Method, target: &str, content_type: &'static str, body: &'static str, code: u16| {
+            let answer = serve.answer(&request(method, target, content_type, body));
+            assert_eq!(answer.status.as_u16(), code, "{target} {content_type} {body}");
+        };
+        let (json, yaml, apply) = ("application/json", "application/yaml", "application/apply-patch+yaml");
+        check(Method::POST, "/api/v1/namespaces", yaml, "metadata: {name: a}", 429);
+        check(Method::POST, "/api/v1/namespaces", json, "{\"metadata\": {\"name\": \"a\"}}", 201);
+        check(Method::PATCH, "/api/v1/namespaces/a?fieldManager=m", apply, "metadata: {labels: {a: b}}", 429);
+        let object = "{\"apiVersion\": \"v1\", \"kind\": \"Namespace\", \"metadata\": {\"name\": \"a\"}}";
+        check(Method::PATCH, "/api/v1/namespaces/a?fieldManager=m", apply, object, 200);
+        check(Method::DELETE, "/api/v1/namespaces/a", yaml, "gracePeriodSeconds: 0", 429);
+        check(Method::POST, "/api/v1beta1/services", "text/plain", "id: a", 429);
+    }
+
+    #[test]
+    fn what_may_be_larger_than_its_body_keeps_its_turn() {
+        let (serve, _) = serve();
+        for (text, kept) in [("metadata: {name: a}", 0), ("metadata: &a {name: b}\ndata: *a", 1), ("metadata: [", 0)] {
+            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "POST", "/api/v1/namespaces", "") else { panic!("it is one") };
+            let sent = body::object(&serve, &call, &request(Method::POST, "/api/v1/namespaces", "application/yaml", text));
+            assert_eq!(*serve.turns.taken(), kept, "{text}");
+            drop(sent);
+            assert_eq!(*serve.turns.taken(), 0, "{text}");
+        }
     }
 }

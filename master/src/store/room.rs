@@ -260,7 +260,6 @@ mod tests {
         check(10 * MB, (9 * MB, 9 * MB, 0), 0, &made(MB), None);
         // What is on no disk.
         let event = change(None, Some(stored("a", 1_000, false)), Durable::Nothing);
-
         check(100 * MB, (25 * MB, MB, 25 * MB - 1_000), 0, &event, None);
         check(100 * MB, (25 * MB, MB, 25 * MB), 0, &event, Some("what lives in memory alone is full: it holds 25 MB of 25 MB"));
         check(100 * MB, (25 * MB, MB, 25 * MB), 0, &made(1_000), None);
