@@ -13,6 +13,7 @@ pub mod client;
 pub mod local;
 pub mod network;
 mod outbound;
+mod passing;
 mod pull;
 mod refusal;
 pub mod system;
@@ -20,6 +21,7 @@ pub mod system;
 use bytes::Bytes;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+pub use passing::end_to_end;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +46,9 @@ pub const FORWARD_PROXY_HEAD: Duration = Duration::from_secs(120);
 
 /// The same as `FORWARD_IDLE` for a log that is followed and may be quiet for hours: what the kubelet allows an idle stream.
 pub const FORWARD_FOLLOW_IDLE: Duration = Duration::from_secs(4 * 3600);
+
+/// On every answer: no browser takes it for a page because it looks like one.
+pub(crate) const NO_SNIFFING: (HeaderName, HeaderValue) = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
 /// A complete request: the body is in memory, and no longer than `BODY_BYTES_MAX`.
 #[derive(Debug)]
@@ -104,7 +109,7 @@ pub struct Forward {
     pub address: SocketAddr,
     pub method: Method,
     pub target: PathAndQuery,
-    /// Sent along but for what belongs to one connection alone; Host is the address.
+    /// Sent along but for what belongs to one connection alone; Host is the address. See `end_to_end`.
     pub headers: HeaderMap,
     pub body: Bytes,
     /// From the request to the head of its answer: `FORWARD_HEAD` or `FORWARD_PROXY_HEAD`.
@@ -117,16 +122,17 @@ pub struct Forward {
 /// What of the answer's head comes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Passes {
+    /// Whether it is JSON; else it is text.
     ContentType,
-    /// All but what belongs to one connection alone. A Location on that server is put behind `prefix`, under which that server
-    /// is reached here.
-    Everything {
-        prefix: String,
-    },
+    /// Not even that: what a container says is text, and what it says looks like a page if it wants to. A refusal may be JSON.
+    Log,
+    /// All but what belongs to one connection alone and what speaks of this server's origin. A Location on that server is put behind
+    /// `prefix`, under which that server is reached here.
+    Everything { prefix: String },
 }
 
 impl Forward {
-    /// A plain GET, of which nothing but the content counts.
+    /// A plain GET, of which nothing but the content counts, as text or JSON.
     pub fn get(address: SocketAddr, target: PathAndQuery, idle: Duration) -> Forward {
         let (headers, body) = (HeaderMap::new(), Bytes::new());
         Forward { address, method: Method::GET, target, headers, body, head: FORWARD_HEAD, idle, passes: Passes::ContentType }

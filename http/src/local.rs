@@ -11,7 +11,7 @@ use crate::network;
 use crate::outbound;
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, LocalLimits, Request, Stream};
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, LocalLimits, NO_SNIFFING, Request, Stream};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::io::{self, Read, Write};
@@ -286,7 +286,9 @@ fn whole(request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, b
 
 fn response(status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> Response<io::Cursor<Bytes>> {
     let length = bytes.len();
-    let headers = headers.iter().filter_map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()).ok()).collect();
+    let (name, value) = NO_SNIFFING;
+    let headers = headers.iter().chain([(&name, &value)]);
+    let headers = headers.filter_map(|(name, value)| Header::from_bytes(name.as_str(), value.as_bytes()).ok()).collect();
     Response::new(status.as_u16().into(), headers, io::Cursor::new(bytes), Some(length), None)
 }
 
@@ -297,6 +299,7 @@ fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     let Body::Whole(bytes) = answer.body else { return Ok(()) };
     let mut rest = request.upgrade("close", Response::empty(100));
     let head = format!("HTTP/1.1 {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", answer.status, bytes.len());
+    let head = format!("{head}X-Content-Type-Options: nosniff\r\n");
     let told = rest.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).and_then(|()| rest.write_all(&bytes));
     let told = told.and_then(|()| rest.flush());
     std::mem::forget(rest);
@@ -359,7 +362,8 @@ impl Pieces {
         let chunked = *request.http_version() >= (1, 1);
         let mut out = request.into_writer();
         write!(out, "HTTP/1.1 {status}\r\n{}", if chunked { "Transfer-Encoding: chunked\r\n" } else { "Connection: close\r\n" })?;
-        for (name, value) in headers {
+        let (name, value) = NO_SNIFFING;
+        for (name, value) in headers.iter().filter(|(known, _)| **known != name).chain([(&name, &value)]) {
             write!(out, "{name}: ")?;
             out.write_all(value.as_bytes())?;
             out.write_all(b"\r\n")?;

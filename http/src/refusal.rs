@@ -13,6 +13,10 @@ pub(crate) enum Refusal {
     Malformed(&'static str),
     /// Sent by a web page or through a foreign name.
     Foreign(&'static str, String),
+    /// What nobody gets here, whoever asks.
+    Barred(&'static str),
+    /// What this server does not speak.
+    Unspoken(&'static str),
     TooLarge,
     Slow,
     /// Which limit was reached.
@@ -28,7 +32,8 @@ impl Refusal {
     pub(crate) fn answer(&self, path: &str) -> Answer {
         let (code, reason) = match self {
             Refusal::Malformed(_) => (StatusCode::BAD_REQUEST, "BadRequest"),
-            Refusal::Foreign(..) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Refusal::Foreign(..) | Refusal::Barred(_) => (StatusCode::FORBIDDEN, "Forbidden"),
+            Refusal::Unspoken(_) => (StatusCode::NOT_IMPLEMENTED, "NotImplemented"),
             Refusal::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Refusal::Slow => (StatusCode::REQUEST_TIMEOUT, "Timeout"),
             Refusal::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
@@ -42,7 +47,7 @@ impl Refusal {
     /// What the log counts by: free of what a client chose.
     fn kind(&self) -> &'static str {
         match self {
-            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Foreign(why, _) => why,
+            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Foreign(why, _) | Refusal::Barred(why) | Refusal::Unspoken(why) => why,
             Refusal::TooLarge => "too large",
             Refusal::Slow => "slow body",
             Refusal::Failed => "failed",
@@ -63,9 +68,12 @@ pub(crate) fn version(path: &str) -> &'static str {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Malformed(why) | Refusal::Busy(why) => f.write_str(why),
+            Refusal::Malformed(why) | Refusal::Busy(why) | Refusal::Barred(why) | Refusal::Unspoken(why) => f.write_str(why),
             Refusal::Foreign(what, value) => {
-                write!(f, "{what} {value:?} is not this host's: only requests to and from localhost are served")
+                write!(
+                    f,
+                    "{what} {value:?} is not this server's: only requests to localhost are served, of programs and of this port's own pages"
+                )
             }
             Refusal::TooLarge => write!(f, "Request entity too large: limit is {BODY_BYTES_MAX}"),
             Refusal::Slow => f.write_str("request body did not arrive in time"),

@@ -14,10 +14,41 @@ use coracle_api::node::Node;
 use coracle_api::old;
 use coracle_api::pod::Pod;
 use coracle_api::service::{Endpoints, Service};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Where plain HTTP is spoken if nothing else is said.
 const HTTP_PORT: u16 = 80;
+
+const CLIMBS: &str = "the path behind the proxy has a segment \".\" or \"..\": name what is meant without them";
+
+/// Networks behind whose addresses an IPv4 address stands: its first 16 bits in that word, the rest in the next one. The network's bits.
+const AROUND_IPV4: [(Ipv6Addr, u32, usize); 3] = [
+    // NAT64.
+    (Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0), 96, 6),
+    // 6to4.
+    (Ipv6Addr::new(0x2002, 0, 0, 0, 0, 0, 0, 0), 16, 1),
+    // Translated without state.
+    (Ipv6Addr::new(0, 0, 0, 0, 0xffff, 0, 0, 0), 96, 6),
+];
+
+/// Networks, and their bits, that no pod has an address of: where clouds tell a machine its keys, beside link-local addresses, and what
+/// leads to IPv4 by ways that cannot be told from the address.
+const NOBODYS: [(IpAddr, u32, &str); 9] = [
+    (v6([0xfd00, 0x0ec2, 0, 0]), 32, METADATA),
+    (v6([0xfd20, 0x00ce, 0, 0]), 32, METADATA),
+    (v6([0xfd00, 0x00c1, 0, 0]), 32, METADATA),
+    (v6([0xfd00, 0x0042, 0, 0]), 32, METADATA),
+    (IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)), 32, METADATA),
+    (IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)), 32, METADATA),
+    (IpAddr::V4(Ipv4Addr::new(192, 0, 0, 0)), 24, "an address of protocols"),
+    (v6([0x64, 0xff9b, 1, 0]), 48, "an address of a translation to IPv4"),
+    (v6([0x2001, 0, 0, 0]), 32, "an address of a tunnel (Teredo)"),
+];
+const METADATA: &str = "an address where clouds keep their keys";
+
+const fn v6([a, b, c, d]: [u16; 4]) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+}
 
 /// A request that leads through.
 #[derive(Debug)]
@@ -98,6 +129,9 @@ pub fn parse<'k>(kinds: &'k Kinds, path: &str, query: &str) -> Option<Result<Thr
     }
     let Some((kind, way)) = kind else { return Some(Err(Misdirected::Nowhere)) };
     let (prefix, rest) = path.split_at(cut.at);
+    if climbs(rest) {
+        return Some(Err(Misdirected::Malformed(CLIMBS.to_owned())));
+    }
     let means = match first {
         "redirect" if !rest.trim_end_matches('/').is_empty() => return Some(Err(Misdirected::Nowhere)),
         "redirect" => Means::Redirect,
@@ -112,6 +146,9 @@ fn old_top<'k>(kinds: &'k Kinds, path: &str, mut cut: Cut<'_>) -> Result<Through
     let kind = kinds.by_old_path(version, "minions").and_then(|kind| Some((kind, kind.way?))).ok_or(Misdirected::Nowhere)?;
     let name = cut.next().unwrap_or_default();
     let (prefix, rest) = path.split_at(cut.at);
+    if climbs(rest) {
+        return Err(Misdirected::Malformed(CLIMBS.to_owned()));
+    }
     let means = Means::Proxy { prefix: prefix.to_owned(), rest: rest.to_owned() };
     through(Version::Old(version), kind, None, name, means, "")
 }
@@ -134,6 +171,27 @@ fn through<'k>(
     }
     let named = Named::of(&decode(name, false)?, &kind.singular)?;
     Ok(Through { version, kind, way, namespace: namespace.unwrap_or_default(), named, means })
+}
+
+/// Whether the other server might take a part of the path for a way up: `..` as it is or encoded, between slashes of either kind and
+/// before the `;` of a parameter. What is asked there is what this server looked at, or nothing.
+fn climbs(rest: &str) -> bool {
+    let dots = |segment: &[u8]| matches!(segment.split(|byte| *byte == b';').next(), Some(b"." | b".."));
+    unescaped(rest).split(|byte| [b'/', b'\\'].contains(byte)).any(dots)
+}
+
+/// What is no encoding stays as it is.
+fn unescaped(text: &str) -> Vec<u8> {
+    let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
+    let bytes = text.as_bytes();
+    let (mut plain, mut at) = (Vec::with_capacity(bytes.len()), 0);
+    while let Some(byte) = bytes.get(at) {
+        let encoded = digit(bytes.get(at + 1)).zip(digit(bytes.get(at + 2))).filter(|_| *byte == b'%');
+        let encoded = encoded.and_then(|(high, low)| u8::try_from(high * 16 + low).ok());
+        plain.push(encoded.unwrap_or(*byte));
+        at += if encoded.is_some() { 3 } else { 1 };
+    }
+    plain
 }
 
 /// A path, taken apart from its front.
@@ -171,10 +229,15 @@ impl Named {
     }
 }
 
-/// Nobody is sent to an address that means this host to itself, a neighbour on the wire (where clouds keep their keys), or a
-/// crowd. Addresses of hosts, this one's too, are where pods of the host's network answer, as for every pod.
+/// Nobody is sent to an address that means this host to itself, a neighbour on the wire or another place where clouds keep their keys, or
+/// a crowd; however it is dressed. Addresses of hosts, this one's too, are where pods of the host's network answer, as for every pod.
 pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
     let address = address.to_canonical();
+    let inner = |v6: Ipv6Addr| {
+        let (.., word) = AROUND_IPV4.into_iter().find(|(network, bits, _)| same_network(v6.into(), (*network).into(), *bits))?;
+        let bits = (v6.to_bits() >> (96 - 16 * word)) as u32;
+        Some(Ipv4Addr::from_bits(bits))
+    };
     let why = match address {
         _ if address.is_unspecified() => "no address",
         _ if address.is_loopback() => "a loopback address",
@@ -184,9 +247,22 @@ pub fn allowed(address: IpAddr) -> Result<IpAddr, Nowhere> {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => "a link-local address",
         // An IPv4 address in its old IPv6 clothes.
         IpAddr::V6(v6) if v6.segments()[..6] == [0; 6] => "no host's address",
-        _ => return Ok(address),
+        IpAddr::V6(v6) if inner(v6).is_some_and(|inner| allowed(inner.into()).is_err()) => "a way to an IPv4 address that is not allowed",
+        _ => match NOBODYS.iter().find(|(network, bits, _)| same_network(address, *network, *bits)) {
+            Some((.., why)) => why,
+            None => return Ok(address),
+        },
     };
     Err(Nowhere::Forbidden(format!("address not allowed: {address} is {why}")))
+}
+
+/// `bits`: how many of them, from the front, are the network's.
+fn same_network(address: IpAddr, network: IpAddr, bits: u32) -> bool {
+    match (address, network) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros() >= bits,
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros() >= bits,
+        _ => false,
+    }
 }
 
 fn of_text(text: &str) -> Result<IpAddr, Nowhere> {
@@ -278,6 +354,8 @@ mod tests {
             (here.to_owned(), format!("v1 pod a/b : {here} | ")),
             (format!("{here}/"), format!("v1 pod a/b : {here} | /")),
             (format!("{here}/x//y%2Fz/?q=%20"), format!("v1 pod a/b : {here} | /x//y%2Fz/")),
+            (format!("{here}/...?q=../"), format!("v1 pod a/b : {here} | /...")),
+            (format!("{here}/.well-known/a..b/%zz/%"), format!("v1 pod a/b : {here} | /.well-known/a..b/%zz/%")),
             (
                 "/api/v1/namespaces/a/services/https:s:web/proxy/x".to_owned(),
                 "v1 service a/s https web: /api/v1/namespaces/a/services/https:s:web/proxy | /x".to_owned(),
@@ -331,6 +409,17 @@ mod tests {
     }
 
     #[test]
+    fn ways_up_are_refused() {
+        for rest in
+            ["/../x", "/a/..", "/./a", "/%2e%2E/x", "/.%2e/x", "/..%2fx", "/a%2F..%2fx", "/a\\..", "/..%5cx", "/..;a=b/x", "/%2e%2e%3B/x"]
+        {
+            for at in ["/api/v1/namespaces/a/pods/b/proxy", "/api/v1/nodes/n/proxy", "/api/v1beta1/proxy/ns/a/pods/b", "/proxy/minion/n"] {
+                assert_eq!(shown(&format!("{at}{rest}")), format!("Malformed({CLIMBS:?})"), "{at}{rest}");
+            }
+        }
+    }
+
+    #[test]
     fn addresses_that_nobody_is_sent_to() {
         for (address, good) in [
             ("10.0.0.1", true),
@@ -352,6 +441,27 @@ mod tests {
             ("::ffff:127.0.0.1", false),
             ("::ffff:169.254.169.254", false),
             ("::127.0.0.1", false),
+            ("fd00:ec2::254", false),
+            ("fd20:ce::254", false),
+            ("fd00:c1::a9fe:a9fe", false),
+            ("fd00:42::42", false),
+            ("100.100.100.200", false),
+            ("168.63.129.16", false),
+            ("192.0.0.192", false),
+            ("::ffff:100.100.100.200", false),
+            ("64:ff9b::7f00:1", false),
+            ("64:ff9b::a9fe:a9fe", false),
+            ("64:ff9b::808:808", true),
+            ("64:ff9b:1::808:808", false),
+            ("2002:7f00:1::", false),
+            ("2002:a9fe:a9fe::1", false),
+            ("2002:6464:64c8::1", false),
+            ("2002:808:808::1", true),
+            ("::ffff:0:127.0.0.1", false),
+            ("2001:0:4136:e378::1", false),
+            ("2001:1::1", true),
+            ("fd00:ec3::254", true),
+            ("100.100.100.201", true),
             ("localhost", false),
             ("127.1", false),
             ("2130706433", false),

@@ -89,6 +89,10 @@ fn answer(mut stream: TcpStream, request: &Asked) {
             let events: String = (0..3).map(|n| format!("8\r\nevent {n}\n\r\n")).collect();
             format!("{head}{events}0\r\n\r\n")
         }
+        "/changes" => "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nraw".to_owned(),
+        path if path.starts_with("/containerLogs/") => {
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nSet-Cookie: a=b\r\nContent-Length: 3\r\n\r\nfar".to_owned()
+        }
         _ => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nfar".to_owned(),
     };
     let _ = stream.write_all(head.as_bytes());
@@ -159,8 +163,18 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     let (bed, far) = (Bed::new(), Far::at(address));
     pod_at(&bed, "p", &address.to_string(), far.address.port());
     let base = "/api/v1/namespaces/default/pods/p/proxy";
-    let given =
-        [("Authorization", "Bearer x"), ("X-Mine", "1"), ("Connection", "close, X-Hop"), ("X-Hop", "2"), ("Content-Type", "text/x")];
+    let given = [
+        ("Authorization", "Bearer x"),
+        ("Cookie", "session=of-another-port"),
+        ("X-Remote-User", "admin"),
+        ("X_Remote_Group", "system:masters"),
+        ("Impersonate-User", "root"),
+        ("X-Mine", "1"),
+        ("Connection", "close, X-Hop, X-Forwarded-Host, X-Forwarded-For, X-Forwarded-Uri"),
+        ("X-Hop", "2"),
+        ("X-Forwarded-For", "192.0.2.1"),
+        ("Content-Type", "text/x"),
+    ];
     let reply = send(&bed, "PATCH", &format!("{base}/a//b%2Fc/?q=%20&q"), &given, "body");
     assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]));
     let asked = far.asked();
@@ -168,6 +182,10 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     assert_eq!(asked.header("host"), Some(far.address.to_string().as_str()));
     for (name, expected) in [
         ("authorization", None),
+        ("cookie", None),
+        ("x-remote-user", None),
+        ("x_remote_group", None),
+        ("impersonate-user", None),
         ("x-hop", None),
         ("x-mine", Some("1")),
         ("content-type", Some("text/x")),
@@ -178,11 +196,13 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
         assert_eq!(asked.header(name), expected, "{name}");
     }
 
-    // Codes, headers and pages come as they are; a Location there leads through here.
+    // Codes, headers and pages come as they are, but for what would speak of this origin; a Location there leads through here.
     let reply = send(&bed, "GET", &format!("{base}/teapot"), &[], "");
     let found = |name: &str| reply.headers.iter().filter(|(known, _)| known == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>();
     assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).as_ref()), (418, "<a href=\"/x\">tea</a>\r\n"));
-    assert_eq!((found("set-cookie"), found("x-far"), found("keep-alive")), (vec!["a=b", "c=d"], vec!["yes"], vec![]));
+    assert_eq!((found("set-cookie"), found("x-far"), found("keep-alive")), (vec![], vec!["yes"], vec![]));
+    assert_eq!(found("content-security-policy"), ["sandbox allow-scripts allow-forms allow-popups"]);
+    assert_eq!((found("x-content-type-options"), found("content-type")), (vec!["nosniff"], vec!["text/html"]));
     let reply = send(&bed, "GET", &format!("{base}/moved"), &[], "");
     assert_eq!(
         (reply.code, reply.headers.iter().any(|header| *header == ("location".to_owned(), format!("{base}/login?x=1")))),
@@ -191,6 +211,11 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
     let reply = send(&bed, "GET", &format!("{base}/stream"), &[], "");
     assert_eq!(reply.body, b"event 0\nevent 1\nevent 2\n");
     assert_eq!(send(&bed, "HEAD", &format!("{base}/teapot"), &[], "").code, 418);
+
+    // Nobody asked for another protocol.
+    let reply = send(&bed, "GET", &format!("{base}/changes"), &[], "");
+    assert_eq!((reply.code, String::from_utf8_lossy(&reply.body).contains("nobody asked for")), (502, true));
+    far.asked();
 
     // A page's own links need the slash.
     let reply = send(&bed, "GET", &format!("{base}?a=b"), &[], "");
@@ -256,6 +281,13 @@ fn a_service_is_asked_through_its_ready_endpoints() {
     );
 }
 
+/// Whatever the agent said of it, no browser makes a page of it.
+fn is_bare_text(reply: &Reply) {
+    let found = |name: &str| reply.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+    let expected = (Some("text/plain; charset=utf-8"), Some("nosniff"), None);
+    assert_eq!((found("content-type"), found("x-content-type-options"), found("set-cookie")), expected);
+}
+
 /// As `kubectl log` of 2015 asks.
 #[test]
 fn an_agent_is_asked_at_the_address_that_its_node_says() {
@@ -270,6 +302,7 @@ fn an_agent_is_asked_at_the_address_that_its_node_says() {
     ] {
         let reply = send(&bed, "GET", path, &[("Origin", "http://localhost"), ("Cookie", "a")], "");
         assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]), "{path}");
+        is_bare_text(&reply);
         let asked = far.asked();
         assert_eq!(asked.line, "GET /containerLogs/default/p/c?follow=false HTTP/1.1", "{path}");
         assert_eq!((asked.header("origin"), asked.header("cookie")), (None, None));
@@ -278,6 +311,10 @@ fn an_agent_is_asked_at_the_address_that_its_node_says() {
         ("POST", "/api/v1/nodes/n/proxy/containerLogs/default/p/c", 405),
         ("GET", "/api/v1/nodes/n/proxy/exec/default/p/c", 403),
         ("GET", "/api/v1/nodes/n/proxy/", 403),
+        ("GET", "/api/v1/nodes/n/proxy/containerLogs/../secret.txt", 400),
+        ("GET", "/api/v1/nodes/n/proxy/containerLogs/%2e%2e/secret.txt", 400),
+        ("GET", "/api/v1/nodes/n/proxy/containerLogs/..%2fsecret.txt", 400),
+        ("GET", "/proxy/minion/n/containerLogs/../secret.txt", 400),
         ("GET", "/api/v1/nodes/n:80/proxy/", 503),
         ("GET", "/api/v1beta1/redirect/minions/n", 503),
     ] {

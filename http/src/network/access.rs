@@ -1,7 +1,8 @@
 //! PURE. Whose requests are served on a port without authentication: this host's programs, but no web page that a browser here shows.
 //!
 //! A page of a foreign site can make a browser send requests to 127.0.0.1, and by rebinding its own name also read the answers.
-//! Both show in the head: the origin is the page's, the host is the foreign name.
+//! Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of this host is as foreign:
+//! any container serves one.
 use crate::refusal::Refusal;
 use crate::{HeaderMap, header};
 use http::uri::Authority;
@@ -10,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
-    /// Host and Origin must name this host's loopback.
+    /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
     LoopbackOnly,
 }
 
@@ -26,34 +27,35 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     let Access::LoopbackOnly = access;
     let foreign = |what, value: &str| Err(Refusal::Foreign(what, value.to_owned()));
     let mut hosts = headers.get_all(header::HOST).iter();
-    match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
-        (Some(host), None) if names_loopback(host) => {}
+    let host = match (hosts.next().map(|host| host.to_str().unwrap_or_default()), hosts.next()) {
+        (Some(host), None) if names_loopback(host) => host,
         (Some(host), None) => return foreign("host", host),
         // HTTP/1.0 knows no Host, and browsers do not speak it.
-        (None, _) if version == Version::HTTP_10 => {}
+        (None, _) if version == Version::HTTP_10 => "",
         _ => return Err(Refusal::Malformed("exactly one Host is needed")),
-    }
+    };
     // The absolute form names the host twice; a proxy would go by this one.
     if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
         return foreign("host", authority.as_str());
     }
+    // Neither programs nor kubectl send one: it is a page's, and only pages of this port may ask.
     for origin in headers.get_all(header::ORIGIN) {
         let origin = origin.to_str().unwrap_or_default();
-        if !is_loopback_origin(origin) {
+        if origin.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest != host) {
             return foreign("origin", origin);
         }
     }
-    // Browsers leave Origin out of some requests, this one out of none.
-    if headers.get_all("sec-fetch-site").iter().any(|site| site == "cross-site") {
-        return foreign("origin", "cross-site");
+    // Browsers leave Origin out of some requests, this one out of none. `none`: a person typed the address.
+    for site in headers.get_all("sec-fetch-site") {
+        if site != "none" && site != "same-origin" {
+            return foreign("origin", site.to_str().unwrap_or_default());
+        }
+    }
+    // It would stay in the browser and stand between it and all that this port answers.
+    if headers.get_all("service-worker").iter().any(|said| said == "script") {
+        return Err(Refusal::Barred("no service worker is served here"));
     }
     Ok(())
-}
-
-/// `null`, a file, an extension: no origin of a program on this host.
-fn is_loopback_origin(origin: &str) -> bool {
-    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    rest.is_some_and(names_loopback)
 }
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with any port or none.
@@ -123,22 +125,32 @@ mod tests {
 
     #[test]
     fn origins() {
-        for (name, value, code) in [
-            ("origin", "http://localhost:3000", 200),
-            ("origin", "https://127.0.0.1", 200),
-            ("origin", "http://[::1]:80", 200),
-            ("origin", "http://example.com", 403),
-            ("origin", "https://localhost.example.com", 403),
-            ("origin", "null", 403),
-            ("origin", "", 403),
-            ("origin", "file://localhost", 403),
-            ("sec-fetch-site", "cross-site", 403),
-            ("sec-fetch-site", "same-origin", 200),
-            ("sec-fetch-site", "none", 200),
+        for (host, name, value, code) in [
+            ("localhost", "origin", "http://localhost", 200),
+            ("localhost:8080", "origin", "http://localhost:8080", 200),
+            ("[::1]:8080", "origin", "http://[::1]:8080", 200),
+            ("localhost:8080", "origin", "http://localhost:30080", 403),
+            ("localhost:8080", "origin", "http://localhost", 403),
+            ("localhost:8080", "origin", "http://127.0.0.1:8080", 403),
+            ("localhost:8080", "origin", "https://localhost:8080", 403),
+            ("localhost", "origin", "http://localhost.example.com", 403),
+            ("localhost", "origin", "http://example.com", 403),
+            ("localhost", "origin", "http://", 403),
+            ("localhost", "origin", "null", 403),
+            ("localhost", "origin", "", 403),
+            ("localhost", "origin", "file://localhost", 403),
+            ("localhost", "sec-fetch-site", "cross-site", 403),
+            ("localhost", "sec-fetch-site", "same-site", 403),
+            ("localhost", "sec-fetch-site", "", 403),
+            ("localhost", "sec-fetch-site", "same-origin", 200),
+            ("localhost", "sec-fetch-site", "none", 200),
+            ("localhost", "service-worker", "script", 403),
         ] {
-            assert_eq!(check_head("/", &[("host", "localhost"), (name, value)]), code, "{name}: {value}");
+            assert_eq!(check_head("/", &[("host", host), (name, value)]), code, "{host} {name}: {value}");
         }
         assert_eq!(check_head("/", &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://example.com")]), 403);
+        assert_eq!(check_head("/", &[("host", "localhost"), ("sec-fetch-site", "none"), ("sec-fetch-site", "same-site")]), 403);
+        assert_eq!(check_version(Version::HTTP_10, "/", &[("origin", "http://")]), 403);
     }
 
     #[test]

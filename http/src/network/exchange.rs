@@ -5,7 +5,7 @@ use super::body::{Content, Outgoing};
 use super::connection::Client;
 use crate::outbound;
 use crate::refusal::Refusal;
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Request};
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, NO_SNIFFING, Request};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
@@ -61,6 +61,10 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
         return Err(Refusal::Malformed("request target is not a path"));
     };
     access::check(plane.access, head.version, &head.uri, &head.headers)?;
+    // hyper looks at the last coding alone, and would give the handler what the others made of the body.
+    if head.headers.get_all(header::TRANSFER_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
+        return Err(Refusal::Unspoken("of transfer codings this server knows chunked alone"));
+    }
     let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
     client.wire.await_head(true);
     // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
@@ -190,10 +194,12 @@ fn length(body: &Body) -> usize {
 fn assemble(
     client: &Arc<Client>,
     status: StatusCode,
-    headers: http::HeaderMap,
+    mut headers: http::HeaderMap,
     content: Content,
     held: Option<OwnedSemaphorePermit>,
 ) -> Response<Outgoing> {
+    let (name, value) = NO_SNIFFING;
+    headers.insert(name, value);
     let mut response = Response::new(Outgoing { content, client: client.clone(), _held: held });
     *response.status_mut() = status;
     *response.headers_mut() = headers;

@@ -1,6 +1,7 @@
 //! Both sides and the client over real sockets: bytes in, bytes out. Limits are small here, so that nothing waits for long.
 #![allow(clippy::unwrap_used, reason = "all of this is tests, also what is no #[test] itself")]
 
+mod browsers;
 mod forward;
 mod hostile;
 mod local;

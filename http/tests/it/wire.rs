@@ -46,6 +46,7 @@ impl Demo {
             "/small" | "/livez" => Answer::text(StatusCode::OK, "small\n"),
             "/list" => Answer::json(StatusCode::OK, vec![b' '; 4 << 20]),
             "/dump" => Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len())),
+            "/page" => Answer::new(StatusCode::OK, "text/html", Body::Whole(Bytes::from_static(b"<script>"))),
             "/who" => Answer::text(StatusCode::OK, if request.caller == Caller::Local { "local" } else { "network" }),
             "/panic" => panic!("asked for"),
             "/gate" => {

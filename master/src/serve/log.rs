@@ -9,7 +9,7 @@ use coracle_api::node::Node;
 use coracle_api::pod::Pod;
 use coracle_api::query::LogOptions;
 use coracle_api::status::Status;
-use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, PathAndQuery, StatusCode};
+use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, Passes, PathAndQuery, StatusCode};
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 
@@ -27,7 +27,8 @@ pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let place = format!("{}/{}/{}", encoded(&call.namespace), encoded(&call.name), encoded(&container));
     let target = PathAndQuery::try_from(format!("/containerLogs/{place}?{}", options.query()));
     let target = target.map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
-    Ok(Answer::forward(Forward::get(address, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE })))
+    let forward = Forward::get(address, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE });
+    Ok(Answer::forward(Forward { passes: Passes::Log, ..forward }))
 }
 
 /// `asked`: by the client; empty: the only one.

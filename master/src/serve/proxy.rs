@@ -12,7 +12,7 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_http::{
     Answer, Body, Caller, FORWARD_FOLLOW_IDLE, FORWARD_PROXY_HEAD, Forward, HeaderMap, HeaderName, HeaderValue, Method, Passes,
-    PathAndQuery, Request, StatusCode, header,
+    PathAndQuery, Request, StatusCode, end_to_end, header,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,11 @@ use std::sync::atomic::Ordering;
 /// The port that agents of 2014 listened on, and that clients name when they mean the agent.
 const AGENT_PORT: &str = "10250";
 /// What agents answer.
-const AGENT_PATHS: [&str; 3] = ["/healthz", "/pods", "/containerLogs/"];
+const AGENT_PATHS: [&str; 3] = ["/healthz", "/pods", AGENT_LOGS];
+const AGENT_LOGS: &str = "/containerLogs/";
+/// Says who asks of this server, and of nobody behind it; also all that begin with one of `ASKER_PREFIXES`.
+const ASKER: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
+const ASKER_PREFIXES: [&str; 2] = ["impersonate-", "x-remote-"];
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Answer, Fault> {
@@ -92,7 +96,8 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
     let address = log::agent_address(serve, node)?;
     let headers = request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();
     let forward = Forward::get(address, target(rest, request)?, FORWARD_FOLLOW_IDLE);
-    Ok(Answer::forward(Forward { method: request.method.clone(), headers, ..forward }))
+    let passes = if rest.starts_with(AGENT_LOGS) { Passes::Log } else { Passes::ContentType };
+    Ok(Answer::forward(Forward { method: request.method.clone(), headers, passes, ..forward }))
 }
 
 fn forward(address: SocketAddr, prefix: &str, rest: &str, request: &Request) -> Result<Forward, Fault> {
@@ -117,11 +122,14 @@ fn target(rest: &str, request: &Request) -> Result<PathAndQuery, Fault> {
     PathAndQuery::try_from(text).map_err(|error| Fault::bad_request(format!("what to ask for is no path: {error}")))
 }
 
-/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it.
+/// What tells who is asking of this server stays here; what the other one needs to make right links goes with it, whatever a client names
+/// in `Connection`.
 fn headers(request: &Request) -> HeaderMap {
-    let stays = |name: &HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
-    let mut headers: HeaderMap =
-        request.headers.iter().filter(|(name, _)| !stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+    let mut headers = end_to_end(&request.headers);
+    let asker: Vec<HeaderName> = headers.keys().filter(|name| tells_the_asker(name)).cloned().collect();
+    for name in asker {
+        headers.remove(name);
+    }
     let mut say = |name: HeaderName, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
@@ -138,6 +146,12 @@ fn headers(request: &Request) -> HeaderMap {
         say(FORWARDED_FOR, &format!("{before}{}", address.ip()));
     }
     headers
+}
+
+/// Programs behind CGI take an underscore for a hyphen.
+fn tells_the_asker(name: &HeaderName) -> bool {
+    let plain = name.as_str().replace('_', "-");
+    ASKER.contains(name) || ASKER_PREFIXES.iter().any(|prefix| plain.starts_with(prefix))
 }
 
 fn redirect(to: &str, status: StatusCode) -> Result<Answer, Fault> {

@@ -1,0 +1,202 @@
+//! PURE. What of a head is passed on, to another server and back from it.
+//!
+//!     there   `end_to_end`: all but what belongs to the client's connection
+//!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from here for ours
+use crate::{HeaderMap, HeaderName, HeaderValue, Passes, StatusCode, header};
+use std::net::SocketAddr;
+
+/// What belongs to one connection and is not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.
+const OF_ONE_CONNECTION: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What a server says to browsers about all of its origin, which is this server's: its cookies and stored data, how it is reached later,
+/// who of other origins may read it, and which script may stand in between.
+const OF_THE_ORIGIN: [&str; 11] = [
+    "accept-ch",
+    "alt-svc",
+    "clear-site-data",
+    "nel",
+    "public-key-pins",
+    "report-to",
+    "reporting-endpoints",
+    "service-worker-allowed",
+    "set-cookie",
+    "set-cookie2",
+    "strict-transport-security",
+];
+
+/// The same, all that begin with it.
+const OF_OTHER_ORIGINS: &str = "access-control-";
+
+/// A page of another server runs in an origin of its own, though it comes from ours: it reads nothing of the API.
+const SANDBOX: HeaderValue = HeaderValue::from_static("sandbox allow-scripts allow-forms allow-popups");
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+
+/// Without what belongs to one connection alone, and without the length: each carrier says its own. Who adds fields does so after this:
+/// a client's `Connection` names what goes.
+pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let stays = |name: &HeaderName| {
+        !OF_ONE_CONNECTION.contains(&name.as_str()) && *name != header::CONTENT_LENGTH && !named.iter().any(|other| name.as_str() == other)
+    };
+    headers.iter().filter(|(name, _)| stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Of the head that came from `address`.
+pub(crate) fn passed(passes: &Passes, address: SocketAddr, status: StatusCode, headers: &HeaderMap) -> HeaderMap {
+    let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(JSON.as_bytes()));
+    match passes {
+        Passes::Log if status.is_success() => HeaderMap::from_iter([(header::CONTENT_TYPE, TEXT)]),
+        Passes::Log | Passes::ContentType => {
+            let content = if is_json { JSON } else { TEXT };
+            HeaderMap::from_iter([(header::CONTENT_TYPE, content), (header::CONTENT_SECURITY_POLICY, SANDBOX)])
+        }
+        Passes::Everything { prefix } => {
+            let of_origin = |name: &HeaderName| OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS);
+            let all = end_to_end(headers);
+            let mut passed: HeaderMap =
+                all.iter().filter(|(name, _)| !of_origin(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
+            // Beside its own one, which may forbid more.
+            passed.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
+            let location = passed.get(header::LOCATION).and_then(|value| value.to_str().ok());
+            let moved = location.and_then(|value| behind(value, address, prefix));
+            if let Some(moved) = moved.and_then(|moved| HeaderValue::from_str(&moved).ok()) {
+                passed.insert(header::LOCATION, moved);
+            }
+            passed
+        }
+    }
+}
+
+/// A link to the server at `address` as it is reached through here. None: it leads elsewhere, or on from where it stands.
+fn behind(location: &str, address: SocketAddr, prefix: &str) -> Option<String> {
+    let authority = address.to_string();
+    let of_http = location.strip_prefix("http://").or_else(|| location.strip_prefix("//"));
+    let path = match of_http {
+        Some(rest) => {
+            // Without a port it is that of HTTP.
+            let bare = authority.strip_suffix(":80").unwrap_or(&authority);
+            rest.strip_prefix(&*authority)
+                .or_else(|| rest.strip_prefix(bare))
+                .filter(|path| path.is_empty() || path.starts_with(['/', '?', '#']))?
+        }
+        None => Some(location).filter(|path| path.starts_with('/'))?,
+    };
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Some(format!("{prefix}{slash}{path}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(table: &[(&'static str, &'static str)]) -> HeaderMap {
+        table.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+    }
+
+    fn names(headers: &HeaderMap) -> Vec<&str> {
+        let mut names: Vec<&str> = headers.iter().map(|(name, _)| name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn what_belongs_to_one_connection_stays_there() {
+        let headers = head(&[
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("keep-alive", "5"),
+            ("te", "trailers"),
+            ("transfer-encoding", "chunked"),
+            ("upgrade", "websocket"),
+            ("content-length", "5"),
+            ("proxy-authorization", "x"),
+            ("warning", "a"),
+            ("warning", "c"),
+            ("x-other", "2"),
+        ]);
+        assert_eq!(names(&end_to_end(&headers)), ["warning", "warning", "x-other"]);
+    }
+
+    #[test]
+    fn a_page_from_elsewhere_says_nothing_of_this_origin_and_stands_in_a_sandbox() {
+        let headers = head(&[
+            ("content-type", "text/html"),
+            ("content-security-policy", "default-src 'self'"),
+            ("set-cookie", "a=b"),
+            ("service-worker-allowed", "/"),
+            ("clear-site-data", "\"*\""),
+            ("strict-transport-security", "max-age=1"),
+            ("access-control-allow-origin", "*"),
+            ("access-control-allow-credentials", "true"),
+            ("x-other", "2"),
+        ]);
+        let address = "10.1.2.3:80".parse().expect("an address");
+        let passed = passed(&Passes::Everything { prefix: "/p".to_owned() }, address, StatusCode::OK, &headers);
+        assert_eq!(names(&passed), ["content-security-policy", "content-security-policy", "content-type", "x-other"]);
+        let policies: Vec<&[u8]> = passed.get_all(header::CONTENT_SECURITY_POLICY).iter().map(HeaderValue::as_bytes).collect();
+        assert_eq!(policies, [b"default-src 'self'".as_slice(), SANDBOX.as_bytes()]);
+    }
+
+    #[test]
+    fn logs_are_text_and_an_agents_other_answers_text_or_json() {
+        let address = "127.0.0.1:10250".parse().expect("an address");
+        for (passes, code, said, expected) in [
+            (Passes::Log, 200, Some("text/html"), "text/plain; charset=utf-8"),
+            (Passes::Log, 200, Some("application/json"), "text/plain; charset=utf-8"),
+            (Passes::Log, 200, None, "text/plain; charset=utf-8"),
+            (Passes::Log, 404, Some("application/json"), "application/json"),
+            (Passes::Log, 404, Some("text/html"), "text/plain; charset=utf-8"),
+            (Passes::ContentType, 200, Some("application/json; charset=utf-8"), "application/json"),
+            (Passes::ContentType, 200, Some("image/svg+xml"), "text/plain; charset=utf-8"),
+            (Passes::ContentType, 200, None, "text/plain; charset=utf-8"),
+        ] {
+            let headers: HeaderMap = said.map(|said| (header::CONTENT_TYPE, HeaderValue::from_static(said))).into_iter().collect();
+            let status = StatusCode::from_u16(code).expect("a code");
+            let passed = passed(&passes, address, status, &headers);
+            assert_eq!(
+                passed.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes),
+                Some(expected.as_bytes()),
+                "{passes:?} {code} {said:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn links_to_that_server_lead_through_here() {
+        let (web, other) = ("10.1.2.3:80".parse().expect("an address"), "[fd00::1]:8080".parse().expect("an address"));
+        for (location, address, expected) in [
+            ("/login?x=1", web, Some("/p/login?x=1")),
+            ("http://10.1.2.3/login", web, Some("/p/login")),
+            ("http://10.1.2.3:80", web, Some("/p/")),
+            ("http://10.1.2.3:8080/", web, None),
+            ("http://10.1.2.30/", web, None),
+            ("//10.1.2.3/a", web, Some("/p/a")),
+            ("//elsewhere/a", web, None),
+            ("https://10.1.2.3/", web, None),
+            ("http://elsewhere/", web, None),
+            ("next", web, None),
+            ("?page=2", web, None),
+            ("http://[fd00::1]:8080/a", other, Some("/p/a")),
+        ] {
+            assert_eq!(behind(location, address, "/p").as_deref(), expected, "{location}");
+        }
+    }
+}
