@@ -8,6 +8,7 @@
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
 //! not a server. The only words of Kubernetes are those of a Status, because a carrier refuses in the language of its clients.
 
+pub mod budget;
 pub mod channel;
 pub mod client;
 pub mod local;
@@ -18,6 +19,7 @@ mod pull;
 mod refusal;
 pub mod system;
 
+use budget::Party;
 use bytes::Bytes;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -28,6 +30,13 @@ use std::time::Duration;
 
 /// Bytes of a request body: what kube-apiserver takes as well.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
+
+/// Of bytes that are in memory for their sake one client may have so many times what is then left for others: three quarters of a budget
+/// that nobody else uses.
+pub const BYTES_TIMES: usize = 3;
+
+/// The same of streams, which cost little: eight of nine.
+pub const STREAMS_TIMES: usize = 8;
 
 /// Items that wait in the channel of a `Stream`. A watcher with so many unread is slow: its sender is dropped and it resumes.
 pub const STREAM_ITEMS_MAX: usize = 64;
@@ -68,6 +77,16 @@ pub enum Caller {
     },
     /// Came through the socket that only root can open.
     Local,
+}
+
+impl Caller {
+    /// Whose shares this one's are.
+    pub fn party(&self) -> Party {
+        match self {
+            Caller::Network { address } => Party::at(*address),
+            Caller::Local => Party::Local,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -206,24 +225,27 @@ impl std::fmt::Debug for Stream {
 }
 
 /// How much the network side takes on at once, and how long it waits for anybody. Counts are of the whole listener.
+///
+/// Of what is counted in all and not by address, one address may have `BYTES_TIMES` or `STREAMS_TIMES` what it leaves to others.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Over it a connection is closed at once: a thousand that watch, and those that ask. Each costs a descriptor and 14 KB.
+    /// More than streams and requests together, so that there is always one that waits for its client: it goes where another comes. Each
+    /// costs a descriptor and 14 KB.
     pub connections_max: usize,
-    /// So that one address cannot take all connections; an IPv6 address counts by its /64. On loopback all clients share one.
+    /// The same of one address; an IPv6 address counts by its /64. On loopback all clients share one.
     pub connections_per_address_max: usize,
     /// Requests between the end of their body and their answer; over it 429. Who asks for health is let through.
     pub requests_max: usize,
     /// The same from one address; over it 429.
     pub requests_per_address_max: usize,
-    /// Handlers of requests that only read that run at once: each has a thread. The rest wait `slot`.
+    /// Handlers of requests that only read that run at once: each has a thread. The rest wait `slot`. Who asks for health has other places.
     pub handlers_max: usize,
     /// So that one address with many slow requests leaves some threads to the others.
     pub handlers_per_address_max: usize,
     /// The same of requests that may write, beside those: writers wait for the disk, together, and keep nobody from reading.
     pub writers_max: usize,
     pub writers_per_address_max: usize,
-    /// Watches, logs and forwarded answers at once; over it 429.
+    /// Watches, logs and forwarded answers at once; over it 429. A thousand that watch from one address have room.
     pub streams_max: usize,
     /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
     pub bodies_bytes_max: usize,
@@ -246,8 +268,8 @@ pub struct Limits {
 impl Limits {
     /// The values that were measured against hostile clients.
     pub const EDGE: Limits = Limits {
-        connections_max: 1280,
-        connections_per_address_max: 1152,
+        connections_max: 1472,
+        connections_per_address_max: 1280,
         requests_max: 256,
         requests_per_address_max: 128,
         handlers_max: 8,

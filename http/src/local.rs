@@ -144,11 +144,12 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
         if stopping.load(Relaxed) {
             return retire(&server, &plane.limits);
         }
-        let probe = (0..looks).map(|_| UnixStream::connect(&plane.path)).find_map(Result::err).map(|e| e.kind());
-        // Any other error, no descriptors for one, says nothing about the listener.
-        if !matches!(probe, Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)) {
-            alive = true;
-            continue;
+        match state((0..looks).map(|_| UnixStream::connect(&plane.path)).find_map(Result::err).map(|e| e.kind())) {
+            State::Dead => {}
+            found => {
+                alive = found == State::Alive;
+                continue;
+            }
         }
         match listen(plane) {
             Ok(fresh) => {
@@ -162,6 +163,23 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
                 alive = false;
             }
         }
+    }
+}
+
+/// Of the listener, as far as a look tells.
+#[derive(Debug, PartialEq)]
+enum State {
+    Alive,
+    Dead,
+    /// Whoever has no descriptor for a look cannot tell, and what has none left may have ended for it: there is another look soon.
+    Unknown,
+}
+
+fn state(failed: Option<io::ErrorKind>) -> State {
+    match failed {
+        None => State::Alive,
+        Some(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => State::Dead,
+        Some(_) => State::Unknown,
     }
 }
 
@@ -444,4 +462,22 @@ fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io:
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_look_that_was_answered_says_that_all_is_well() {
+        let no_descriptors = io::Error::from_raw_os_error(nix::libc::EMFILE).kind();
+        for (failed, expected) in [
+            (None, State::Alive),
+            (Some(io::ErrorKind::ConnectionRefused), State::Dead),
+            (Some(io::ErrorKind::NotFound), State::Dead),
+            (Some(no_descriptors), State::Unknown),
+        ] {
+            assert_eq!(state(failed), expected, "{failed:?}");
+        }
+    }
 }

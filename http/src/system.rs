@@ -1,5 +1,6 @@
 //! Whether this system grants what the carriers may come to need. Asked once at start: a flood that takes the last descriptor would
 //! take the local side's as well, and a program that cannot start a thread answers nobody.
+use crate::network::HEALTH_PLACES;
 use crate::{Limits, LocalLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::fmt;
@@ -36,7 +37,7 @@ pub enum Shortage {
 /// Pure: what is granted against what the sides that are on need.
 pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
     let connections = network.map_or(0, |limits| limits.connections_max as u64);
-    let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max) as u64);
+    let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max + HEALTH_PLACES) as u64);
     let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
     if let Some(granted) = granted.descriptors.filter(|granted| *granted < needed) {
@@ -106,12 +107,12 @@ mod tests {
             let granted = Granted { descriptors, threads };
             enough(network.then_some(&Limits::EDGE), local.then_some(&LocalLimits::HOST), granted)
         };
-        assert_eq!(check(true, true, Some(1504), Some(4915)), Ok(()));
+        assert_eq!(check(true, true, Some(1696), Some(4915)), Ok(()));
         assert_eq!(check(true, true, None, None), Ok(()));
-        assert_eq!(check(true, true, Some(1503), None), Err(Shortage::Descriptors { granted: 1503, needed: 1504 }));
+        assert_eq!(check(true, true, Some(1695), None), Err(Shortage::Descriptors { granted: 1695, needed: 1696 }));
         assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
-        assert_eq!(check(true, false, Some(1344), Some(88)), Ok(()));
-        assert_eq!(check(true, true, None, Some(219)), Err(Shortage::Threads { granted: 219, needed: 220 }));
+        assert_eq!(check(true, false, Some(1536), Some(90)), Ok(()));
+        assert_eq!(check(true, true, None, Some(221)), Err(Shortage::Threads { granted: 221, needed: 222 }));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
 use coracle_api::strategy::Share;
+use coracle_http::budget::Party;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -67,6 +68,8 @@ pub struct Call<'k> {
     pub options: Options,
     /// How its answer looks; plain JSON until the Accept header is read.
     pub form: Form,
+    /// Whose shares it takes of what is bounded; this host's root until it is known who asks.
+    pub party: Party,
 }
 
 /// Why a request is no call.
@@ -143,6 +146,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         name: place.name,
         options,
         form: Form::json(version),
+        party: Party::Local,
     };
     if verb == Verb::Log {
         call.options.log = parameters;

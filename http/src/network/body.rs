@@ -1,6 +1,7 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
 use super::connection::Client;
 use crate::Long;
+use crate::budget::Held;
 use crate::outbound::Forwarded;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
@@ -9,7 +10,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
-use tokio::sync::OwnedSemaphorePermit;
 
 /// Whole answers go out in slices of so many bytes, so no buffer of a connection grows to the size of a list.
 const SLICE_BYTES: usize = 32 * 1024;
@@ -18,7 +18,7 @@ pub(super) struct Outgoing {
     pub(super) content: Content,
     pub(super) client: Arc<Client>,
     /// The share of a budget that this answer holds until it is taken.
-    pub(super) _held: Option<OwnedSemaphorePermit>,
+    pub(super) _held: Option<Held>,
 }
 
 pub(super) enum Content {
@@ -87,6 +87,7 @@ impl hyper::body::Body for Outgoing {
 impl Drop for Outgoing {
     fn drop(&mut self) {
         self.client.pace.due_ms.store(0, Relaxed);
+        self.client.seat.awaits_request(&self.client.plane);
         if matches!(self.content, Content::Stream) {
             self.client.wire.end();
         }

@@ -1,9 +1,10 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
+use super::crowd::{Place, Seat};
 use super::exchange::exchange;
 use super::reader::Reader;
-use super::share::Entry;
 use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
+use crate::budget::Party;
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -29,18 +30,21 @@ const HEAD_FIELDS_MAX: usize = 64;
 pub(super) struct Client {
     pub(super) plane: Arc<Plane>,
     pub(super) address: SocketAddr,
+    pub(super) party: Party,
+    pub(super) seat: Arc<Seat>,
     pub(super) pace: Pace,
     pub(super) wire: Arc<Wire>,
     /// The answer in flight ends as if its sender had been dropped.
     pub(super) ending: AtomicBool,
 }
 
-pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, _places: (OwnedSemaphorePermit, Entry)) {
+pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, places: (OwnedSemaphorePermit, Place)) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
     let reader = Reader { socket: reading, wire: wire.clone(), rest: Bytes::new() };
     let socket = join(reader, Pen(wire.clone()));
-    let client = Arc::new(Client { plane, address, pace: Pace::default(), wire, ending: AtomicBool::new(false) });
+    let (party, seat, pace) = (Party::at(address), places.1.seat.clone(), Pace::default());
+    let client = Arc::new(Client { plane, address, party, seat, pace, wire, ending: AtomicBool::new(false) });
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()

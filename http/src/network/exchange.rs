@@ -1,8 +1,8 @@
 //! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
-use super::Plane;
 use super::access;
 use super::body::{Content, Outgoing};
 use super::connection::Client;
+use crate::budget::Held;
 use crate::outbound;
 use crate::refusal::Refusal;
 use crate::{Answer, BODY_BYTES_MAX, Body, Caller, NO_SNIFFING, Request};
@@ -23,7 +23,8 @@ const UNCOUNTED_BYTES: usize = 32 * 1024;
 /// The same of each body. Fewer: every connection may have one on its way, and what of it is there is in memory.
 const UNCOUNTED_BODY_BYTES: usize = 8 * 1024;
 
-/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake.
+/// Whoever watches over this server is heard however many others there are: it would be restarted for their sake. Nothing that takes
+/// long lies below these.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the answer then and
@@ -37,6 +38,7 @@ pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incomin
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let path = request.uri().path().to_owned();
     client.wire.await_head(false);
+    client.seat.awaits_request(&client.plane);
     let (head, mut body) = request.into_parts();
     let answered = match admitted(&client, head, &mut body).await {
         Ok(answer) => response(&client, answer, bare, chunked).await,
@@ -65,20 +67,22 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
     if head.headers.get_all(header::TRANSFER_ENCODING).iter().any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"chunked")) {
         return Err(Refusal::Unspoken("of transfer codings this server knows chunked alone"));
     }
-    let (body, held) = timeout(limits.body, take(plane, body)).await.map_err(|_| Refusal::Slow)??;
+    let (body, held) = timeout(limits.body, take(client, body)).await.map_err(|_| Refusal::Slow)??;
     client.wire.await_head(true);
+    client.seat.works();
     // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
     let health = HEALTH.iter().any(|path| target.path().starts_with(path));
     let request = match plane.requests.clone().try_acquire_owned() {
         Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),
         counted => counted.ok(),
     };
-    let share = plane.asking.enter(client.address.ip(), health);
+    let share = plane.asking.enter(client.party, health);
     let share = share.ok_or(Refusal::Busy("too many requests in progress from this address"))?;
-    let (own, any) = (share.places.of(&head.method), plane.places.of(&head.method));
-    let places = async { (own.acquire_owned().await, any.acquire_owned().await) };
-    let (own, any) = timeout(limits.slot, places).await.map_err(|_| Refusal::Busy("no handler is free"))?;
-    let places = (own.map_err(|_| Refusal::Failed)?, any.map_err(|_| Refusal::Failed)?);
+    let places = match health {
+        true => [Some(plane.health.clone()), None],
+        false => [Some(share.places.of(&head.method)), Some(plane.places.of(&head.method))],
+    };
+    let places = timeout(limits.slot, entered(places)).await.map_err(|_| Refusal::Busy("no handler is free"))?;
     let call = Request { method: head.method, target, headers: head.headers, body, caller: Caller::Network { address: client.address } };
     let handler = plane.handler.clone();
     let work = tokio::task::spawn_blocking(move || {
@@ -90,25 +94,34 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
     work.await.map_err(|_| Refusal::Failed)
 }
 
+/// One place of each, one after the other.
+async fn entered(of: [Option<Arc<Semaphore>>; 2]) -> Vec<OwnedSemaphorePermit> {
+    let mut places = Vec::with_capacity(of.len());
+    for of in of.into_iter().flatten() {
+        // They are never closed.
+        places.extend(of.acquire_owned().await);
+    }
+    places
+}
+
 /// The whole body, and the share of the budget that it holds.
-async fn take(plane: &Plane, body: &mut Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refusal> {
+async fn take(client: &Client, body: &mut Incoming) -> Result<(Bytes, Option<Held>), Refusal> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(Refusal::TooLarge);
     }
     let mut whole = Vec::new();
-    let mut held: Option<OwnedSemaphorePermit> = None;
+    let mut held = client.plane.bodies.take(client.party, 0);
+    let mut has = 0;
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(|_| Refusal::Malformed("request body is broken"))?.into_data() else { continue };
         if whole.len() + data.len() > BODY_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
         whole.extend_from_slice(&data);
-        let has = held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
         let more = whole.len().saturating_sub(UNCOUNTED_BODY_BYTES + has);
-        let more = budget(&plane.bodies, more).ok_or(Refusal::Busy("too many request bodies in progress"))?;
-        match &mut held {
-            None => held = Some(more),
-            Some(held) => held.merge(more),
+        has += more;
+        if !held.as_mut().is_some_and(|held| held.grow(more)) {
+            return Err(Refusal::Busy("too many request bodies in progress"));
         }
     }
     Ok((whole.into(), held))
@@ -131,19 +144,13 @@ async fn drop_rest(mut body: Incoming, patience: Duration) {
     }
 }
 
-fn budget(of: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
-    of.clone().try_acquire_many_owned(u32::try_from(bytes).ok()?).ok()
-}
-
 async fn response(client: &Arc<Client>, answer: Answer, bare: bool, chunked: bool) -> Result<Response<Outgoing>, Refusal> {
     let plane = &client.plane;
     let Answer { status, headers, body } = answer;
-    let stream = || plane.streams.clone().try_acquire_owned().map_err(|_| Refusal::Busy("too many streams in progress"));
+    let stream = || plane.streams.take(client.party, 1).ok_or(Refusal::Busy("too many streams in progress"));
     let (status, headers, content, held) = match body {
         body @ (Body::Whole(_) | Body::Long(_)) => {
-            // One answer that is larger than the whole budget goes out when it is alone.
-            let counted = length(&body).saturating_sub(UNCOUNTED_BYTES).min(plane.limits.answers_bytes_max);
-            let held = budget(&plane.answers, counted);
+            let held = plane.answers.take_most(client.party, length(&body).saturating_sub(UNCOUNTED_BYTES));
             let held = held.ok_or(Refusal::Busy("too many answers wait for their readers"))?;
             return Ok(whole(client, Answer { status, headers, body }, Some(held), bare));
         }
@@ -165,7 +172,8 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool, chunked: boo
 }
 
 /// An answer in one piece: the handler's, or a refusal, which is small and holds no budget.
-fn whole(client: &Arc<Client>, answer: Answer, held: Option<OwnedSemaphorePermit>, bare: bool) -> Response<Outgoing> {
+fn whole(client: &Arc<Client>, answer: Answer, held: Option<Held>, bare: bool) -> Response<Outgoing> {
+    client.seat.awaits_taking(&client.plane);
     let Answer { status, mut headers, body } = answer;
     let content = if bare {
         // hyper would say length 0, which is not what a GET would get.
@@ -196,7 +204,7 @@ fn assemble(
     status: StatusCode,
     mut headers: http::HeaderMap,
     content: Content,
-    held: Option<OwnedSemaphorePermit>,
+    held: Option<Held>,
 ) -> Response<Outgoing> {
     let (name, value) = NO_SNIFFING;
     headers.insert(name, value);

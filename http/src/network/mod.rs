@@ -1,6 +1,6 @@
 //! The network side: every byte that comes from TCP, also from this host. hyper parses, this directory bounds.
 //!
-//!     accept -> shares -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
+//!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
 //! One thread does all IO; handlers run in the runtime's blocking pool, `handlers_max` that read and `writers_max` that may write at a time,
 //! admitted by semaphores because that pool's own queue has no bound. Idle, there is no handler thread, and a connection that has nothing to
@@ -11,6 +11,7 @@ mod access;
 mod bell;
 mod body;
 mod connection;
+mod crowd;
 mod exchange;
 mod reader;
 mod share;
@@ -19,9 +20,11 @@ mod wire;
 pub use access::{Access, is_loopback};
 pub(crate) use reader::encoded;
 
+use crate::budget::{Budget, Party};
 use crate::refusal::Journal;
-use crate::{Handler, Limits};
+use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
 use bell::Bell;
+use crowd::Crowd;
 use share::{Places, Shares};
 use socket2::{Domain, Socket, TcpKeepalive, Type};
 use std::io;
@@ -55,6 +58,9 @@ pub const HANDLER_STACK_BYTES: usize = 2 << 20;
 
 /// A handler thread that has nothing to do ends after this.
 pub const HANDLER_KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Handlers at once of who asks for health. They take no time, and wait for none of the others.
+pub(crate) const HEALTH_PLACES: usize = 2;
 
 /// Handlers that run when everything else has ended get this long before the process goes on without them.
 const HANDLERS_LEAVE: Duration = Duration::from_secs(1);
@@ -105,7 +111,7 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
     Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(limits.handlers_max + limits.writers_max)
+        .max_blocking_threads(limits.handlers_max + limits.writers_max + HEALTH_PLACES)
         .thread_keep_alive(HANDLER_KEEP_ALIVE)
         .thread_stack_size(HANDLER_STACK_BYTES)
         .thread_name("request")
@@ -120,10 +126,11 @@ struct Plane {
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
     places: Places,
-    streams: Arc<Semaphore>,
-    bodies: Arc<Semaphore>,
-    answers: Arc<Semaphore>,
-    connected: Shares,
+    health: Arc<Semaphore>,
+    streams: Budget,
+    bodies: Budget,
+    answers: Budget,
+    crowd: Crowd,
     asking: Shares,
     journal: Journal,
     started: Instant,
@@ -148,7 +155,7 @@ pub async fn serve(
             _ = drain.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((socket, address)) => admit(&plane, socket, address),
+            Ok((socket, address)) => admit(&plane, socket, address).await,
             Err(e) => {
                 plane.journal.note("accept", &format_args!("accept a connection: {e}"));
                 sleep(ACCEPT_PAUSE).await;
@@ -163,20 +170,24 @@ pub async fn serve(
     Ok(())
 }
 
-fn admit(plane: &Arc<Plane>, socket: TcpStream, address: SocketAddr) {
-    let full = |what| plane.journal.note(what, &format_args!("closed a connection of {address} at once: {what}"));
-    let Ok(place) = plane.connections.clone().try_acquire_owned() else {
-        return full("too many connections");
+async fn admit(plane: &Arc<Plane>, socket: TcpStream, address: SocketAddr) {
+    let (place, gone) = match plane.crowd.enter(Party::at(address), plane) {
+        Ok(entered) => entered,
+        Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {address} at once: {what}")),
     };
-    let Some(share) = plane.connected.enter(address.ip(), false) else {
-        return full("too many connections from one address");
-    };
+    if let Some(Party::Address(of)) = gone {
+        plane.journal.note("made room", &format_args!("closed a connection of {of}, which has most: {address} comes and all are taken"));
+    }
+    // Who has to go for this one holds its descriptor until its task had its turn.
+    let Ok(permit) = plane.connections.clone().acquire_owned().await else { return };
     if let Err(e) = tune(&socket, &plane.limits) {
         // The peer may have gone already; a connection without these limits is not served.
         log::debug!("tune a connection of {address}: {e}");
         return;
     }
-    tokio::spawn(connection::run(plane.clone(), socket, address, (place, share)));
+    let seat = place.seat.clone();
+    let task = tokio::spawn(connection::run(plane.clone(), socket, address, (permit, place)));
+    seat.is_of(task.abort_handle());
 }
 
 fn tune(socket: &TcpStream, limits: &Limits) -> io::Result<()> {
@@ -198,10 +209,11 @@ impl Plane {
             connections: semaphore(limits.connections_max),
             requests: semaphore(limits.requests_max),
             places: Places::new((limits.handlers_max, limits.writers_max)),
-            streams: semaphore(limits.streams_max),
-            bodies: semaphore(limits.bodies_bytes_max),
-            answers: semaphore(limits.answers_bytes_max),
-            connected: Shares::new(limits.connections_per_address_max, (0, 0)),
+            health: semaphore(HEALTH_PLACES),
+            streams: Budget::new(limits.streams_max, STREAMS_TIMES),
+            bodies: Budget::new(limits.bodies_bytes_max, BYTES_TIMES),
+            answers: Budget::new(limits.answers_bytes_max, BYTES_TIMES),
+            crowd: Crowd::new(limits.connections_max, limits.connections_per_address_max),
             asking: Shares::new(limits.requests_per_address_max, (limits.handlers_per_address_max, limits.writers_per_address_max)),
             journal: Journal::default(),
             started: Instant::now(),

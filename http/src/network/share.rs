@@ -1,7 +1,7 @@
-//! How much of something each address has.
+//! Requests in progress, and the handlers' places that those of each party may take.
+use crate::budget::Party;
 use http::Method;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
@@ -10,7 +10,7 @@ pub(super) struct Shares {
     entries_max: usize,
     /// Who reads, and who may write.
     places_max: (usize, usize),
-    addresses: Arc<Mutex<HashMap<IpAddr, Share>>>,
+    parties: Arc<Mutex<HashMap<Party, Share>>>,
 }
 
 struct Share {
@@ -25,11 +25,11 @@ pub(super) struct Places {
     writers: Arc<Semaphore>,
 }
 
-/// One connection or request of an address; gives its place back when dropped.
+/// One request of a party; gives its place back when dropped.
 pub(super) struct Entry {
     shares: Shares,
-    key: IpAddr,
-    /// For this address.
+    party: Party,
+    /// For this party.
     pub(super) places: Places,
 }
 
@@ -46,39 +46,30 @@ impl Places {
 
 impl Shares {
     pub(super) fn new(entries_max: usize, places_max: (usize, usize)) -> Shares {
-        Shares { entries_max, places_max, addresses: Arc::default() }
+        Shares { entries_max, places_max, parties: Arc::default() }
     }
 
     /// `always`: also where that is one more than there may be.
-    pub(super) fn enter(&self, address: IpAddr, always: bool) -> Option<Entry> {
-        let key = key(address);
-        let mut addresses = self.addresses.lock().expect("no panic under this lock");
-        let share = addresses.entry(key).or_insert_with(|| Share { entries: 0, places: Places::new(self.places_max) });
+    pub(super) fn enter(&self, party: Party, always: bool) -> Option<Entry> {
+        let mut parties = self.parties.lock().expect("no panic under this lock");
+        let share = parties.entry(party).or_insert_with(|| Share { entries: 0, places: Places::new(self.places_max) });
         if share.entries >= self.entries_max && !always {
             return None;
         }
         share.entries += 1;
-        Some(Entry { shares: self.clone(), key, places: share.places.clone() })
+        Some(Entry { shares: self.clone(), party, places: share.places.clone() })
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let mut addresses = self.shares.addresses.lock().expect("no panic under this lock");
-        if let Some(share) = addresses.get_mut(&self.key) {
+        let mut parties = self.shares.parties.lock().expect("no panic under this lock");
+        if let Some(share) = parties.get_mut(&self.party) {
             share.entries -= 1;
             if share.entries == 0 {
-                addresses.remove(&self.key);
+                parties.remove(&self.party);
             }
         }
-    }
-}
-
-/// A host commonly has a whole /64 of IPv6.
-fn key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
-        v4 => v4,
     }
 }
 
@@ -87,24 +78,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_share_and_gives_it_back() {
+    fn a_party_has_its_share_and_gives_it_back() {
         let shares = Shares::new(2, (1, 2));
-        let enter = |address: &str| shares.enter(address.parse().unwrap(), false);
-        let first = enter("10.0.0.1").unwrap();
-        let second = enter("::ffff:10.0.0.1").unwrap();
+        let first = shares.enter(Party::Local, false).unwrap();
+        let second = shares.enter(Party::Local, false).unwrap();
         for (method, places) in [(Method::GET, 1), (Method::HEAD, 1), (Method::OPTIONS, 1), (Method::PUT, 2), (Method::DELETE, 2)] {
             assert!(Arc::ptr_eq(&first.places.of(&method), &second.places.of(&method)));
             assert_eq!(first.places.of(&method).available_permits(), places, "{method}");
         }
-        assert!(enter("10.0.0.1").is_none());
-        let other = enter("2001:db8::1").unwrap();
-        let neighbour = enter("2001:db8::2").unwrap();
-        assert!(enter("2001:db8::3").is_none());
-        assert!(enter("2001:db8:0:1::3").is_some());
-        assert!(shares.enter("2001:db8::3".parse().unwrap(), true).is_some());
+        assert!(shares.enter(Party::Local, false).is_none());
+        assert!(shares.enter(Party::Local, true).is_some());
+        let other = shares.enter(Party::Address([10, 0, 0, 1].into()), false).unwrap();
         drop(first);
-        let again = enter("10.0.0.1").unwrap();
-        drop((second, again, other, neighbour));
-        assert!(shares.addresses.lock().unwrap().is_empty());
+        let again = shares.enter(Party::Local, false).unwrap();
+        drop((second, again, other));
+        assert!(shares.parties.lock().unwrap().is_empty());
     }
 }

@@ -258,9 +258,10 @@ fn more_connections_than_there_are_places() {
         limits.connections_per_address_max = 4;
     });
     let from = |last| Peer::tcp_from(&plane, [127, 0, 0, last], 1 << 16);
+    // Nobody goes for another who has a stream.
     let open = |mut peer: Peer| {
-        peer.send(&get("/small"));
-        let answer = peer.until(|all| all.ends_with(b"small\n"));
+        peer.send(&get("/watch"));
+        let answer = peer.until(|all| contains(all, b"\r\n\r\n"));
         (peer, codes(&answer) == OK)
     };
     let mut kept: Vec<(Peer, bool)> = (0..4).map(|_| open(from(1))).collect();
@@ -271,6 +272,37 @@ fn more_connections_than_there_are_places() {
     assert!(!open(from(3)).1, "the seventh of all");
     drop(kept);
     eventually("places come back", || open(from(1)).1);
+    plane.stop();
+}
+
+/// Two addresses hold all connections with heads that never end, and with answers that they do not take.
+#[test]
+fn slow_connections_close_out_nobody_else() {
+    let demo = Demo::new();
+    let plane = demo.network(|limits| {
+        limits.connections_max = 6;
+        limits.connections_per_address_max = 4;
+    });
+    let from = |last, bytes| Peer::tcp_from(&plane, [127, 0, 0, last], bytes);
+    let mut watch = from(2, 1 << 16);
+    watch.send(&get("/watch"));
+    watch.until_text("\r\n\r\n");
+    let mut reader = from(2, 4096);
+    reader.send(&last_get("/list"));
+    reader.until_text("HTTP/1.1 200");
+    let mut slow: Vec<Peer> = Vec::new();
+    for _ in 0..3 {
+        slow.extend((0..8).map(|_| from(1, 1 << 16)));
+        slow.iter_mut().for_each(|peer| _ = peer.send(b"GET /small HTTP/1.1\r\nHo"));
+        for last in [1, 2, 3, 4] {
+            assert!(serves(from(last, 1 << 16)), "127.0.0.{last}");
+        }
+    }
+    // Who has fewer keeps what it has.
+    demo.publish(b"{}\n");
+    watch.until_text("{}\n");
+    assert!(reader.rest().len() > 3 << 20, "all of the answer");
+    drop(slow);
     plane.stop();
 }
 
@@ -303,6 +335,7 @@ fn slow_handlers_are_shared_out() {
     second.send(&last_get("/gate"));
     demo.waiting.recv_timeout(PATIENCE).unwrap();
     assert_eq!(codes(ask(from(3), "/small").as_bytes()), [429], "all handlers are busy");
+    (1..4).for_each(|last| assert_eq!(codes(ask(from(last), "/livez").as_bytes()), OK, "health has its own"));
     // A client that leaves gives its handler's place back only when the handler ends.
     drop(slow);
     assert_eq!(codes(ask(from(1), "/small").as_bytes()), [429]);
@@ -405,6 +438,9 @@ fn bodies_and_answers_have_a_budget() {
     reader.until_text("HTTP/1.1 200");
     assert_eq!(codes(ask(Peer::tcp(&plane), "/list").as_bytes()), [429]);
     assert!(serves(Peer::tcp(&plane)), "a small answer still goes out");
+    let other = || Peer::tcp_from(&plane, [127, 0, 0, 2], 1 << 16);
+    assert!(ask(other(), "/list").len() > 4 << 20, "and a large one to another address");
+    assert!(ask(other(), "/middle").len() > 40_000, "whatever its size");
     reader.rest();
     eventually("the budget comes back", || ask(Peer::tcp(&plane), "/list").len() > 4 << 20);
     plane.stop();

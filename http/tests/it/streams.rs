@@ -148,13 +148,29 @@ fn a_watcher_that_reads_nothing_is_disconnected() {
 #[test]
 fn more_streams_than_there_are_places() {
     let demo = Demo::new();
-    let plane = demo.network(|limits| limits.streams_max = 1);
-    let mut first = Peer::tcp(&plane);
-    first.send(&get("/watch"));
-    first.until_text("\r\n\r\n");
-    let mut second = Peer::tcp(&plane);
-    second.send(&get("/watch"));
-    second.until_text("HTTP/1.1 429");
-    drop(first);
+    let plane = demo.network(|limits| limits.streams_max = 20);
+    let from = |last| Peer::tcp_from(&plane, [127, 0, 0, last], 1 << 16);
+    // One address leaves room to another, and both to a third.
+    let open = |last: u8| {
+        let mut kept = Vec::new();
+        loop {
+            let mut peer = from(last);
+            peer.send(&get("/watch"));
+            let head = peer.until_text("\r\n\r\n");
+            match head.starts_with("HTTP/1.1 200") {
+                true => kept.push(peer),
+                false => return (kept, head.starts_with("HTTP/1.1 429")),
+            }
+        }
+    };
+    let all = [1, 2, 3].map(open);
+    assert_eq!(all.iter().map(|(kept, refused)| (kept.len(), *refused)).collect::<Vec<_>>(), [(17, true), (2, true), (0, true)]);
+    drop(all);
+    let mut again = from(1);
+    crate::wire::eventually("the places come back", || {
+        again = from(1);
+        again.send(&get("/watch"));
+        again.until_text("\r\n\r\n").starts_with("HTTP/1.1 200")
+    });
     plane.stop();
 }

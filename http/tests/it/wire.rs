@@ -45,6 +45,8 @@ impl Demo {
         let handler: Handler = Arc::new(move |request: Request| match request.target.path() {
             "/small" | "/livez" => Answer::text(StatusCode::OK, "small\n"),
             "/list" => Answer::json(StatusCode::OK, vec![b' '; 4 << 20]),
+            // A little more than what no budget counts.
+            "/middle" => Answer::json(StatusCode::OK, vec![b' '; 40_000]),
             "/dump" => Answer::text(StatusCode::OK, format!("{} {} {}", request.method, request.target, request.body.len())),
             "/page" => Answer::new(StatusCode::OK, "text/html", Body::Whole(Bytes::from_static(b"<script>"))),
             "/who" => Answer::text(StatusCode::OK, if request.caller == Caller::Local { "local" } else { "network" }),

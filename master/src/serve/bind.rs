@@ -77,5 +77,6 @@ pub fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
         name: name.to_owned(),
         options: call.options.clone(),
         form: call.form,
+        party: call.party,
     }
 }

@@ -78,7 +78,7 @@ pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answe
             Ok(_) | Err(_) => {}
         }
     }
-    let _room = serve.lists.room_at_last(&items);
+    let _room = serve.lists.room_at_last(call.party, &items);
     let mut answer = super::shown_as(call, StatusCode::OK, render::list(call.form, call.shown, &meta, items, wall_clock()));
     warn_of_dependents(&mut answer, call, &wishes);
     Ok(answer)

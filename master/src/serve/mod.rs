@@ -47,6 +47,7 @@ use coracle_api::kinds::{Kind, Kinds};
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
+use coracle_http::budget::{Held, Party};
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, RwLock};
@@ -140,7 +141,7 @@ impl Serve {
         // Kept until the answer is as it goes out: then the carriers count it.
         let mut _room = None;
         if pretty && is_json(&answer) {
-            match self.indent(std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
+            match self.indent(request.caller.party(), std::mem::replace(&mut answer.body, Body::Whole(Bytes::new()))) {
                 Ok((body, room)) => (answer.body, _room) = (body, room),
                 Err(fault) => answer = failure(Form::of_failure(version, &accept(&request.headers)), &fault),
             }
@@ -152,11 +153,11 @@ impl Serve {
 
     /// As people read it, unless nobody would read it all. What is long is in memory as a whole meanwhile, as it was and as it becomes:
     /// that takes room among the lists.
-    fn indent(&self, body: Body) -> Result<(Body, Option<read::Room<'_>>), Fault> {
+    fn indent(&self, party: Party, body: Body) -> Result<(Body, Option<Held>), Fault> {
         Ok(match body {
             Body::Whole(document) if document.len() <= INDENTED_BYTES_MAX => (Body::Whole(indented(&document).into()), None),
             Body::Long(long) if long.bytes <= INDENTED_BYTES_MAX => {
-                let room = self.lists.room_for(long.bytes * INDENTED)?;
+                let room = self.lists.room_for(party, long.bytes * INDENTED)?;
                 (Body::Whole(indented(&long.whole()).into()), Some(room))
             }
             body => (body, None),
@@ -175,6 +176,7 @@ impl Serve {
                 *asked = metrics::Asked::of(&call, matches!(patch::language(request), Ok(None)));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
+                call.party = request.caller.party();
                 let mut answer = match self.object(&call, request) {
                     Ok(answer) => answer,
                     Err(fault) => failure(Form::of_failure(call.version, &accept(&request.headers)), &fault),
@@ -404,11 +406,12 @@ mod tests {
         store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
         let asked = |agent: &'static str| serve.answer(&get("/api/v1/configmaps", &[(header::USER_AGENT, agent)])).status.as_u16();
         let check = |taken: usize, machine: u16, person: u16| {
-            let _room = serve.lists.room_for(taken);
+            let _room = serve.lists.room_for(Party::Local, taken);
             assert_eq!((asked("kubectl/v1.36.0"), asked("curl/8.0")), (machine, person), "{taken}");
         };
         check(0, 200, 200);
-        check(read::LISTS_BYTES_MAX - 1_000_000, 200, 429);
+        // Three quarters are one client's.
+        check(read::LISTS_BYTES_MAX / 4 * 3 - 1_000_000, 200, 429);
         check(read::LISTS_BYTES_MAX, 429, 429);
         check(0, 200, 200);
     }

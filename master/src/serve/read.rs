@@ -9,52 +9,36 @@ use crate::store::{Listing, Stored, Unlisted};
 use coracle_api::meta::{Key, Revision};
 use coracle_api::selector::Selector;
 use coracle_api::status::Status;
-use coracle_http::{Answer, StatusCode};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use coracle_http::budget::{Budget, Held, Party};
+use coracle_http::{Answer, BYTES_TIMES, StatusCode};
 
-/// Lists that are being written, the sum of their objects' bytes. A single one may be larger; else over it 429. Once written, the carriers
-/// count them.
+/// Lists that are being written, the sum of their objects' bytes; one client may have `BYTES_TIMES` what it leaves to others. A single one
+/// may be larger; else over it 429. Once written, the carriers count them.
 pub const LISTS_BYTES_MAX: usize = 64 << 20;
 const AGAIN_S: u32 = 1;
 
 /// Bytes of lists that are being written.
-#[derive(Default)]
-pub struct Lists(AtomicUsize);
+pub struct Lists(Budget);
 
-/// Given back when it is dropped.
-pub struct Room<'a> {
-    lists: &'a Lists,
-    bytes: usize,
+impl Default for Lists {
+    fn default() -> Lists {
+        Lists(Budget::new(LISTS_BYTES_MAX, BYTES_TIMES))
+    }
 }
 
 impl Lists {
-    pub fn room_for(&self, bytes: usize) -> Result<Room<'_>, Fault> {
-        let (room, before) = self.take(bytes);
-        if before > 0 && before + bytes > LISTS_BYTES_MAX {
-            return Err(Status::too_many_requests("others are being given long lists", AGAIN_S).into());
-        }
-        Ok(room)
+    pub fn room_for(&self, party: Party, bytes: usize) -> Result<Held, Fault> {
+        self.0.take_most(party, bytes).ok_or_else(|| Status::too_many_requests("others are being given long lists", AGAIN_S).into())
     }
 
     /// Of what has to be answered: what it tells of is done.
-    pub fn room_at_last(&self, items: &[Stored]) -> Room<'_> {
-        self.take(bytes(items)).0
-    }
-
-    fn take(&self, bytes: usize) -> (Room<'_>, usize) {
-        let before = self.0.fetch_add(bytes, Ordering::Relaxed);
-        (Room { lists: self, bytes }, before)
+    pub fn room_at_last(&self, party: Party, items: &[Stored]) -> Held {
+        self.0.take_any(party, bytes(items))
     }
 }
 
 fn bytes(items: &[Stored]) -> usize {
     items.iter().map(|stored| stored.json.len()).sum()
-}
-
-impl Drop for Room<'_> {
-    fn drop(&mut self) {
-        self.lists.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
 }
 
 pub fn get(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
@@ -77,15 +61,15 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 }
 
 /// What a list shows.
-pub struct Page<'a> {
+pub struct Page {
     pub meta: ListMeta,
     pub items: Vec<Stored>,
     pub damaged: Vec<Key>,
-    pub room: Room<'a>,
+    pub room: Held,
 }
 
 /// The objects that a call selects, as far as it wants them in one answer.
-pub fn page<'s>(serve: &'s Serve, call: &Call, selector: &Selector) -> Result<Page<'s>, Fault> {
+pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<Page, Fault> {
     let wanted = pages::of_list(call)?;
     if let Some(revision) = wanted.not_before {
         not_from_the_future(serve, revision)?;
@@ -108,7 +92,7 @@ pub fn page<'s>(serve: &'s Serve, call: &Call, selector: &Selector) -> Result<Pa
         continues: page.more.as_ref().map(|more| pages::token(Some(page.revision), &more.after)).unwrap_or_default(),
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
-    let room = serve.lists.room_for(bytes(&page.items))?;
+    let room = serve.lists.room_for(call.party, bytes(&page.items))?;
     Ok(Page { meta, items: page.items, damaged: page.damaged, room })
 }
 
@@ -122,16 +106,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_lists_are_written_one_after_the_other() {
+    fn long_lists_of_one_client_are_written_one_after_the_other() {
         let lists = Lists::default();
-        let long = lists.room_for(2 * LISTS_BYTES_MAX).expect("a single one may be larger");
-        let Err(refused) = lists.room_for(1) else { panic!("it is too much") };
+        let other = Party::Address([10, 0, 0, 1].into());
+        let long = lists.room_for(Party::Local, 2 * LISTS_BYTES_MAX).expect("a single one may be larger");
+        let Err(refused) = lists.room_for(Party::Local, 1) else { panic!("it is too much") };
         assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(AGAIN_S)));
+        assert!(lists.room_for(other, 1 << 20).is_ok(), "others find room");
         drop(long);
-        let half = || lists.room_for(LISTS_BYTES_MAX / 2);
-        let two = (half().expect("room"), half().expect("room"));
-        assert!(lists.room_for(1).is_err());
-        drop(two.0);
-        assert!(lists.room_for(1).is_ok());
+        let part = || lists.room_for(Party::Local, LISTS_BYTES_MAX / 2);
+        let one = part().expect("room");
+        assert!(part().is_err());
+        drop(one);
+        assert!(part().is_ok());
     }
 }

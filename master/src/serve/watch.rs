@@ -19,16 +19,18 @@ use coracle_api::meta::{Resource, Revision};
 use coracle_api::selector::{Selector, of_key, read_field};
 use coracle_api::status::Status;
 use coracle_api::watch::{Change, project};
+use coracle_http::budget::{Budget, Held, Party};
 use coracle_http::channel::{self, channel};
-use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
+use coracle_http::{Answer, BYTES_TIMES, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// One piece of a replay: large enough that few writes are made, small enough that little waits.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Replays that their watchers have not yet taken, all together. A single one may be larger; else over it 429.
+/// Replays that their watchers have not yet taken, all together; one client may have `BYTES_TIMES` what it leaves to others. A single one
+/// may be larger; else over it 429.
 const REPLAYS_BYTES_MAX: usize = 64 << 20;
 /// Who found no place for its replay may come again after so many seconds: they are taken as quickly as they are read.
 const SOON_S: u32 = 1;
@@ -46,9 +48,25 @@ const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 pub struct Watches {
     timer: Arc<timer::Timer>,
     pub bookmarks: Arc<Bookmarks>,
-    replays: Arc<AtomicUsize>,
+    replays: Replays,
     shared: Arc<Shared>,
     views: Mutex<Vec<Weak<View>>>,
+}
+
+/// Bytes of replays that are not taken yet.
+struct Replays(Budget);
+
+impl Default for Replays {
+    fn default() -> Replays {
+        Replays(Budget::new(REPLAYS_BYTES_MAX, BYTES_TIMES))
+    }
+}
+
+impl Replays {
+    /// One that is begun.
+    fn of(&self, party: Party) -> Replay {
+        Replay { pieces: Vec::new(), held: Arc::new(Mutex::new(self.0.take_any(party, 0))) }
+    }
 }
 
 /// What was made for one watcher and is the same for the next, who is told on the thread that all writers wait for.
@@ -117,7 +135,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
         Err(Unwatched::Future { now }) => return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now))),
         Err(Unwatched::TooMany) => return Err(Status::too_many_requests("as many watch as may", AGAIN_S).into()),
     };
-    let mut replay = watcher.replay(&watch.replay, &watches.replays)?;
+    let mut replay = watcher.replay(&watch.replay, watches.replays.of(call.party))?;
     if call.options.bookmarks && matches!(begin, Begin::State { marked: true, .. }) {
         replay.push(render::bookmark(call.form, call.shown, watch.revision, &[STATE_ENDS], wall_clock()))?;
     }
@@ -160,23 +178,20 @@ fn go_live(feed: &Mutex<Feed>, pieces: Vec<Piece>, begun: Revision) -> channel::
 }
 
 /// What was before, in pieces of whole events.
-struct Replay<'w> {
+struct Replay {
     pieces: Vec<Piece>,
-    bytes: usize,
-    replays: &'w Arc<AtomicUsize>,
+    held: Arc<Mutex<Held>>,
 }
 
-impl Replay<'_> {
+impl Replay {
     fn push(&mut self, line: Vec<u8>) -> Result<(), Fault> {
         let added = line.len();
-        let all = self.replays.fetch_add(added, Ordering::Relaxed) + added;
-        self.bytes += added;
+        if !lock(&self.held).grow_most(added) {
+            return Err(Status::too_many_requests("others are still reading the start of their watches", SOON_S).into());
+        }
         match self.pieces.last_mut().map(|piece| &mut piece.bytes).filter(|bytes| bytes.len() + added <= PIECE_BYTES) {
             Some(bytes) => bytes.extend_from_slice(&line),
-            None => self.pieces.push(Piece { bytes: line, replays: self.replays.clone() }),
-        }
-        if all > self.bytes && all > REPLAYS_BYTES_MAX {
-            return Err(Status::too_many_requests("others are still reading the start of their watches", SOON_S).into());
+            None => self.pieces.push(Piece { bytes: line, held: self.held.clone() }),
         }
         Ok(())
     }
@@ -185,7 +200,7 @@ impl Replay<'_> {
 /// A part of a replay counts from when it is made until it has been written, and is dropped.
 struct Piece {
     bytes: Vec<u8>,
-    replays: Arc<AtomicUsize>,
+    held: Arc<Mutex<Held>>,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -196,7 +211,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.replays.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        lock(&self.held).shrink(self.bytes.len());
     }
 }
 
@@ -258,8 +273,7 @@ impl Watcher {
         render::bookmark(self.view.words.form, &self.view.kind, told, &[], wall_clock()).into()
     }
 
-    fn replay<'w>(&self, events: &[Event], replays: &'w Arc<AtomicUsize>) -> Result<Replay<'w>, Fault> {
-        let mut replay = Replay { pieces: Vec::new(), bytes: 0, replays };
+    fn replay(&self, events: &[Event], mut replay: Replay) -> Result<Replay, Fault> {
         for event in events {
             let shown = project(event.old.as_ref(), event.new.as_ref(), |stored| selector::matches(&self.view.selector, stored));
             let Some((change, stored)) = shown else { continue };
@@ -400,19 +414,24 @@ mod tests {
     }
 
     #[test]
-    fn replays_are_counted_while_they_are_made() {
-        let replays = Arc::new(AtomicUsize::new(0));
-        let replay = || Replay { pieces: Vec::new(), bytes: 0, replays: &replays };
-        let mut large = replay();
-        assert!(large.push(vec![0; REPLAYS_BYTES_MAX + 1]).is_ok(), "a single one may be larger");
-        let mut other = replay();
-        let refused = other.push(vec![0; 1]).expect_err("it is too much");
+    fn replays_are_counted_until_they_are_read() {
+        let replays = Replays::default();
+        let other = Party::Address([10, 0, 0, 1].into());
+        let mut large = replays.of(Party::Local);
+        assert!((0..3).all(|_| large.push(vec![0; REPLAYS_BYTES_MAX / 2]).is_ok()), "a single one may be larger");
+        let mut second = replays.of(Party::Local);
+        let refused = second.push(vec![0; 1]).expect_err("it is too much");
         assert_eq!((refused.status.code, refused.status.details.and_then(|details| details.retry_after_s)), (429, Some(SOON_S)));
-        drop(large);
-        assert!(other.push(vec![0; 1]).is_ok());
-        assert_eq!((other.pieces.len(), replays.load(Ordering::Relaxed)), (1, 2));
-        drop(other);
-        assert_eq!(replays.load(Ordering::Relaxed), 0);
+        let mut others = replays.of(other);
+        assert!(others.push(vec![0; 1 << 20]).is_ok(), "others find room");
+        // What was not counted is given back first.
+        large.pieces.pop();
+        assert!(second.push(vec![0; 1]).is_err());
+        large.pieces.clear();
+        assert!(second.push(vec![0; 1]).is_ok());
+        assert_eq!((second.pieces.len(), replays.0.taken()), (1, (1 << 20) + 1));
+        drop((large, second, others));
+        assert_eq!(replays.0.taken(), 0);
     }
 
     #[test]

@@ -1,0 +1,165 @@
+//! Who is connected, and who goes where there is no room for one more: of those that wait for their client, the one that has waited for
+//! longest, of the address that has most. Who sends its head byte by byte closes out nobody but itself.
+use super::Plane;
+use crate::budget::Party;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::task::AbortHandle;
+
+/// Set in `Seat::waits` of a connection whose client takes an answer: those whose client owes a request go first.
+const TAKES: u64 = 1 << 63;
+
+type Seats = HashMap<Party, Vec<Arc<Seat>>>;
+
+pub(super) struct Crowd {
+    connections_max: usize,
+    of_one_max: usize,
+    seats: Arc<Mutex<Seats>>,
+}
+
+/// One connection.
+#[derive(Default)]
+pub(super) struct Seat {
+    /// Since when it waits for its client, in milliseconds as the plane counts them. 0: it does not, but works, or has a stream.
+    waits: AtomicU64,
+    task: OnceLock<AbortHandle>,
+}
+
+/// Given back when dropped.
+pub(super) struct Place {
+    seats: Arc<Mutex<Seats>>,
+    party: Party,
+    pub(super) seat: Arc<Seat>,
+}
+
+impl Seat {
+    /// For a request: its head, or what is left of its body.
+    pub(super) fn awaits_request(&self, plane: &Plane) {
+        self.waits.store(plane.now_ms(), Relaxed);
+    }
+
+    /// For a whole answer to be taken.
+    pub(super) fn awaits_taking(&self, plane: &Plane) {
+        self.waits.store(plane.now_ms() | TAKES, Relaxed);
+    }
+
+    pub(super) fn works(&self) {
+        self.waits.store(0, Relaxed);
+    }
+
+    /// The task that ends where this connection has to go.
+    pub(super) fn is_of(&self, task: AbortHandle) {
+        let _ = self.task.set(task);
+    }
+
+    /// None: nobody takes its place.
+    fn turn(&self) -> Option<u64> {
+        Some(self.waits.load(Relaxed)).filter(|since| *since > 0 && self.task.get().is_some())
+    }
+}
+
+impl Crowd {
+    pub(super) fn new(connections_max: usize, of_one_max: usize) -> Crowd {
+        Crowd { connections_max, of_one_max, seats: Arc::default() }
+    }
+
+    /// A place for a connection that waits for its first request, and the party of the one that had to go for it. Else why there is none.
+    pub(super) fn enter(&self, party: Party, plane: &Plane) -> Result<(Place, Option<Party>), &'static str> {
+        let mut seats = lock(&self.seats);
+        let gone = match self.goes(&seats, party)? {
+            None => None,
+            Some((of, at)) => {
+                let gone = take(&mut seats, of, at);
+                gone.task.get().into_iter().for_each(AbortHandle::abort);
+                Some(of)
+            }
+        };
+        let seat = Arc::new(Seat::default());
+        seat.awaits_request(plane);
+        seats.entry(party).or_default().push(seat.clone());
+        Ok((Place { seats: self.seats.clone(), party, seat }, gone))
+    }
+
+    /// Who makes room for one more of this party, by its own and its place among theirs; None: there is room.
+    fn goes(&self, seats: &Seats, party: Party) -> Result<Option<(Party, usize)>, &'static str> {
+        let own = seats.get(&party).map_or(0, Vec::len);
+        let full = own >= self.of_one_max;
+        if !full && seats.values().map(Vec::len).sum::<usize>() < self.connections_max {
+            return Ok(None);
+        }
+        let longest = |of: &[Arc<Seat>]| of.iter().enumerate().filter_map(|(at, seat)| Some((seat.turn()?, at))).min().map(|(_, at)| at);
+        // Nobody goes for one who has as many himself.
+        let theirs = seats.iter().filter(|(other, of)| **other == party || (!full && of.len() > own));
+        let mut theirs: Vec<(&Party, &Vec<Arc<Seat>>)> = theirs.collect();
+        theirs.sort_unstable_by_key(|(party, of)| (std::cmp::Reverse(of.len()), **party));
+        let goes = theirs.into_iter().find_map(|(party, of)| Some((*party, longest(of)?)));
+        goes.map(Some).ok_or(if full { "too many connections from one address" } else { "too many connections" })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut seats = lock(&self.seats);
+        // It may be another's already.
+        let at = seats.get(&self.party).and_then(|of| of.iter().position(|seat| Arc::ptr_eq(seat, &self.seat)));
+        at.into_iter().for_each(|at| drop(take(&mut seats, self.party, at)));
+    }
+}
+
+fn lock(seats: &Mutex<Seats>) -> MutexGuard<'_, Seats> {
+    seats.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn take(seats: &mut Seats, party: Party, at: usize) -> Arc<Seat> {
+    let of = seats.get_mut(&party).expect("its party has it");
+    let seat = of.swap_remove(at);
+    if of.is_empty() {
+        seats.remove(&party);
+    }
+    seat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Table<'t> = &'t [(u8, &'t [&'t str])];
+
+    /// As they came to be, each by what it waits for: `0` nothing, `5` its request since then, `5t` its client to take an answer.
+    fn seats(table: Table) -> Seats {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let seat = |waits: &&str| {
+            let since: u64 = waits.trim_end_matches('t').parse().expect("a number");
+            let seat = Seat { waits: (since | if waits.ends_with('t') { TAKES } else { 0 }).into(), task: OnceLock::new() };
+            seat.is_of(runtime.spawn(async {}).abort_handle());
+            Arc::new(seat)
+        };
+        table.iter().map(|(last, of)| (party(*last), of.iter().map(seat).collect())).collect()
+    }
+
+    fn party(last: u8) -> Party {
+        Party::Address([10, 0, 0, last].into())
+    }
+
+    #[test]
+    fn who_goes_for_one_more() {
+        let crowd = Crowd::new(5, 3);
+        let table: [(&str, Table, u8, Result<Option<(Party, usize)>, &str>); 11] = [
+            ("there is room", &[(1, &["5", "6"]), (2, &["1"])], 1, Ok(None)),
+            ("of the one that has most, the oldest", &[(1, &["5", "4", "6"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
+            ("its own, where it has most", &[(1, &["5", "6"]), (2, &["1", "2", "3"])], 2, Ok(Some((party(2), 0)))),
+            ("its own, however old others are", &[(1, &["5", "6"]), (2, &["1"]), (3, &["1", "1"])], 1, Ok(Some((party(1), 0)))),
+            ("who owes a request before who takes an answer", &[(1, &["5t", "6", "0"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
+            ("then who takes an answer", &[(1, &["7t", "6t", "0"]), (2, &["1", "1"])], 3, Ok(Some((party(1), 1)))),
+            ("the next, where all of the first work", &[(1, &["0", "0", "0"]), (2, &["3", "2"])], 3, Ok(Some((party(2), 1)))),
+            ("not for one who has as many", &[(1, &["0", "0", "0"]), (2, &["0", "0"])], 2, Err("too many connections")),
+            ("its own share is full", &[(1, &["0", "5", "0"]), (2, &["1"])], 1, Ok(Some((party(1), 1)))),
+            ("its own share is full and works", &[(1, &["0", "0", "0"])], 1, Err("too many connections from one address")),
+            ("all work", &[(1, &["0", "0", "0"]), (2, &["0", "0"])], 3, Err("too many connections")),
+        ];
+        for (what, connected, new, expected) in table {
+            assert_eq!(crowd.goes(&seats(connected), party(new)), expected, "{what}");
+        }
+    }
+}
