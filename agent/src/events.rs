@@ -1,22 +1,27 @@
 //! Happenings -> events of the API: repeats raise a count, floods are cut, and a silent master loses them with one line in the log.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle_api::meta::Time;
 use coracle_http::Method;
 use coracle_http::client::Client;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
 
-use crate::desired::Source;
+use crate::desired::{Desired, Source};
 use crate::hash::hash_text;
 use crate::report::{manifest_hash, mirror_name};
 use crate::sync::{Happening, Shown, Subject};
 
 /// Different events that are remembered for their counts, oldest out first.
 const KNOWN_MAX: usize = 512;
+/// One that has not been repeated for so long begins anew. Whatever is repeated at all comes sooner: back-off waits for five minutes at most.
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+/// So long after something has happened, what is remembered of pods that are gone is forgotten.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
 /// Of one pod: so many at once, then one in this time, as the kubelet does.
 const BURST: u32 = 25;
 const REFILL_S: i64 = 300;
@@ -30,6 +35,34 @@ struct Known {
     name: String,
     count: u64,
     first: Time,
+    /// When it was seen last.
+    at: Instant,
+}
+
+/// What was told, for what is told next.
+#[derive(Default)]
+struct Told {
+    known: BTreeMap<Same, Known>,
+    shares: Shares,
+}
+
+impl Told {
+    fn keep(&mut self, same: Same, known: Known) {
+        if self.known.len() >= KNOWN_MAX
+            && let Some(oldest) = self.known.iter().min_by_key(|(_, known)| known.at).map(|(same, _)| same.clone())
+        {
+            self.known.remove(&oldest);
+        }
+        self.known.insert(same, known);
+    }
+
+    /// `is_here`: by uid. Says when to forget again, though nothing happens until then.
+    fn forget(&mut self, is_here: impl Fn(&str) -> bool, now: Instant, now_s: i64) -> Option<Instant> {
+        self.known.retain(|(uid, ..), known| is_here(uid) && now < known.at + KNOWN_FOR);
+        self.shares.retain(|uid, share| is_here(uid) && left(*share, now_s) < BURST);
+        let known = self.known.values().map(|known| known.at + KNOWN_FOR).max();
+        known.or((!self.shares.is_empty()).then(|| now + KNOWN_FOR))
+    }
 }
 
 /// Which event it is, and how often and when it was seen.
@@ -46,20 +79,30 @@ type Shares = BTreeMap<String, (u32, i64)>;
 
 /// Never ends while somebody can send.
 pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver<Happening>, shown: watch::Receiver<Arc<Shown>>) {
-    let mut known: BTreeMap<Same, Known> = BTreeMap::new();
-    let mut order: VecDeque<Same> = VecDeque::new();
-    let mut shares = Shares::new();
+    let mut told = Told::default();
     let mut silent = false;
-    while let Some(happening) = happenings.recv().await {
+    let mut forget_at: Option<Instant> = None;
+    loop {
+        let happening = tokio::select! {
+            happening = happenings.recv() => happening,
+            () = sleep_until(forget_at.unwrap_or_else(Instant::now)), if forget_at.is_some() => {
+                let shown = shown.borrow();
+                forget_at = told.forget(|uid| is_here(&shown, uid), Instant::now(), now().seconds());
+                continue;
+            }
+        };
+        let Some(happening) = happening else { return };
+        let soon = Instant::now() + FORGET_AFTER;
+        forget_at = Some(forget_at.map_or(soon, |at| at.min(soon)));
         let now = now();
-        if !take_share(&mut shares, &happening.uid, now.seconds()) {
+        if !take_share(&mut told.shares, &happening.uid, now.seconds()) {
             continue;
         }
         let same =
             (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
-        let (name, count, first) = match known.get_mut(&same) {
+        let (name, count, first) = match told.known.get_mut(&same) {
             Some(known) => {
-                known.count += 1;
+                (known.count, known.at) = (known.count + 1, Instant::now());
                 (known.name.clone(), known.count, known.first)
             }
             None => (event_name(&happening, now), 1, now),
@@ -75,18 +118,11 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             Ok(reply) if reply.status.is_success() => {
                 silent = false;
                 if count == 1 {
-                    known.insert(same.clone(), Known { name, count, first });
-                    order.push_back(same);
-                    if order.len() > KNOWN_MAX {
-                        order.pop_front().and_then(|oldest| known.remove(&oldest));
-                    }
+                    told.keep(same, Known { name, count, first, at: Instant::now() });
                 }
             }
             // The event was forgotten there: the next repeat makes a new one.
-            Ok(reply) if reply.status.as_u16() == 404 && count > 1 => {
-                known.remove(&same);
-                order.retain(|other| *other != same);
-            }
+            Ok(reply) if reply.status.as_u16() == 404 && count > 1 => drop(told.known.remove(&same)),
             Ok(reply) => log::debug!("event {} of {}/{}: {}", happening.reason, happening.namespace, happening.name, reply.status),
             Err(error) if !silent => {
                 silent = true;
@@ -97,19 +133,28 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
     }
 }
 
+/// Whether more may happen to a pod or a service.
+fn is_here(shown: &Shown, uid: &str) -> bool {
+    let Desired { pods, services, .. } = &*shown.desired;
+    pods.contains_key(uid) || services.iter().any(|service| service.metadata.uid == uid)
+}
+
 fn take_share(shares: &mut Shares, uid: &str, now_s: i64) -> bool {
     if shares.len() > KNOWN_MAX && !shares.contains_key(uid) {
         shares.clear();
     }
-    let (left, counted) = shares.entry(uid.to_owned()).or_insert((BURST, now_s));
-    let earned = u32::try_from((now_s - *counted).max(0) / REFILL_S).unwrap_or(u32::MAX);
-    if earned > 0 {
-        *left = left.saturating_add(earned).min(BURST);
-        *counted = now_s;
+    let share = shares.entry(uid.to_owned()).or_insert((BURST, now_s));
+    let has = left(*share, now_s);
+    if now_s - share.1 >= REFILL_S {
+        share.1 = now_s;
     }
-    let allowed = *left > 0;
-    *left = left.saturating_sub(1);
-    allowed
+    share.0 = has.saturating_sub(1);
+    has > 0
+}
+
+fn left((left, counted): (u32, i64), now_s: i64) -> u32 {
+    let earned = u32::try_from((now_s - counted).max(0) / REFILL_S).unwrap_or(u32::MAX);
+    left.saturating_add(earned).min(BURST)
 }
 
 /// Unlike any other: the pod's name, and a number from what happened when.
@@ -198,6 +243,35 @@ mod tests {
         check(Subject::Pod(Source::File), &Shown::default(), ("Pod", "web-n1", "u"));
         check(Subject::Pod(Source::Master), &shown, ("Pod", "web", "u"));
         check(Subject::Service, &shown, ("Service", "web", "u"));
+    }
+
+    #[test]
+    fn what_is_gone_or_old_is_forgotten() {
+        let begun = Instant::now();
+        let same = |uid: &str| (uid.to_owned(), None, false, "Started".to_owned(), String::new());
+        let mut told = Told::default();
+        for (uid, after_s) in [("here", 0), ("gone", 0), ("later", 100)] {
+            let at = begun + Duration::from_secs(after_s);
+            told.keep(same(uid), Known { name: String::new(), count: 1, first: now(), at });
+            take_share(&mut told.shares, uid, 1000);
+        }
+        let mut check = |after_s: u64, known: &[&str], shares: &[&str], again_s: Option<u64>| {
+            let now_s = 1000 + i64::try_from(after_s).unwrap();
+            let again = told.forget(|uid| uid != "gone", begun + Duration::from_secs(after_s), now_s);
+            assert_eq!(told.known.keys().map(|same| same.0.as_str()).collect::<Vec<_>>(), known, "after {after_s} s");
+            assert_eq!(told.shares.keys().collect::<Vec<_>>(), shares, "after {after_s} s");
+            assert_eq!(again, again_s.map(|s| begun + Duration::from_secs(s)), "after {after_s} s");
+        };
+        check(60, &["here", "later"], &["here", "later"], Some(700));
+        check(300, &["here", "later"], &[], Some(700));
+        check(600, &["later"], &[], Some(700));
+        check(700, &[], &[], None);
+        for number in 0..KNOWN_MAX as u64 + 10 {
+            let at = begun + Duration::from_secs(number);
+            told.keep(same(&format!("{number}")), Known { name: String::new(), count: 1, first: now(), at });
+        }
+        assert_eq!(told.known.len(), KNOWN_MAX);
+        assert!(!told.known.contains_key(&same("9")) && told.known.contains_key(&same("10")), "the oldest goes first");
     }
 
     #[test]

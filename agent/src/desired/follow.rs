@@ -72,7 +72,7 @@ async fn round(client: &Client, voice: &Voice, path: &str, selector: &str, tell:
         return Ok(());
     }
     loop {
-        let url = format!("{path}?{selector}&watch=true&timeoutSeconds={WATCH_S}&resourceVersion={revision}");
+        let url = format!("{path}?{selector}&watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_S}&resourceVersion={revision}");
         let mut lines = match client.stream(&url).await {
             Ok(lines) => lines,
             Err(CallError::Refused(_, reply)) if reply.status.as_u16() == 410 => return Ok(()),

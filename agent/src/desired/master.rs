@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use super::follow::{News, Voice, follow, get};
 use super::last::{Assignment, Last, intent};
 use super::{Source, SourceState, Wanted};
-use crate::naming::{PodName, Tag};
+use crate::naming::{PodName, Tag, fit_uid};
 use crate::sync::Shown;
 
-/// Uids whose end was heard; they only matter until their containers are gone.
-const GONE_MAX: usize = 10_000;
+/// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.
+const GONE_KEPT: usize = 256;
 
 /// The pods of this node as the master shows them, status and mirrors included: what reports are compared with.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -83,6 +83,17 @@ pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::
         follow(&client, &voice, "/api/v1/services", "", async |news| tell(&services, news).await),
         follow(&client, &voice, "/api/v1/endpoints", "", async |news| tell(&endpoints, news).await),
     );
+}
+
+/// Forgets the ends that the loop knows of and has nothing left to do for.
+fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
+    let Shown { desired, world, .. } = shown;
+    let tags = world.containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels));
+    let left: BTreeSet<String> = tags.map(|tag| tag.pod.uid).chain(world.volumes.iter().chain(&world.busy).cloned()).collect();
+    gone.retain(|uid| {
+        let uid = fit_uid(uid);
+        left.contains(&uid) || !desired.gone.contains(&uid)
+    });
 }
 
 /// By namespace and name.
@@ -198,9 +209,11 @@ impl<'a> Pods<'a> {
 
     fn end(&mut self, uid: &str) {
         self.assignment.pods.remove(uid);
-        if self.gone.len() < GONE_MAX {
-            self.gone.insert(uid.to_owned());
+        if self.gone.len() >= GONE_KEPT {
+            let shown = self.shown.borrow().clone();
+            forget(&mut self.gone, &shown);
         }
+        self.gone.insert(uid.to_owned());
     }
 
     /// The first cluster is ours. Another one later gets its pods run as well, and ends none of ours.
@@ -289,7 +302,26 @@ impl<'a> Pods<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Desired;
+    use crate::plan::World;
     use serde_json::json;
+
+    #[test]
+    fn an_end_is_remembered_until_the_loop_has_seen_to_it() {
+        let uids = |uids: &[&str]| uids.iter().map(|uid| (*uid).to_owned()).collect::<BTreeSet<_>>();
+        let check = |knows: &[&str], volumes: &[&str], busy: &[&str], kept: &[&str]| {
+            let desired = Arc::new(Desired { gone: uids(knows), ..Desired::default() });
+            let world = Arc::new(World { volumes: uids(volumes), busy: uids(busy), ..World::default() });
+            let mut gone = uids(&["a", "b"]);
+            forget(&mut gone, &Shown { desired, world, looked: true, ..Shown::default() });
+            assert_eq!(gone, uids(kept), "{knows:?} {volumes:?} {busy:?}");
+        };
+        check(&[], &[], &[], &["a", "b"]);
+        check(&["a"], &[], &[], &["b"]);
+        check(&["a", "b"], &["a"], &[], &["a"]);
+        check(&["a", "b"], &[], &["b"], &["b"]);
+        check(&["a", "b"], &[], &[], &[]);
+    }
 
     #[test]
     fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {

@@ -151,10 +151,15 @@ impl FlatStore {
         }
         self.inner.keeper.call_if_due(&mut writer, uptime);
         drop(writer);
+        let first = followers.remembers_nothing() && !events.is_empty();
         for event in events {
-            followers.tell(event);
+            followers.tell(event, uptime);
         }
         drop(followers);
+        if first {
+            // When it is to be forgotten was not known before.
+            self.inner.keeper.call();
+        }
         for (reply, answer) in answers {
             reply.give(answer);
         }

@@ -6,6 +6,7 @@ use coracle_api::meta::Revision;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::time::Duration;
 
 /// Watches at once: several times what the carriers let in, and each commit looks at every one.
 pub const WATCHERS_MAX: usize = 4096;
@@ -85,7 +86,17 @@ impl Followers {
         Ok(WatchHandle::new(Following { followers: Arc::downgrade(followers), ended }))
     }
 
-    pub fn tell(&mut self, event: Event) {
+    /// Whether nobody waits for anything to be forgotten.
+    pub fn remembers_nothing(&self) -> bool {
+        self.history.is_empty()
+    }
+
+    /// Forgets what nobody comes back to any more, and says when there will be more of it.
+    pub fn age(&mut self, uptime: Duration) -> Option<Duration> {
+        self.history.age(uptime)
+    }
+
+    pub fn tell(&mut self, event: Event, uptime: Duration) {
         let mut last: Option<(Arc<Scope>, bool)> = None;
         self.all.retain_mut(|follower| {
             let held = match &last {
@@ -103,7 +114,7 @@ impl Followers {
                 false
             })
         });
-        self.history.push(event);
+        self.history.push(event, uptime);
     }
 
     fn sweep(&mut self) {

@@ -1,5 +1,6 @@
 //! The store's one thread in the background: it keeps the next segment ready, brings the files up to the journal, forgets superseded
-//! segments, and finds out when a disk that failed is well again. At rest it sleeps, but for a look at the files once a week (scrub).
+//! segments and old events, and finds out when a disk that failed is well again. At rest it sleeps, but for a look at the files once a week
+//! (scrub).
 //!
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
 
@@ -139,6 +140,7 @@ impl FlatStore {
         // Last: all else is more urgent.
         let scrub = self.scrub();
         let uptime = self.uptime();
+        let forget = locked(&self.inner.followers).age(uptime);
         let mut writer = locked(&self.inner.writer);
         writer.limits = self.inner.setup.limits(writer.room());
         writer.forget(uptime);
@@ -154,7 +156,7 @@ impl FlatStore {
         let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer).then_some(uptime);
-        let times = [files, retired, again, dates, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        let times = [files, retired, again, dates, forget, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
 

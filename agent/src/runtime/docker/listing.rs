@@ -3,7 +3,7 @@
 //! One list call tells which there are and in which state; the details of each come from an inspect that is kept until an
 //! event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call a round.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{Read, Seek, SeekFrom};
 
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary};
@@ -20,6 +20,9 @@ const MESSAGE_BYTES_MAX: u64 = 4096;
 /// Of the log's end in its place.
 const MESSAGE_LOG_BYTES_MAX: usize = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
+
+/// Containers that there is room for in any case.
+const ROOM_KEPT: usize = 32;
 
 /// By container id: the state word of the listing that it was inspected for, and what was found.
 #[derive(Default)]
@@ -38,6 +41,15 @@ impl Cache {
     pub fn remove(&mut self, id: &str) {
         self.seen.remove(id);
         self.changes += 1;
+    }
+
+    /// Of what is there, with no more room than a few times that: a table keeps what its fullest hour took.
+    fn keep(&mut self, ids: &[&str]) {
+        let ids: HashSet<&str> = ids.iter().copied().collect();
+        self.seen.retain(|id, _| ids.contains(id.as_str()));
+        if self.seen.capacity() > 4 * self.seen.len().max(ROOM_KEPT) {
+            self.seen.shrink_to_fit();
+        }
     }
 }
 
@@ -60,7 +72,7 @@ impl Docker {
             };
             containers.extend(seen);
         }
-        held(&self.cache).seen.retain(|id, _| ids.contains(&id.as_str()));
+        held(&self.cache).keep(&ids);
         Ok(containers)
     }
 
