@@ -421,6 +421,9 @@ fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
     strategy::meta::new_problems(found, &check(&TYPES, &kind.type_name, old))
 }
 
+/// What is said of a field that may not change.
+const IMMUTABLE: &str = "field is immutable";
+
 /// What the strategy says of a value, in its order, and what the type says; where both say it, it is said once. The strategy
 /// may call the place by the name that Kubernetes has for it.
 fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
@@ -430,7 +433,9 @@ fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Res
                 && (other.path == problem.path || (other.value == problem.value && other.detail == problem.detail))
         };
         if !problems.iter().any(same) {
-            problems.push(problem);
+            // An object is looked at before it is compared with the one that stands.
+            let compared = problems.iter().position(|other| other.detail == IMMUTABLE);
+            problems.insert(compared.unwrap_or(problems.len()), problem);
         }
     }
     if problems.is_empty() {

@@ -98,13 +98,15 @@ pub struct Problem {
     pub reason: Reason,
     /// The offending value, where the reason has one to show.
     pub value: Option<serde_json::Value>,
+    /// How the value is written where its fields have another order, or other names, than here.
+    pub shown: Option<String>,
     /// What would be right.
     pub detail: String,
 }
 
 impl Problem {
     pub fn new(path: &Path, reason: Reason, value: Option<serde_json::Value>, detail: impl Into<String>) -> Problem {
-        Problem { path: path.clone(), reason, value, detail: detail.into() }
+        Problem { path: path.clone(), reason, value, shown: None, detail: detail.into() }
     }
 
     pub fn required(path: &Path, detail: impl Into<String>) -> Problem {
@@ -119,11 +121,18 @@ impl Problem {
         Problem::new(path, Reason::Forbidden, None, detail)
     }
 
+    /// The same problem with its value written like this.
+    pub fn showing(self, text: String) -> Problem {
+        Problem { shown: Some(text), ..self }
+    }
+
     /// Without the path: what stands as `message` of a cause.
     pub fn message(&self) -> String {
         let mut text = self.reason.words().to_owned();
-        if let Some(value) = &self.value {
-            text = format!("{text}: {value}");
+        match (&self.shown, &self.value) {
+            (Some(shown), _) => text = format!("{text}: {shown}"),
+            (None, Some(value)) => text = format!("{text}: {value}"),
+            (None, None) => {}
         }
         if !self.detail.is_empty() {
             text = format!("{text}: {}", self.detail);

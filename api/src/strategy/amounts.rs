@@ -68,7 +68,7 @@ pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
     }
     match whose {
         Whose::Container if !container => found.push(Problem::invalid(path, name, "must be a standard resource for containers")),
-        Whose::Quota if !quota => found.push(Problem::invalid(path, name, "must be a standard resource for quotas")),
+        Whose::Quota if !quota => found.push(Problem::invalid(path, name, "must be a standard resource for quota")),
         _ => {}
     }
     found
@@ -148,7 +148,7 @@ mod tests {
             check(good, Whose::Quota, &[]);
         }
         for bad in ["foo", "pod", "limits.gpu"] {
-            check(bad, Whose::Quota, &["must be a standard resource type or fully qualified", "must be a standard resource for quotas"]);
+            check(bad, Whose::Quota, &["must be a standard resource type or fully qualified", "must be a standard resource for quota"]);
         }
         check("storage", Whose::Quota, &["must be a standard resource for quotas"]);
         check("a b", Whose::Quota, &["name part must consist", "must be a standard resource for quotas"]);

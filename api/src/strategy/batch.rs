@@ -1,11 +1,11 @@
 //! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
 
-use super::apps::{immutable, not_negative, selected};
+use super::apps::{immutable, immutable_as, immutable_selector, not_negative, selected};
 use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, cron, general, job_rules, label_selector, names, pod_defaults, pod_spec};
+use super::{Making, Rules, Strategy, cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A cron job's jobs are called after it, with the time behind.
 const CRON_JOB_NAME_BYTES_MAX: usize = 52;
@@ -81,6 +81,10 @@ const ZONE_WORDS: [&str; 40] = [
 pub static JOB: Strategy = Strategy {
     create: |job, making| {
         job_defaults(job);
+        // What is selected by comes to be the job's own labels too, but not where its name is invented.
+        if is_empty(&job["metadata"]["name"]) {
+            labels(job);
+        }
         general::create::<true>(job, making);
         select_own(job);
         labels(job);
@@ -89,6 +93,10 @@ pub static JOB: Strategy = Strategy {
         job_defaults(new);
         labels(new);
         general::update::<true>(new, old, making);
+    },
+    status_update: |new, old| {
+        labels(new);
+        meta::status_update(new, old);
     },
     validate: job,
     validate_update: job_update,
@@ -118,11 +126,18 @@ fn job_defaults(job: &mut Value) {
     }
     default_to(spec, "parallelism", 1);
     default_to(spec, "backoffLimit", if has(spec, "backoffLimitPerIndex") { i32::MAX } else { 6 });
-    default_to(spec, "completionMode", "NonIndexed");
+    unless_said(spec, "completionMode", "NonIndexed");
     default_to(spec, "suspend", false);
     default_to(spec, "manualSelector", false);
     let replaced = if has(spec, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
-    default_to(spec, "podReplacementPolicy", replaced);
+    unless_said(spec, "podReplacementPolicy", replaced);
+}
+
+/// A word that is said, though it says nothing, is not replaced.
+fn unless_said(of: &mut Value, field: &str, word: &str) {
+    if !has(of, field) {
+        of[field] = word.into();
+    }
 }
 
 fn template_defaults(spec: &mut Value) {
@@ -144,11 +159,11 @@ fn select_own(job: &mut Value) {
     }
     let (uid, name) = (job["metadata"]["uid"].clone(), job["metadata"]["name"].clone());
     map_at(&mut job["spec"], "selector");
-    map_at(&mut job["spec"]["selector"], "matchLabels").insert(UID.into(), uid.clone());
+    map_at(&mut job["spec"]["selector"], "matchLabels").entry(UID).or_insert_with(|| uid.clone());
     map_at(&mut job["spec"]["template"], "metadata");
     let labels = map_at(&mut job["spec"]["template"]["metadata"], "labels");
     for (label, value) in [(UID, &uid), (OLD_UID, &uid), (NAME, &name), (OLD_NAME, &name)] {
-        labels.insert(label.into(), value.clone());
+        labels.entry(label).or_insert_with(|| value.clone());
     }
 }
 
@@ -168,29 +183,10 @@ fn cron_job_defaults(cron_job: &mut Value) {
 }
 
 fn job(job: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = if job["metadata"]["labels"] == job["spec"]["template"]["metadata"]["labels"] {
-        // They came from there, where they are looked at.
-        let mut bare = json!({"metadata": job["metadata"]});
-        remove(&mut bare["metadata"], "labels");
-        meta::validate(&bare, Scope::Namespaced, names::subdomain, rules)
-    } else {
-        meta::validate(job, Scope::Namespaced, names::subdomain, rules)
-    };
+    let mut found = meta::validate(job, Scope::Namespaced, names::subdomain, rules);
+    found.extend(own_selector(job));
     let (spec, path) = (&job["spec"], Path::new("spec"));
-    let manual = yes(spec, "manualSelector");
-    if !manual && has(spec, "selector") && spec["selector"] != json!({"matchLabels": {UID: job["metadata"]["uid"]}}) {
-        found.push(Problem::invalid(&path.field("selector"), spec["selector"].clone(), "`selector` not auto-generated"));
-    }
-    found.extend(job_spec(spec, rules, &path));
-    if !has(spec, "selector") {
-        found.push(Problem::required(&path.field("selector"), ""));
-    }
-    let of_selector = label_selector::validate(&spec["selector"], rules, &path.field("selector"));
-    let good = of_selector.is_empty();
-    found.extend(of_selector);
-    if good {
-        found.extend(selected(spec, &path));
-    }
+    found.extend(selecting_spec(spec, rules, &path));
     let completions = number(spec, "completions").filter(|completions| *completions > 0 && job_rules::is_indexed(spec));
     if let Some(completions) = completions {
         let name = text(&job["metadata"], "name");
@@ -201,6 +197,47 @@ fn job(job: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found.extend(job_rules::status(job));
+    found
+}
+
+/// A selector that nobody wrote selects what the job's uid and name say.
+fn own_selector(job: &Value) -> Vec<Problem> {
+    let (spec, path) = (&job["spec"], Path::new("spec"));
+    if yes(spec, "manualSelector") || !has(spec, "selector") {
+        return Vec::new();
+    }
+    let (uid, name) = (text(&job["metadata"], "uid"), text(&job["metadata"], "name"));
+    let at = path.field("template").field("metadata").field("labels");
+    let (mut found, labels) = (Vec::new(), &spec["template"]["metadata"]["labels"]);
+    let expected = [(OLD_UID, uid), (OLD_NAME, name), (UID, uid), (NAME, name)];
+    for (label, value) in expected {
+        let words = format!("must be '{value}'");
+        match labels[label].as_str() {
+            Some(said) if said == value => {}
+            Some(_) => found.push(Problem::invalid(&at.key(label), labels.clone(), words)),
+            None => found.push(Problem::required(&at.key(label), words)),
+        }
+    }
+    let selector = &spec["selector"];
+    let readable = label_selector::validate(selector, Rules::default(), &path).is_empty();
+    if readable && !label_selector::matches(selector, &Value::from_iter(expected)) {
+        found.push(label_selector::problem(selector, &path.field("selector"), "`selector` not auto-generated"));
+    }
+    found
+}
+
+/// A job's spec with its selector.
+fn selecting_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = job_spec(spec, rules, path);
+    if !has(spec, "selector") {
+        found.push(Problem::required(&path.field("selector"), ""));
+    }
+    let of_selector = label_selector::validate(&spec["selector"], rules, &path.field("selector"));
+    let good = of_selector.is_empty();
+    found.extend(of_selector);
+    if good {
+        found.extend(selected(spec, path));
+    }
     found
 }
 
@@ -229,9 +266,12 @@ fn job_spec(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// Kubernetes looks at the new job, and then at what became of the old one, in which it looks at the new spec again.
 fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = general::changed(new, old, rules, job);
     let (now, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
+    let mut found = meta::new_problems(job(new, rules), &job(old, rules));
+    found.extend(meta::validate_update(new, old));
+    found.extend(meta::new_problems(selecting_spec(now, rules, &path), &selecting_spec(was, rules, &path)));
     // An indexed job may change both numbers together.
     if now["completions"] != was["completions"] && !job_rules::is_indexed(now) {
         found.extend(immutable(now, was, "completions", &path));
@@ -239,22 +279,39 @@ fn job_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         let words = "can only be modified in tandem with spec.parallelism";
         found.push(Problem::invalid(&path.field("completions"), now["completions"].clone(), words));
     }
-    found.extend(immutable(now, was, "selector", &path));
-    found.extend(immutable(now, &as_directed(now, was, &old["status"]), "template", &path));
-    for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
-        found.extend(immutable(now, was, field, &path));
-    }
+    found.extend(immutable_selector(new, old));
+    found.extend(same_template(now, was, &old["status"]));
+    found.extend(immutable(now, was, "completionMode", &path));
+    found.extend(immutable_as("batch.v1.PodFailurePolicy", now, was, "podFailurePolicy", &path));
+    found.extend(["backoffLimitPerIndex", "managedBy"].iter().filter_map(|field| immutable(now, was, field, &path)));
+    found.extend(immutable_as("batch.v1.SuccessPolicy", now, was, "successPolicy", &path));
     found.extend(job_rules::status_update(new, old));
     found
+}
+
+/// The template stays as it is, but for what a job that rests may change of it.
+fn same_template(now: &Value, was: &Value, status: &Value) -> Option<Problem> {
+    let (directed, path) = (as_directed(now, was, status), Path::new("spec.template"));
+    if !rests(was, status) {
+        let problem = immutable(now, &directed, "template", &Path::new("spec"))?;
+        return Some(problem.showing(inner::shown("PodTemplateSpec", &now["template"])));
+    }
+    let problem = immutable(&now["template"], &directed["template"], "spec", &path)?;
+    Some(problem.showing(inner::shown_pod(&now["template"]["spec"])))
+}
+
+/// Whether a job is suspended and nothing of it runs.
+fn rests(was: &Value, status: &Value) -> bool {
+    let stands = |condition: &Value| text(condition, "type") == "Suspended" && text(condition, "status") == "True";
+    let rests = !has(status, "startTime") || list(status, "conditions").iter().any(stands);
+    yes(was, "suspend") && rests && number(status, "active").unwrap_or(0) <= 0
 }
 
 /// While nothing of a suspended job runs, it may be said where its pods go and what its containers ask for: the old spec with what the new
 /// one says of that.
 fn as_directed(now: &Value, was: &Value, status: &Value) -> Value {
     let mut directed = was.clone();
-    let stands = |condition: &Value| text(condition, "type") == "Suspended" && text(condition, "status") == "True";
-    let rests = !has(status, "startTime") || list(status, "conditions").iter().any(stands);
-    if !yes(was, "suspend") || !rests || number(status, "active").unwrap_or(0) > 0 {
+    if !rests(was, status) {
         return directed;
     }
     let template = &now["template"];
@@ -335,6 +392,7 @@ fn zone(spec: &Value, path: &Path) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn what_a_suspended_job_may_change() {
@@ -346,7 +404,13 @@ mod tests {
             let mut new = old.clone();
             *new.pointer_mut(&format!("/spec/template/spec{at}")).unwrap() = value;
             let found: Vec<String> = job_update(&new, &old, Rules::default()).iter().map(Problem::to_string).collect();
-            assert_eq!(!found.iter().any(|one| one.starts_with("spec.template: Invalid value")), taken, "{new}: {found:?}");
+            assert_eq!(
+                !found
+                    .iter()
+                    .any(|one| one.starts_with("spec.template: Invalid value") || one.starts_with("spec.template.spec: Invalid value")),
+                taken,
+                "{new}: {found:?}"
+            );
         }
         let (more, cpu) = ("/containers/0/resources", json!({"limits": {"cpu": "2"}}));
         check(true, json!({}), more, cpu.clone(), true);

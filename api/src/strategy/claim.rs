@@ -68,7 +68,7 @@ pub static VOLUME: Strategy = Strategy {
 };
 
 /// Held until nobody uses it.
-fn protect(object: &mut Value, finalizer: &str) {
+pub fn protect(object: &mut Value, finalizer: &str) {
     let finalizers = &mut map_at(object, "metadata").entry("finalizers").or_insert_with(|| Vec::<Value>::new().into());
     if let Some(all) = finalizers.as_array_mut()
         && !all.iter().any(|one| one == finalizer)

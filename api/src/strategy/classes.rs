@@ -1,10 +1,10 @@
 //! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
 
 use super::amounts::Whose;
-use super::apps::immutable;
+use super::apps::{immutable, immutable_as};
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, container, csi, full, general, names, pod_parts, without_status};
+use super::{Rules, Strategy, claim, container, csi, full, general, inner, names, pod_parts, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -14,6 +14,9 @@ const USER_PRIORITY_MAX: i64 = 1_000_000_000;
 /// Of a class of storage or of attributes: how many, and how many bytes all of them.
 const PARAMETERS_MAX: usize = 512;
 const PARAMETERS_BYTES_MAX: usize = 256 << 10;
+/// What a driver says of an attached volume, and the longest message of what went wrong.
+const ATTACHED_BYTES_MAX: usize = 256 << 10;
+const ERROR_BYTES_MAX: usize = 1024;
 
 /// The classes that every cluster has.
 pub fn system_classes() -> [Value; 2] {
@@ -35,7 +38,8 @@ pub static PRIORITY_CLASS: Strategy = Strategy {
     update: |new, old, _| meta::update(new, old, false),
     validate: priority,
     validate_update: |new, old, rules| {
-        let mut found = general::changed(new, old, rules, priority);
+        // Nothing but what may not change is looked at again.
+        let mut found = general::changed(new, old, rules, general::validate::<true>);
         if number(new, "value") != number(old, "value") {
             found.push(Problem::forbidden(&Path::new("value"), "may not be changed in an update."));
         }
@@ -68,12 +72,18 @@ pub static STORAGE_CLASS: Strategy = Strategy {
 };
 
 pub static ATTRIBUTES_CLASS: Strategy = Strategy {
+    create: |class, making| {
+        general::create::<false>(class, making);
+        claim::protect(class, "kubernetes.io/vac-protection");
+    },
     validate: attributes,
     validate_update: |new, old, rules| {
-        let mut found = general::changed(new, old, rules, attributes);
+        let mut found = meta::validate_update(new, old);
         for field in ["driverName", "parameters"] {
-            found.extend(immutable(new, old, field, &Path::root()));
+            let words = format!("updates to {field} are forbidden.");
+            found.extend(immutable(new, old, field, &Path::root()).map(|problem| Problem::forbidden(&problem.path, words)));
         }
+        found.extend(meta::new_problems(attributes(new, rules), &attributes(old, rules)));
         found
     },
     ..general::strategy::<true, false>()
@@ -83,7 +93,7 @@ pub static VOLUME_ATTACHMENT: Strategy = Strategy {
     validate: attachment,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, attachment);
-        found.extend(immutable(new, old, "spec", &Path::root()));
+        found.extend(immutable_as("storage.v1.VolumeAttachmentSpec", new, old, "spec", &Path::root()));
         found
     },
     durable: without_status,
@@ -107,11 +117,23 @@ fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
         let words = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
         found.push(Problem::forbidden(&Path::new("value"), words));
     }
+    if has(class, "preemptionPolicy") {
+        let path = Path::new("preemptionPolicy");
+        found.extend(match text(class, "preemptionPolicy") {
+            "" => Some(Problem::required(&path, "")),
+            policy => one_of(policy, &["PreemptLowerPriority", "Never"], &path),
+        });
+    }
     found
 }
 
+/// A word of a list, which is told in its order.
+fn one_of(word: &str, known: &[&str], path: &Path) -> Option<Problem> {
+    (!known.contains(&word)).then(|| Problem::new(path, Reason::NotSupported, Some(word.into()), super::supported_text(known)))
+}
+
 fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
+    let mut found = meta::validate_any(class, Scope::Cluster, names::subdomain, rules);
     let (handler, path) = (text(class, "handler"), Path::new("handler"));
     if handler.is_empty() {
         found.push(Problem::required(&path, ""));
@@ -120,12 +142,15 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
     }
     let (scheduling, path) = (&class["scheduling"], Path::new("scheduling"));
     let fixed = serde_json::json!({"limits": class["overhead"]["podFixed"]});
-    found.extend(container::resources(&fixed, Whose::Container, &Path::new("overhead.podFixed")));
+    found.extend(container::resources(&fixed, Whose::Container, &Path::new("overhead")));
     found.extend(meta::labels(scheduling, "nodeSelector", &path, rules));
     found.extend(pod_parts::tolerations(scheduling, &path));
     let mut seen = HashSet::new();
     for (at, one) in list(scheduling, "tolerations").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
-        found.push(Problem::new(&path.field("tolerations").index(at), Reason::Duplicate, Some(one.clone()), ""));
+        found.push(
+            Problem::new(&path.field("tolerations").index(at), Reason::Duplicate, Some(one.clone()), "")
+                .showing(inner::shown("Toleration", one)),
+        );
     }
     found
 }
@@ -133,6 +158,11 @@ fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
 fn storage(class: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = driven(class, rules, "provisioner");
     found.extend(parameters(class));
+    // Nothing is as good as a policy.
+    let policy = text(class, "reclaimPolicy");
+    found.extend(one_of(policy, &["Delete", "Retain"], &Path::new("reclaimPolicy")).filter(|_| !policy.is_empty()));
+    let mode = text(class, "volumeBindingMode");
+    found.extend(one_of(mode, &["Immediate", "WaitForFirstConsumer"], &Path::new("volumeBindingMode")));
     found.extend(topologies(class));
     found
 }
@@ -142,7 +172,8 @@ fn driven(class: &Value, rules: Rules, field: &str) -> Vec<Problem> {
     let mut found = needs(class, rules, field);
     let driver = text(class, field);
     if !driver.is_empty() {
-        found.extend(names::problems(&Path::new(field), driver, names::qualified(&driver.to_ascii_lowercase())));
+        let driver = driver.to_ascii_lowercase();
+        found.extend(names::problems(&Path::new(field), driver.as_str(), names::qualified(&driver)));
     }
     found
 }
@@ -170,13 +201,12 @@ fn parameters(class: &Value) -> Vec<Problem> {
 /// Where volumes of the class may be: terms of labels with values.
 fn topologies(class: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut terms = HashSet::new();
-    for (at, term) in list(class, "allowedTopologies").iter().enumerate() {
+    let terms = list(class, "allowedTopologies");
+    // Kubernetes begins its list of those before with as many that say nothing.
+    let mut before = vec![BTreeMap::new(); terms.len().min(super::PROBLEMS_MAX)];
+    for (at, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
         let mut keys = HashSet::new();
-        if !terms.insert(meaning(term)) {
-            found.push(Problem::new(&path, Reason::Duplicate, Some("".into()), ""));
-        }
         for (n, label) in list(term, "matchLabelExpressions").iter().enumerate() {
             if full(&found) {
                 return found;
@@ -195,6 +225,13 @@ fn topologies(class: &Value) -> Vec<Problem> {
                 found.push(Problem::new(&path.field("key"), Reason::Duplicate, Some(key.into()), ""));
             }
         }
+        let meant = meaning(term);
+        let alike = before.iter().filter(|other| **other == meant).count();
+        found.extend((0..alike).map(|_| Problem::new(&path, Reason::Duplicate, Some("".into()), "")));
+        before.push(meant);
+        if full(&found) {
+            return found;
+        }
     }
     found
 }
@@ -208,10 +245,10 @@ fn meaning(term: &Value) -> BTreeMap<&str, BTreeSet<&str>> {
 /// A class says something, or it would be none.
 fn attributes(class: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = driven(class, rules, "driverName");
+    found.extend(parameters(class));
     if is_empty(&class["parameters"]) {
         found.push(Problem::required(&Path::new("parameters"), "must contain at least one key/value pair"));
     }
-    found.extend(parameters(class));
     found
 }
 
@@ -229,7 +266,6 @@ fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&attachment["spec"], Path::new("spec"));
     let (attacher, node, source) = (text(spec, "attacher"), text(spec, "nodeName"), &spec["source"]);
     found.extend(csi::driver_name(attacher, &path.field("attacher")));
-    found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
     let volume = path.field("source").field("persistentVolumeName");
     match (has(source, "persistentVolumeName"), has(source, "inlineVolumeSpec")) {
         (false, false) => {
@@ -243,11 +279,33 @@ fn attachment(attachment: &Value, rules: Rules) -> Vec<Problem> {
         (true, false) if is_empty(&source["persistentVolumeName"]) => {
             found.push(Problem::required(&volume, "must specify non empty persistentVolumeName"));
         }
-        (true, false) => {
-            let name = text(source, "persistentVolumeName");
-            found.extend(names::problems(&volume, name, names::subdomain(name)));
+        _ => {}
+    }
+    found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
+    found.extend(attachment_status(&attachment["status"], &Path::new("status")));
+    if has(source, "persistentVolumeName") {
+        let name = text(source, "persistentVolumeName");
+        found.extend(names::problems(&volume, name, names::subdomain(name)));
+    }
+    found
+}
+
+fn attachment_status(status: &Value, path: &Path) -> Vec<Problem> {
+    let words = || format!("may not be more than {ATTACHED_BYTES_MAX} bytes");
+    let mut found = Vec::new();
+    let bytes: usize = texts(status, "attachmentMetadata").map(|(key, value)| key.len() + value.len()).sum();
+    if bytes > ATTACHED_BYTES_MAX {
+        found.push(Problem::new(&path.field("attachmentMetadata"), Reason::TooLong, None, words()));
+    }
+    for field in ["attachError", "detachError"] {
+        let (error, path) = (&status[field], path.field(field));
+        if text(error, "message").len() > ERROR_BYTES_MAX {
+            // Kubernetes tells of the other limit.
+            found.push(Problem::new(&path.field("message"), Reason::TooLong, None, words()));
         }
-        (false, true) => {}
+        if let Some(code) = number(error, "errorCode").filter(|code| *code < 0) {
+            found.extend(names::problems(&path.field("errorCode"), code, names::between(code, 0, i32::MAX.into())));
+        }
     }
     found
 }

@@ -1,11 +1,11 @@
 //! What storage drivers say of themselves: of their abilities, of the nodes they are on, of the room they have. PURE.
 
-use super::apps::{immutable, not_negative};
+use super::apps::{immutable, immutable_as, not_negative};
 use super::doc::{has, list, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Rules, Strategy, container, full, general, names};
-use coracle_schema::{Path, Problem, Reason};
+use super::{Making, Rules, Strategy, container, full, general, inner, names};
+use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -18,6 +18,13 @@ const TOKEN_S_MIN: i64 = 600;
 const TOKEN_S_MAX: i64 = 1 << 32;
 
 pub static CSI_DRIVER: Strategy = Strategy {
+    // Kubernetes begins to count its generations with the first change.
+    update: |new, old, making: &mut Making<'_>| {
+        general::update::<false>(new, old, making);
+        if general::differs(new, old) {
+            new["metadata"]["generation"] = (number(&old["metadata"], "generation").unwrap_or(0) + 1).into();
+        }
+    },
     validate: driver,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, driver);
@@ -34,9 +41,8 @@ pub static CSI_CAPACITY: Strategy = Strategy {
     validate: capacity,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, capacity);
-        for field in ["nodeTopology", "storageClassName"] {
-            found.extend(immutable(new, old, field, &Path::root()));
-        }
+        found.extend(immutable_as("LabelSelector", new, old, "nodeTopology", &Path::root()));
+        found.extend(immutable(new, old, "storageClassName", &Path::root()));
         found
     },
     ..general::strategy::<false, false>()
@@ -44,7 +50,6 @@ pub static CSI_CAPACITY: Strategy = Strategy {
 
 fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(driver, Scope::Cluster, names::subdomain, rules);
-    found.extend(driver_name(text(&driver["metadata"], "name"), &Path::new("name")));
     let (spec, path) = (&driver["spec"], Path::new("spec"));
     for (field, told) in
         [("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"), ("storageCapacity", "storageCapacity")]
@@ -66,6 +71,7 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
         let audience = text(token, "audience");
         if !audiences.insert(audience) {
             found.push(Problem::new(&path.field("audience"), Reason::Duplicate, Some(audience.into()), ""));
+            continue;
         }
         let words = match number(token, "expirationSeconds") {
             Some(seconds) if seconds < TOKEN_S_MIN => Some((seconds, "may not specify a duration less than 10 minutes")),
@@ -78,12 +84,20 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
         if full(&found) {
             break;
         }
-        found.extend(container::one_of(mode, &["Ephemeral", "Persistent"], &path.field("volumeLifecycleModes")));
+        if !matches!(mode, "Persistent" | "Ephemeral") {
+            let words = super::supported_text(&["Persistent", "Ephemeral"]);
+            found.push(Problem::new(&path.field("volumeLifecycleModes"), Reason::NotSupported, Some(mode.into()), words));
+        }
     }
     let period = "nodeAllocatableUpdatePeriodSeconds";
     if let Some(seconds) = number(spec, period).filter(|seconds| *seconds < UPDATE_PERIOD_S_MIN) {
         let words = format!("must be greater than or equal to {UPDATE_PERIOD_S_MIN} seconds");
         found.push(Problem::invalid(&path.field(period), seconds, words));
+    }
+    let secrets = "serviceAccountTokenInSecrets";
+    if has(spec, secrets) && list(spec, "tokenRequests").is_empty() {
+        let words = "serviceAccountTokenInSecrets is set but no tokenRequests are specified";
+        found.push(Problem::invalid(&path.field(secrets), spec[secrets].clone(), words));
     }
     found
 }
@@ -121,7 +135,7 @@ fn node(node: &Value, rules: Rules) -> Vec<Problem> {
         if !seen.insert(name) {
             found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
         }
-        found.extend(topology_keys(driver, &path.field("topologyKeys")));
+        found.extend(topology_keys(driver, &path));
     }
     found
 }
@@ -135,12 +149,11 @@ fn topology_keys(driver: &Value, path: &Path) -> Vec<Problem> {
         }
         if key.is_empty() {
             found.push(Problem::required(path, key));
-        } else {
-            found.extend(names::problems(path, key, names::qualified(key)));
         }
         if !seen.insert(key) {
             found.push(Problem::new(path, Reason::Duplicate, Some(key.into()), ""));
         }
+        found.extend(names::problems(path, key, names::qualified(key)));
     }
     found
 }
@@ -156,7 +169,8 @@ fn node_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     for was in list(&old["spec"], "drivers") {
         let now = list(&new["spec"], "drivers").iter().find(|driver| driver["name"] == was["name"]);
         if let Some(now) = now.filter(|now| fixed(now) != fixed(was) && !full(&found)) {
-            found.push(Problem::invalid(&Path::new("CSINodeDriver"), now.clone(), "field is immutable"));
+            let problem = Problem::invalid(&Path::new("spec.drivers"), now.clone(), "field is immutable");
+            found.push(problem.showing(inner::shown("storage.v1.CSINodeDriver", &fixed(now))));
         }
     }
     found
@@ -164,13 +178,11 @@ fn node_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
 
 fn capacity(capacity: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(capacity, Scope::Namespaced, names::subdomain, rules);
+    found.extend(super::label_selector::validate(&capacity["nodeTopology"], rules, &Path::new("nodeTopology")));
     let class = text(capacity, "storageClassName");
     found.extend(names::problems(&Path::new("storageClassName"), class, names::subdomain(class)));
-    found.extend(super::label_selector::validate(&capacity["nodeTopology"], rules, &Path::new("nodeTopology")));
-    for field in ["capacity", "maximumVolumeSize"] {
-        if has(capacity, field) && quantity(&capacity[field]).milli() < 0 {
-            found.push(Problem::invalid(&Path::new(field), capacity[field].clone(), super::apps::NOT_NEGATIVE));
-        }
+    if has(capacity, "capacity") && quantity(&capacity["capacity"]) < Quantity::ZERO {
+        found.push(Problem::invalid(&Path::new("capacity"), capacity["capacity"].clone(), super::apps::NOT_NEGATIVE));
     }
     found
 }
@@ -219,7 +231,7 @@ mod tests {
             &CSI_NODE,
             of("n", json!({"drivers": [driver, {"name": "d", "allocatable": {"count": -1}}]})),
             &[
-                "spec.drivers[0].topologyKeys: Duplicate value: \"a\"",
+                "spec.drivers[0]: Duplicate value: \"a\"",
                 "spec.drivers[1].nodeID: Required value",
                 "spec.drivers[1].allocatable.count: Invalid value: -1: must be greater than or equal to 0",
                 "spec.drivers[1].name: Duplicate value: \"d\"",
@@ -238,7 +250,7 @@ mod tests {
         }
         let node = |id: &str, count: i64| json!({"metadata": {"name": "n", "resourceVersion": "1"}, "spec": {"drivers": [{"name": "d", "nodeID": id, "allocatable": {"count": count}}]}});
         check(&CSI_NODE, node("a", 1), node("a", 2), &[]);
-        check(&CSI_NODE, node("a", 1), node("b", 1), &["CSINodeDriver"]);
+        check(&CSI_NODE, node("a", 1), node("b", 1), &["spec.drivers"]);
         let driver = |attach: bool| {
             let spec = json!({"attachRequired": attach, "podInfoOnMount": true, "storageCapacity": true});
             json!({"metadata": {"name": "d", "resourceVersion": "1"}, "spec": spec})

@@ -1,4 +1,4 @@
-//! A change that may not be, as Kubernetes shows it: old and new the way its own types hold them, line by line. PURE.
+//! What may not be, as Kubernetes shows it: a change line by line, or a value, the way its own types hold them. PURE.
 //!
 //! Its types have the fields of v1 under Go's names, all of them, said or not; a few stand in another order or place.
 
@@ -74,24 +74,51 @@ const CAPITALS: [(&str, &str); 21] = [
     ("wwids", "WWIDs"),
 ];
 
+/// Types that Kubernetes' own types share with v1, by their names there, and which of their fields are told though nobody said them.
+const SHARED: [(&str, &[&str]); 2] = [("LabelSelector", &[]), ("LabelSelectorRequirement", &["key", "operator"])];
+
+/// A value of a type on one line. Nothing: what Go has for it.
+pub fn shown(type_name: &str, value: &Value) -> String {
+    let (mut text, mut is_text, mut escaped) = (String::new(), false, false);
+    if value.is_null() || TYPES.get(type_name).is_none() {
+        debug_assert!(value.is_null(), "no type {type_name}");
+        return value.to_string();
+    }
+    // Outside of texts blanks and ends of lines are for the eye alone.
+    for c in lines(type_name, value).chars() {
+        if is_text || !c.is_ascii_whitespace() {
+            text.push(c);
+        }
+        is_text ^= c == '"' && !escaped;
+        escaped = is_text && c == '\\' && !escaped;
+    }
+    text
+}
+
 /// What changed between two documents of a type. None: too much to be shown.
 pub fn change(type_name: &str, old: &Value, new: &Value) -> Option<String> {
     diff::unified(&lines(type_name, old), &lines(type_name, new))
 }
 
-/// The same of two specs of pods, whose namespaces Kubernetes keeps with what concerns security.
+/// The same of two specs of pods.
 pub fn change_of_pod(old: &Value, new: &Value) -> Option<String> {
-    let own = |spec: &Value| {
-        let mut spec = spec.clone();
-        let security = doc::map_at(&mut spec, "securityContext").clone();
-        let mut security = Value::Object(security);
-        for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
-            doc::copy(&mut security, &spec, field);
-        }
-        spec["securityContext"] = security;
-        spec
-    };
-    change("PodSpec", &own(old), &own(new))
+    change("PodSpec", &own_pod(old), &own_pod(new))
+}
+
+pub fn shown_pod(spec: &Value) -> String {
+    shown("PodSpec", &own_pod(spec))
+}
+
+/// Kubernetes keeps a pod's namespaces with what concerns security.
+fn own_pod(spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    let security = doc::map_at(&mut spec, "securityContext").clone();
+    let mut security = Value::Object(security);
+    for field in ["hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers"] {
+        doc::copy(&mut security, &spec, field);
+    }
+    spec["securityContext"] = security;
+    spec
 }
 
 fn lines(type_name: &str, value: &Value) -> String {
@@ -112,6 +139,9 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
         write(&mut text);
         parts.push((go_name(name), text));
     };
+    if let Some((_, told)) = SHARED.iter().find(|(name, _)| *name == row.name) {
+        return shared(row, told, value, depth, text);
+    }
     match OWN.iter().find(|(name, _)| *name == row.name) {
         Some((_, names)) => {
             for name in names.split_whitespace() {
@@ -134,6 +164,19 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
         }
     }
     braced(('{', '}'), parts.into_iter().map(|(name, value)| format!("{}: {value}", json!(name))), depth, text);
+}
+
+/// In the names of v1, and only what was said.
+fn shared(row: &Type, told: &[&str], value: &Value, depth: usize, text: &mut String) {
+    let mut fields: Vec<&Field> =
+        row.fields.iter().filter(|field| told.contains(&&*field.name) || !doc::is_empty(&value[&*field.name])).collect();
+    fields.sort_by_key(|field| field.number);
+    let parts = fields.into_iter().map(|field| {
+        let mut text = format!("{}: ", json!(field.name));
+        of_field(field, &value[&*field.name], depth + 1, &mut text);
+        text
+    });
+    braced(('{', '}'), parts, depth, text);
 }
 
 fn of_field(field: &Field, value: &Value, depth: usize, text: &mut String) {
@@ -233,6 +276,26 @@ mod tests {
         let shared = json!({"containers": [{"name": "a<b"}], "hostNetwork": true, "seLinuxOptions": {}});
         let change = change_of_pod(&pod, &shared).unwrap();
         assert!(change.contains("-  \"HostNetwork\": false,\n+  \"HostNetwork\": true,\n   \"HostPID\": false,\n"), "{change}");
+    }
+
+    #[test]
+    fn values() {
+        for (name, value, expected) in [
+            (
+                "LabelSelector",
+                json!({"matchLabels": {"a": "b c"}, "matchExpressions": [{}]}),
+                r#"{"matchLabels":{"a":"b c"},"matchExpressions":[{"key":"","operator":""}]}"#,
+            ),
+            (
+                "apps.v1.StatefulSetUpdateStrategy",
+                json!({"type": "x \\\" y", "rollingUpdate": {"partition": 1}}),
+                r#"{"Type":"x \\\" y","RollingUpdate":{"Partition":1,"MaxUnavailable":null}}"#,
+            ),
+            ("LabelSelector", Value::Null, "null"),
+            ("LabelSelector", json!({}), "{}"),
+        ] {
+            assert_eq!(shown(name, &value), expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use super::apps::not_negative;
 use super::doc::{has, is_empty, list, number, text, yes};
-use super::{full, names};
+use super::{full, inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -31,6 +31,10 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
     let too_many = |field: &str, number: Option<i64>, max: i64, words: String| {
         number.filter(|number| *number > max).map(|number| Problem::invalid(&path.field(field), number, words))
     };
+    if has(spec, "completionMode") && !matches!(text(spec, "completionMode"), "NonIndexed" | "Indexed") {
+        let words = super::supported_text(&["NonIndexed", "Indexed"]);
+        found.push(Problem::new(&path.field("completionMode"), Reason::NotSupported, Some(spec["completionMode"].clone()), words));
+    }
     if is_indexed(spec) {
         if completions.is_none() {
             found.push(Problem::required(&path.field("completions"), "when completion mode is Indexed"));
@@ -51,7 +55,7 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
             found.extend(too_many("parallelism", parallelism, HIGH_MAX, words.clone()));
             found.extend(too_many("maxFailedIndexes", limit, HIGH_MAX, words));
         }
-    } else {
+    } else if matches!(text(spec, "completionMode"), "" | "NonIndexed") && spec["completionMode"] != "" {
         for field in ["backoffLimitPerIndex", "maxFailedIndexes"].into_iter().filter(|field| has(spec, field)) {
             found.push(Problem::invalid(&path.field(field), spec[field].clone(), "requires indexed completion mode"));
         }
@@ -59,7 +63,7 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
     found.extend(failure_policy(spec, &path.field("podFailurePolicy")));
     found.extend(success_policy(spec, &path.field("successPolicy")));
     let replaced = text(spec, "podReplacementPolicy");
-    if has(spec, "podFailurePolicy") && !matches!(replaced, "" | "Failed") {
+    if has(spec, "podFailurePolicy") && has(spec, "podReplacementPolicy") && replaced != "Failed" {
         let words = super::supported_text(&["Failed"]);
         found.push(Problem::new(&path.field("podReplacementPolicy"), Reason::NotSupported, Some(replaced.into()), words));
     }
@@ -73,11 +77,7 @@ pub fn is_indexed(spec: &Value) -> bool {
 fn managed_by(spec: &Value, path: &Path) -> Vec<Problem> {
     let Some(by) = spec["managedBy"].as_str() else { return Vec::new() };
     let path = path.field("managedBy");
-    let mut found = match by.split_once('/') {
-        _ if by.is_empty() => vec![Problem::required(&path, "")],
-        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => names::problems(&path, domain, names::subdomain(domain)),
-        _ => vec![Problem::invalid(&path, by, "must be a domain-prefixed path (such as \"acme.io/foo\")")],
-    };
+    let mut found = names::domain_prefixed(by, &path);
     if by.len() > MANAGED_BY_BYTES_MAX {
         let words = format!("may not be more than {MANAGED_BY_BYTES_MAX} bytes");
         found.push(Problem::new(&path, Reason::TooLong, None, words));
@@ -174,7 +174,8 @@ fn success_policy(spec: &Value, path: &Path) -> Vec<Problem> {
         return Vec::new();
     }
     if !is_indexed(spec) {
-        return vec![Problem::invalid(path, policy.clone(), "requires indexed completion mode")];
+        let problem = Problem::invalid(path, policy.clone(), "requires indexed completion mode");
+        return vec![problem.showing(inner::shown("batch.v1.SuccessPolicy", policy))];
     }
     let (rules, path) = (list(policy, "rules"), path.field("rules"));
     let mut found: Vec<Problem> = too_many(rules.len(), SUCCESS_RULES_MAX, &path).into_iter().collect();
@@ -450,7 +451,7 @@ mod tests {
                 "spec.successPolicy.rules[2]: Required value: at least one of succeededCount or succeededIndexes must be specified",
             ],
         );
-        check(json!({"successPolicy": {}}), &["spec.successPolicy: Invalid value: {}: requires indexed completion mode"]);
+        check(json!({"successPolicy": {}}), &["spec.successPolicy: Invalid value: {\"Rules\":null}: requires indexed completion mode"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::doc::{entries, is_empty, list, text};
 use super::meta::labels;
-use super::{Rules, full, names};
+use super::{Rules, full, inner, names};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -16,6 +16,11 @@ pub fn validate(selector: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         found.extend(expression(rule, &path.field("matchExpressions").index(at), false));
     }
     found
+}
+
+/// A problem of a selector as a whole.
+pub fn problem(selector: &Value, path: &Path, words: impl Into<String>) -> Problem {
+    Problem::invalid(path, selector.clone(), words).showing(inner::shown("LabelSelector", selector))
 }
 
 /// Whether a rule has values as its operator needs them. `later`: operators that are not known here are let through.

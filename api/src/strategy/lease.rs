@@ -165,9 +165,6 @@ fn ports(slice: &Value) -> Vec<Problem> {
         if port["protocol"].is_null() {
             found.push(Problem::required(&path.field("protocol"), ""));
         }
-        if let Some(number) = number(port, "port") {
-            found.extend(names::problems(&path.field("port"), number, names::port_number(number)));
-        }
         if let Some(protocol) = port["appProtocol"].as_str() {
             found.extend(names::problems(&path.field("appProtocol"), protocol, names::qualified(protocol)));
         }

@@ -4,7 +4,7 @@ use super::amounts::{self, Whose};
 use super::doc::{default_to, entries, has, is_empty, list, list_at, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, full, general, names, without_status};
+use super::{Making, Rules, Strategy, full, general, inner, names, without_status};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -54,7 +54,11 @@ fn limit_range(range: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         let (path, kind) = (path.index(at), text(item, "type"));
-        found.extend(names::problems(&path.field("type"), kind, names::qualified(kind)));
+        let mut of_kind = names::problems(&path.field("type"), kind, names::qualified(kind));
+        if of_kind.is_empty() && !kind.contains('/') && !["Pod", "Container", "PersistentVolumeClaim"].contains(&kind) {
+            of_kind.push(Problem::invalid(&path.field("type"), kind, "must be a standard limit type or fully qualified"));
+        }
+        found.extend(of_kind);
         if !types.insert(kind) {
             found.push(Problem::new(&path.field("type"), Reason::Duplicate, Some(kind.into()), ""));
         }
@@ -76,8 +80,13 @@ fn of_item(item: &Value, kind: &str, path: &Path) -> Vec<Problem> {
         let words = "either minimum or maximum storage value is required, but neither was provided";
         found.push(Problem::required(&path.field("limits"), words));
     }
-    let fields = ["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"];
-    let names: BTreeSet<&String> = fields.iter().flat_map(|field| entries(item, field).map(|(name, _)| name)).collect();
+    // What is given to a pod as a whole is refused already.
+    let fields: &[&str] = match kind {
+        "Pod" => &["max", "min", "maxLimitRequestRatio"],
+        _ => &["max", "min", "default", "defaultRequest", "maxLimitRequestRatio"],
+    };
+    let item: Value = fields.iter().map(|field| ((*field).to_owned(), item[*field].clone())).collect();
+    let names: BTreeSet<&String> = fields.iter().flat_map(|field| entries(&item, field).map(|(name, _)| name)).collect();
     let whose = if matches!(kind, "Pod" | "Container") { Whose::Container } else { Whose::Any };
     for name in names {
         if full(&found) {
@@ -86,7 +95,7 @@ fn of_item(item: &Value, kind: &str, path: &Path) -> Vec<Problem> {
         for field in fields.iter().filter(|field| has(&item[**field], name)) {
             found.extend(amounts::name(name, whose, &path.field(field).key(name)));
         }
-        found.extend(of_resource(item, name, path));
+        found.extend(of_resource(&item, name, path));
     }
     found
 }
@@ -198,7 +207,12 @@ fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
     for one in requirements.iter().take(super::PROBLEMS_MAX) {
         let scope = text(one, "scopeName");
         let selector = &spec["scopeSelector"];
-        found.extend(scope_fits(spec, scope, || Problem::invalid(&at.field("scopeName"), scope, ""), &at, selector));
+        let fits = scope_fits(spec, scope, || Problem::invalid(&at.field("scopeName"), scope, ""), &at, selector);
+        let whole = |problem: Problem| match problem.path == at {
+            true => problem.showing(inner::shown("ScopeSelector", selector)),
+            false => problem,
+        };
+        found.extend(fits.into_iter().map(whole));
         found.extend(scope_operator(one, scope, &at));
     }
     let named: Vec<&str> = requirements.iter().map(|one| text(one, "scopeName")).collect();
@@ -232,7 +246,7 @@ fn scope_operator(one: &Value, scope: &str, path: &Path) -> Vec<Problem> {
     let (operator, values) = (text(one, "operator"), list(one, "values"));
     let mut found = Vec::new();
     if !matches!(scope, "PriorityClass" | "VolumeAttributesClass") && SCOPES.contains(&scope) && operator != "Exists" {
-        let words = "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
+        let words = "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, \
             ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity";
         found.push(Problem::invalid(&path.field("operator"), operator, words));
     }

@@ -25,6 +25,7 @@ const LABEL_VALUE_WORDS: &str = "a valid label must be an empty string or consis
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 const IP_WORDS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+const PATH_WORDS: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 const NO_BACK_STEPS: &str = "must not contain '..'";
 const CIDR_WORDS: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
@@ -220,6 +221,24 @@ pub fn cidr(range: &str) -> Faults {
         Some(_) => return Vec::new(),
     };
     vec![said.into()]
+}
+
+/// What is wrong with `example.com/name`, as who minds an object is called.
+pub fn domain_prefixed(name: &str, path: &Path) -> Vec<Problem> {
+    match name.split_once('/') {
+        _ if name.is_empty() => vec![Problem::required(path, "")],
+        Some((domain, rest)) if !domain.is_empty() && !rest.is_empty() => {
+            let mut found = problems(path, domain, subdomain(domain));
+            found.extend((!is_path(rest)).then(|| Problem::invalid(path, rest, PATH_WORDS)));
+            found
+        }
+        _ => vec![Problem::invalid(path, name, "must be a domain-prefixed path (such as \"acme.io/foo\")")],
+    }
+}
+
+/// What may stand in an address as it is.
+fn is_path(path: &str) -> bool {
+    path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&byte))
 }
 
 /// Each fault as a problem of the value at a path.

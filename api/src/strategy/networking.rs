@@ -1,6 +1,5 @@
 //! Ingresses, their classes, and network policies.
 
-use super::apps::immutable;
 use super::doc::{has, is_empty, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::network::Range;
@@ -12,6 +11,8 @@ use std::net::IpAddr;
 /// Longest name of what minds a class.
 const CONTROLLER_BYTES_MAX: usize = 250;
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
+/// In the order told.
+const PROTOCOLS: [&str; 3] = ["TCP", "UDP", "SCTP"];
 /// What a path may not hold, in the order told.
 const PATH_PARTS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const PATH_ENDS: [&str; 2] = ["/..", "/."];
@@ -31,8 +32,12 @@ pub static INGRESS: Strategy = Strategy {
 pub static INGRESS_CLASS: Strategy = Strategy {
     validate: class,
     validate_update: |new, old, rules| {
-        let mut found = general::changed(new, old, rules, class);
-        found.extend(immutable(&new["spec"], &old["spec"], "controller", &Path::new("spec")));
+        let mut found = meta::validate_update(new, old);
+        if new["spec"]["controller"] != old["spec"]["controller"] {
+            let path = Path::new("spec.controller");
+            found.push(Problem::invalid(&path, text(&new["spec"], "controller"), "field is immutable"));
+        }
+        found.extend(meta::new_problems(class(new, rules), &class(old, rules)));
         found
     },
     ..general::strategy::<true, true>()
@@ -137,6 +142,7 @@ fn of_path(one: &Value, path: &Path) -> Vec<Problem> {
     match one["pathType"].as_str() {
         None => {
             found.push(Problem::required(&path.field("pathType"), "pathType must be specified"));
+            return found;
         }
         Some("Exact" | "Prefix") => {
             if !place.starts_with('/') {
@@ -211,18 +217,15 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(class, Scope::Cluster, names::subdomain, rules);
     let (spec, path) = (&class["spec"], Path::new("spec"));
     let (controller, at) = (text(spec, "controller"), path.field("controller"));
-    if controller.is_empty() {
-        found.push(Problem::required(&at, ""));
-    } else if !controller.contains('/') {
-        found.push(Problem::invalid(&at, controller, "must be a domain-prefixed path (such as \"acme.io/foo\")"));
-    } else if controller.len() > CONTROLLER_BYTES_MAX {
+    if controller.len() > CONTROLLER_BYTES_MAX {
         found.push(Problem::new(&at, Reason::TooLong, None, format!("may not be more than {CONTROLLER_BYTES_MAX} bytes")));
     }
+    found.extend(names::domain_prefixed(controller, &at));
     let (parameters, at) = (&spec["parameters"], path.field("parameters"));
     if has(spec, "parameters") {
         found.extend(reference(parameters, &at));
         let namespace = text(parameters, "namespace");
-        if !namespace.is_empty() {
+        if has(parameters, "namespace") {
             found.extend(names::problems(&at.field("namespace"), namespace, names::label(namespace)));
         }
         match (text(parameters, "scope"), has(parameters, "namespace")) {
@@ -282,24 +285,26 @@ fn policy(policy: &Value, rules: Rules) -> Vec<Problem> {
 
 fn policy_port(port: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let at = path.field("port");
-    match &port["port"] {
-        Value::Number(number) => {
-            found.extend(names::problems(&at, number.as_i64().unwrap_or(0), names::port_number(number.as_i64().unwrap_or(0))));
-        }
-        Value::String(name) => found.extend(names::problems(&at, name.as_str(), names::port_name(name))),
-        _ => {}
+    if let Some(protocol) = port["protocol"].as_str().filter(|protocol| !PROTOCOLS.contains(protocol)) {
+        let words = super::supported_text(&PROTOCOLS);
+        found.push(Problem::new(&path.field("protocol"), Reason::NotSupported, Some(protocol.into()), words));
     }
-    if let Some(end) = number(port, "endPort") {
-        let at = path.field("endPort");
-        match port["port"].as_i64() {
-            Some(start) if end < start => found.push(Problem::invalid(&at, start, "must be greater than or equal to `port`")),
-            Some(_) => found.extend(names::problems(&at, end, names::port_number(end))),
-            None if has(port, "port") => {
-                found.push(Problem::invalid(&at, end, "may not be specified when `port` is non-numeric"));
+    let (at, end, of_end) = (path.field("port"), number(port, "endPort"), path.field("endPort"));
+    let alone = |words: &str| end.map(|end| Problem::invalid(&of_end, end, words));
+    match &port["port"] {
+        Value::Number(start) => {
+            let start = start.as_i64().unwrap_or(0);
+            found.extend(names::problems(&at, start, names::port_number(start)));
+            if end.is_some_and(|end| end < start) {
+                found.push(Problem::invalid(&of_end, start, "must be greater than or equal to `port`"));
             }
-            None => found.push(Problem::invalid(&at, end, "may not be specified when `port` is not specified")),
+            found.extend(end.into_iter().flat_map(|end| names::problems(&of_end, end, names::port_number(end))));
         }
+        Value::String(name) => {
+            found.extend(alone("may not be specified when `port` is non-numeric"));
+            found.extend(names::problems(&at, name.as_str(), names::port_name(name)));
+        }
+        _ => found.extend(alone("may not be specified when `port` is not specified")),
     }
     found
 }

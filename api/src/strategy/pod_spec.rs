@@ -123,15 +123,21 @@ fn whole(spec: &Value, path: &Path) -> Vec<Problem> {
 
 /// A template for pods: its labels and annotations, and the spec. `path` is the template's.
 pub fn validate_template(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
-    let mut found = labels(&template["metadata"], "labels", path, rules);
-    found.extend(annotations(&template["metadata"], path));
-    found.extend(annotated::problems(&template["metadata"], &template["spec"], &path.field("annotations")));
+    let mut found = template_metadata(template, rules, path);
     found.extend(validate(&template["spec"], "", rules, &path.field("spec")));
     found.extend(annotated::clashes(&template["metadata"], &template["spec"], &path.field("spec")));
     if !list(&template["spec"], "ephemeralContainers").is_empty() {
         let words = "ephemeral containers not allowed in pod template";
         found.push(Problem::forbidden(&path.field("spec").field("ephemeralContainers"), words));
     }
+    found
+}
+
+/// Labels and annotations of a template.
+pub fn template_metadata(template: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let mut found = labels(&template["metadata"], "labels", path, rules);
+    found.extend(annotations(&template["metadata"], path));
+    found.extend(annotated::problems(&template["metadata"], &template["spec"], &path.field("annotations")));
     found
 }
 

@@ -118,7 +118,7 @@ fn cluster_role(role: &Value, rules: Rules) -> Vec<Problem> {
             let of_selector = super::label_selector::validate(selector, rules, &path);
             let bad = !of_selector.is_empty();
             found.extend(of_selector);
-            found.extend(bad.then(|| Problem::invalid(&path, "null", "invalid label selector.")));
+            found.extend(bad.then(|| Problem::invalid(&path, Value::Null, "invalid label selector.")));
         }
     }
     found

@@ -1,11 +1,12 @@
 //! What scales workloads and what guards them: autoscalers, disruption budgets.
 
+use super::amounts::{self, Whose};
 use super::apps::{NOT_NEGATIVE, not_negative, number_or_share};
-use super::doc::{default_to, has, list, map_at, number, text};
+use super::doc::{has, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, container, full, general, label_selector, names, without_status};
-use coracle_schema::{Path, Problem, Reason};
+use super::{Making, Rules, Strategy, conditions, container, full, general, inner, label_selector, names, without_status};
+use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::{Value, json};
 
 /// Longest look back before it scales, and longest period of a policy.
@@ -21,8 +22,8 @@ pub static AUTOSCALER: Strategy = Strategy {
         autoscaler_defaults(new);
         general::update::<false>(new, old, making);
     },
-    validate: autoscaler,
-    validate_update: |new, old, rules| general::changed(new, old, rules, autoscaler),
+    validate: new_autoscaler,
+    validate_update: autoscaler_update,
     durable: without_status,
     ..general::strategy::<false, false>()
 };
@@ -52,27 +53,51 @@ fn autoscaler_defaults(scaler: &mut Value) {
             ("scaleDown", json!({"selectPolicy": "Max", "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}]})),
         ] {
             map_at(&mut spec["behavior"], way);
+            let said = &mut spec["behavior"][way];
             for (field, value) in rules.as_object().into_iter().flatten() {
-                default_to(&mut spec["behavior"][way], field, value.clone());
+                // A word that is said, though it says nothing, is not replaced.
+                if !has(said, field) {
+                    said[field] = value.clone();
+                }
             }
         }
     }
 }
 
-fn autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
+fn new_autoscaler(scaler: &Value, rules: Rules) -> Vec<Problem> {
+    autoscaler(scaler, true, rules)
+}
+
+/// What it scales was good when it was named: the version is looked at where it or the kind is another one.
+fn autoscaler_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+    let target = |scaler: &Value| ["apiVersion", "kind"].map(|field| text(&scaler["spec"]["scaleTargetRef"], field).to_owned());
+    let mut found = meta::validate_update(new, old);
+    let grouped = target(new) != target(old);
+    found.extend(meta::new_problems(autoscaler(new, grouped, rules), &autoscaler(old, grouped, rules)));
+    found
+}
+
+/// `grouped`: the version of what it scales names a group, as all but replication controllers have one.
+fn autoscaler(scaler: &Value, grouped: bool, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(scaler, Scope::Namespaced, names::subdomain, rules);
     let (spec, path) = (&scaler["spec"], Path::new("spec"));
     let (least, most) = (number(spec, "minReplicas"), number(spec, "maxReplicas").unwrap_or(0));
     if let Some(least) = least.filter(|least| *least < 1) {
         found.push(Problem::invalid(&path.field("minReplicas"), least, "must be greater than or equal to 1"));
     }
-    if most < 1 {
-        found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than 0"));
+    match most {
+        0 => found.push(Problem::required(&path.field("maxReplicas"), "must be set and greater than 0")),
+        1.. => {}
+        _ => found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than or equal to 1")),
     }
     if least.is_some_and(|least| most < least) {
         found.push(Problem::invalid(&path.field("maxReplicas"), most, "must be greater than or equal to `minReplicas`"));
     }
-    found.extend(reference(&spec["scaleTargetRef"], &path.field("scaleTargetRef")));
+    let (target, at) = (&spec["scaleTargetRef"], path.field("scaleTargetRef"));
+    found.extend(reference(target, &at));
+    if grouped {
+        found.extend(version(target, text(target, "kind") != "ReplicationController", &at));
+    }
     for (at, metric) in list(spec, "metrics").iter().enumerate() {
         if full(&found) {
             break;
@@ -126,7 +151,7 @@ fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
             found.push(Problem::invalid(&path.field("periodSeconds"), period, format!("must be less than or equal to {PERIOD_S_MAX}")));
         }
     }
-    if has(rules, "tolerance") && quantity(&rules["tolerance"]).milli() < 0 {
+    if has(rules, "tolerance") && quantity(&rules["tolerance"]) < Quantity::ZERO {
         found.push(Problem::invalid(&path.field("tolerance"), rules["tolerance"].clone(), NOT_NEGATIVE));
     }
     found
@@ -142,23 +167,29 @@ fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
         ("Resource", "resource"),
     ];
     let kind = text(metric, "type");
-    if kind.is_empty() {
-        return vec![Problem::required(&path.field("type"), "must specify a metric source type")];
-    }
-    let Some((_, field)) = TYPES.iter().find(|(name, _)| *name == kind) else {
-        let words = super::supported_text(&TYPES.map(|(name, _)| name));
-        return vec![Problem::new(&path.field("type"), Reason::NotSupported, Some(kind.into()), words)];
-    };
     let mut found = Vec::new();
+    if kind.is_empty() {
+        found.push(Problem::required(&path.field("type"), "must specify a metric source type"));
+    }
+    let field = TYPES.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
+    let unknown = || {
+        let words = super::supported_text(&TYPES.map(|(name, _)| name));
+        Problem::new(&path.field("type"), Reason::NotSupported, Some(kind.into()), words)
+    };
+    found.extend(field.is_none().then(unknown));
     // In the order in which Kubernetes looks: what is there first is looked at.
     let order = ["object", "external", "pods", "resource", "containerResource"];
-    let first = order.into_iter().find(|source| has(metric, source));
-    found.extend(first.into_iter().flat_map(|source| measured(source, &metric[source], &path.field(source))));
-    if !has(metric, field) {
-        let words = "must populate information for the given metric source";
-        found.push(Problem::required(&path.field(field), words));
+    let there: Vec<&str> = order.into_iter().filter(|source| has(metric, source)).collect();
+    found.extend(there.first().into_iter().flat_map(|source| measured(source, &metric[*source], &path.field(source))));
+    match field {
+        Some(field) if !has(metric, field) => {
+            found.push(Problem::required(&path.field(field), "must populate information for the given metric source"));
+        }
+        // Told twice, as Kubernetes does.
+        None => found.push(unknown()),
+        Some(_) => {}
     }
-    for other in order.into_iter().filter(|other| other != field && has(metric, other)) {
+    for other in there.iter().filter(|other| there.len() > 1 && Some(**other) != field) {
         found.push(Problem::forbidden(&path.field(other), "must populate the given metric source only"));
     }
     found
@@ -170,16 +201,24 @@ fn measured(source: &str, of: &Value, path: &Path) -> Vec<Problem> {
     let (mut found, said) = (Vec::new(), |field: &str| has(target, field));
     match source {
         "resource" | "containerResource" => {
-            if text(of, "name").is_empty() {
-                found.push(Problem::required(&path.field("name"), "must specify a resource name"));
+            let (name, at, of_container) = (text(of, "name"), path.field("name"), source == "containerResource");
+            if name.is_empty() {
+                found.push(Problem::required(&at, "must specify a resource name"));
+            } else if of_container {
+                found.extend(amounts::name(name, Whose::Container, &at));
             }
-            if source == "containerResource" && text(of, "container").is_empty() {
-                found.push(Problem::required(&path.field("container"), "must specify a container"));
+            let (container, at) = (text(of, "container"), path.field("container"));
+            match container {
+                _ if !of_container => {}
+                "" => found.push(Problem::required(&at, "must specify a container")),
+                container => found.extend(names::problems(&at, container, names::label(container))),
             }
         }
         _ => {
             if source == "object" {
-                found.extend(reference(&of["describedObject"], &path.field("describedObject")));
+                let (described, at) = (&of["describedObject"], path.field("describedObject"));
+                found.extend(reference(described, &at));
+                found.extend(version(described, false, &at));
             }
             let (name, at) = (text(&of["metric"], "name"), path.field("metric").field("name"));
             if name.is_empty() {
@@ -190,7 +229,6 @@ fn measured(source: &str, of: &Value, path: &Path) -> Vec<Problem> {
         }
     }
     found.extend(metric_target(target, &at));
-    let positive = |field: &str| said(field) && quantity(&target[field]).milli() > 0;
     match source {
         "object" if !said("value") && !said("averageValue") => {
             found.push(Problem::required(&at.field("averageValue"), "must set either a target value or averageValue"));
@@ -203,7 +241,7 @@ fn measured(source: &str, of: &Value, path: &Path) -> Vec<Problem> {
             let words = "may not set both a target value for metric and a per-pod target";
             found.push(Problem::forbidden(&at.field("value"), words));
         }
-        "pods" if !positive("averageValue") => {
+        "pods" if !said("averageValue") => {
             found.push(Problem::required(&at.field("averageValue"), "must specify a positive target averageValue"));
         }
         "resource" | "containerResource" if !said("averageUtilization") && !said("averageValue") => {
@@ -224,11 +262,12 @@ fn metric_target(target: &Value, path: &Path) -> Vec<Problem> {
     let kind = text(target, "type");
     if kind.is_empty() {
         found.push(Problem::required(&path.field("type"), "must specify a metric target type"));
-    } else if !["Utilization", "Value", "AverageValue"].contains(&kind) {
+    }
+    if !["Utilization", "Value", "AverageValue"].contains(&kind) {
         found.push(Problem::invalid(&path.field("type"), kind, "must be either Utilization, Value, or AverageValue"));
     }
     for field in ["value", "averageValue"] {
-        if has(target, field) && quantity(&target[field]).milli() <= 0 {
+        if has(target, field) && quantity(&target[field]) <= Quantity::ZERO {
             found.push(Problem::invalid(&path.field(field), target[field].clone(), "must be positive"));
         }
     }
@@ -252,16 +291,30 @@ fn reference(to: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// A version with at most one `/`; `grouped`: and a group before it.
+fn version(of: &Value, grouped: bool, path: &Path) -> Option<Problem> {
+    let version = text(of, "apiVersion");
+    let words = match version.split('/').collect::<Vec<_>>()[..] {
+        [_] | ["", _] if grouped => "apiVersion must specify API group".to_owned(),
+        [_] | [_, _] => return None,
+        _ => format!("unexpected GroupVersion string: {version}"),
+    };
+    Some(Problem::invalid(&path.field("apiVersion"), version, words))
+}
+
 fn budget(budget: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(budget, Scope::Namespaced, names::subdomain, rules);
+    // Kubernetes has no rule of its own for their names.
+    let mut found = meta::validate_any(budget, Scope::Namespaced, super::rbac::segment, rules);
     let (spec, path) = (&budget["spec"], Path::new("spec"));
     if has(spec, "minAvailable") && has(spec, "maxUnavailable") {
-        found.push(Problem::invalid(&path, spec.clone(), "minAvailable and maxUnavailable cannot be both set"));
+        let problem = Problem::invalid(&path, spec.clone(), "minAvailable and maxUnavailable cannot be both set");
+        found.push(problem.showing(inner::shown("policy.v1.PodDisruptionBudgetSpec", spec)));
     }
     for field in ["minAvailable", "maxUnavailable"] {
         found.extend(number_or_share(&spec[field], &path.field(field)));
     }
     found.extend(label_selector::validate(&spec["selector"], rules, &path.field("selector")));
+    found.extend(conditions::problems(&budget["status"], &Path::new("status.conditions")));
     for field in ["disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"] {
         if let Some(number) = number(&budget["status"], field).filter(|number| *number < 0) {
             found.push(Problem::invalid(&Path::new("status").field(field), number, NOT_NEGATIVE));
@@ -280,7 +333,7 @@ mod tests {
             let mut of = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}});
             of.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
             let scaler = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": of});
-            let found: Vec<String> = autoscaler(&scaler, Rules::default()).iter().map(Problem::to_string).collect();
+            let found: Vec<String> = new_autoscaler(&scaler, Rules::default()).iter().map(Problem::to_string).collect();
             assert_eq!(found, expected, "{spec}");
         }
         let resource = |target: Value| json!({"metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]});

@@ -181,13 +181,13 @@ fn certificates(sent: &str) -> Option<String> {
 }
 
 fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(request, Scope::Cluster, names::subdomain, rules);
+    let mut found = meta::validate(request, Scope::Cluster, super::rbac::segment, rules);
     let (spec, path) = (&request["spec"], Path::new("spec"));
     let sent = text(spec, "request");
     let pem = base64::decode(sent).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let whole = pem.trim_start().starts_with(&format!("-----BEGIN {LABEL}-----")) && pem.contains(&format!("-----END {LABEL}-----"));
     if !whole {
-        found.push(Problem::invalid(&path.field("request"), sent, format!("PEM block type must be {LABEL}")));
+        found.push(Problem::invalid(&path.field("request"), spec["request"].clone(), format!("PEM block type must be {LABEL}")));
     }
     let usages = list(spec, "usages");
     if usages.is_empty() {

@@ -1,6 +1,6 @@
 //! Templates that stand alone, and the history of those that do not: pod templates, controller revisions.
 
-use super::doc::{has, map_at, number};
+use super::doc::{map_at, number};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, apps::immutable, general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem};
@@ -21,7 +21,11 @@ pub static POD_TEMPLATE: Strategy = Strategy {
 };
 
 pub static CONTROLLER_REVISION: Strategy = Strategy {
-    validate: revision,
+    validate: |revision, rules| {
+        let mut found = self::revision(revision, rules);
+        found.extend(data(revision));
+        found
+    },
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, revision);
         found.extend(immutable(new, old, "data", &Path::root()));
@@ -44,11 +48,18 @@ fn pod_template(template: &Value, rules: Rules) -> Vec<Problem> {
 
 fn revision(revision: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(revision, Scope::Namespaced, names::subdomain, rules);
-    if !has(revision, "data") {
-        found.push(Problem::required(&Path::new("data"), "data is mandatory"));
-    }
     if let Some(number) = number(revision, "revision").filter(|number| *number < 0) {
         found.push(Problem::invalid(&Path::new("revision"), number, super::apps::NOT_NEGATIVE));
     }
     found
+}
+
+/// What is kept is an object.
+fn data(revision: &Value) -> Option<Problem> {
+    let words = match &revision["data"] {
+        Value::Null => "data is mandatory",
+        Value::Object(_) => return None,
+        _ => "data must be a valid JSON object",
+    };
+    Some(Problem::required(&Path::new("data"), words))
 }

@@ -18,8 +18,8 @@ use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Hold claims and volumes that are being deleted while somebody uses them.
-const GUARDS: [&str; 2] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
+/// Hold claims, volumes and classes of attributes that are being deleted while somebody uses them.
+const GUARDS: [&str; 3] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection"];
 const EVENTS: Resource = Resource::core("events");
 const NAMESPACES: Resource = Resource::core("namespaces");
 
