@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api arrange
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api arrange conformance
 
 run:
 	packaging/demo.sh run
@@ -66,6 +66,10 @@ bench-api:
 	packaging/kube-apiserver.sh $(KUBE_APISERVER) || echo "kube-apiserver cannot be built here"
 	packaging/build.sh -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api
+
+# Kubernetes' own conformance tests, those that pass: E2E=/path/to/e2e.test, a program built of Kubernetes (CONTRIBUTING.md says how).
+conformance:
+	packaging/conformance.sh "$(E2E)" "$(WORDS)"
 
 # Lays what the programs run at rest next to each other, once more: master/start.ld and agent/start.ld.
 arrange:

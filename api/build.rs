@@ -65,7 +65,7 @@ fn field(field: &Field, rules: &mut Vec<String>) -> String {
         some => format!("Rules::Static(&RULE_{})", place(rules, rule(some))),
     };
     format!(
-        "Field {{ name: Cow::Borrowed({:?}), number: {}, inside: {}, element: {element}, container: Container::{container}, rules: {rules} }}",
+        "Field {{ name: Cow::Borrowed({:?}), number: {}, inside: {:?}, element: {element}, container: Container::{container}, rules: {rules} }}",
         field.name, field.number, field.inside
     )
 }

@@ -84,6 +84,8 @@ pub enum Include {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     One,
+    /// An answer to a question: it is told as it is, or its metadata, and never as a table.
+    Reply,
     List,
     Watch,
 }
@@ -150,11 +152,12 @@ impl Form {
         if !clauses.iter().any(|clause| clause.range == "*/*" || Media::named(clause.range).is_some()) {
             return Err(Unacceptable::Media);
         }
-        let (media, shape) = clauses.iter().find_map(Clause::form).ok_or(Unacceptable::Shape)?;
+        let suits = |form: &(Media, Shape)| subject != Subject::Reply || !matches!(form.1, Shape::Table(..));
+        let (media, shape) = clauses.iter().filter_map(Clause::form).find(suits).ok_or(Unacceptable::Shape)?;
         let shape = match (shape, subject) {
             (Shape::Table(meta, _), _) => Shape::Table(meta, read_include(include)?),
             (Shape::Metadata(_), Subject::List) => return Err(Unacceptable::Number { asked: "PartialObjectMetadata", list: true }),
-            (Shape::MetadataList(_), Subject::One | Subject::Watch) => {
+            (Shape::MetadataList(_), Subject::One | Subject::Reply | Subject::Watch) => {
                 return Err(Unacceptable::Number { asked: "PartialObjectMetadataList", list: false });
             }
             (shape, _) => shape,
@@ -293,6 +296,9 @@ mod tests {
         let number = |asked, list| Err(Unacceptable::Number { asked, list });
         check(Subject::List, &[(list, Ok((Media::Json, Shape::MetadataList(Meta::V1)))), (one, number("PartialObjectMetadata", true))]);
         check(Subject::One, &[(list, number("PartialObjectMetadataList", false))]);
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let plain = format!("{table},application/json");
+        check(Subject::Reply, &[(table, Err(Unacceptable::Shape)), (&plain, Ok((Media::Json, Shape::Whole)))]);
         check(
             Subject::Watch,
             &[

@@ -28,7 +28,7 @@ pub mod usage;
 
 use crate::admit::ledger::Ledger;
 use crate::config::Config;
-use crate::control::{Control, Gate};
+use crate::control::{Control, Gate, Own};
 use crate::identity::Identity;
 use crate::making::Maker;
 use crate::serve::Serve;
@@ -93,6 +93,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let gate = Gate::new(kinds.clone(), maker.clone())
         .charging(ledger.clone())
         .with_workloads(config.workloads)
+        .keeping(Own { range: config.service_cidr, host: making::host_name() })
         .trusting(identity.as_deref().map(Identity::authority));
     let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger);
     // What keeps a store from being written to is said already.

@@ -12,6 +12,8 @@ use std::sync::Arc;
 /// Characters of generated names, as Kubernetes picks them: no vowels, so no words, and nothing that looks like another.
 const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_BYTES: usize = 5;
+/// The kernel has 64.
+const HOST_NAME_BYTES_MAX: u64 = 256;
 const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
 /// The first of them are for people, as many as in Kubernetes: a part of 32, and given only when no other is left.
 const NODE_PORTS_CHOSEN: u32 = 86;
@@ -102,6 +104,13 @@ pub fn by_hand<T>(with: impl FnOnce(&mut Making<'_>) -> T) -> io::Result<T> {
 /// The claim `TCP/30080` is of port 30080, and takes it for all protocols: people expect one number to mean one service.
 fn bare(value: String) -> String {
     value.rsplit('/').next().map(str::to_owned).unwrap_or(value)
+}
+
+/// What this host calls itself. None: the kernel does not say.
+pub fn host_name() -> Option<String> {
+    let mut name = String::new();
+    File::open("/proc/sys/kernel/hostname").and_then(|file| file.take(HOST_NAME_BYTES_MAX).read_to_string(&mut name)).ok()?;
+    Some(name.trim().to_owned()).filter(|name| !name.is_empty())
 }
 
 /// The wall clock, as objects show it.

@@ -67,16 +67,12 @@ impl Writer<'_> {
     }
 
     /// `kind` comes before `apiVersion`, unnumbered both.
-    fn place(&self, row: &Type, name: &str) -> (u16, u16, bool, bool) {
-        let number = |name: &str| match row.field(name) {
-            Some(field) if field.inside > 0 => (field.inside, field.number),
-            Some(field) => (field.number, 0),
-            None => (u16::MAX, 0),
-        };
+    fn place(&self, row: &Type, name: &str) -> ([u16; 3], bool, bool) {
+        let way = |name: &str| row.field(name).map_or([u16::MAX, 0, 0], Field::way);
         let behind = self.moved.iter().find(|(kind, field, _)| *kind == row.name && *field == name);
         match behind {
-            Some((_, _, before)) => (number(before).0, number(before).1, true, false),
-            None => (number(name).0, number(name).1, false, name == "apiVersion"),
+            Some((_, _, before)) => (way(before), true, false),
+            None => (way(name), false, name == "apiVersion"),
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::problem::Path;
 use crate::trail::{Step, Trail};
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 
 /// Fields that are listed; all but the last are out.
@@ -31,7 +31,13 @@ pub fn read_from<'de, D: Deserializer<'de>>(reader: D) -> Result<(Value, Vec<Pat
 
 /// Brings paths into the order in which their fields stand in a text; those that do not stand there come last.
 pub fn in_order(json: &[u8], paths: &mut [Path]) {
-    let mut order = Order { wanted: paths.iter().map(|path| path.as_str().to_owned()).collect(), found: HashMap::new() };
+    in_order_of(json, paths, |_| 1);
+}
+
+/// The same, by the nth time that a field stands there.
+pub fn in_order_of(json: &[u8], paths: &mut [Path], nth: impl Fn(&Path) -> usize) {
+    let wanted = paths.iter().map(|path| (path.as_str().to_owned(), nth(path))).collect();
+    let mut order = Order { wanted, found: HashMap::new() };
     let mut reader = serde_json::Deserializer::from_slice(json);
     let walk = Walk { trail: &Trail::root(), order: &mut order };
     // A text that breaks off has been walked so far.
@@ -40,7 +46,8 @@ pub fn in_order(json: &[u8], paths: &mut [Path]) {
 }
 
 struct Order {
-    wanted: HashSet<String>,
+    /// How often it has still to be met.
+    wanted: HashMap<String, usize>,
     found: HashMap<String, usize>,
 }
 
@@ -69,9 +76,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
         while let Some(key) = entries.next_key_seed(Key)? {
             let here = self.trail.then(Step::Field(&key));
             let path = here.path();
-            if self.order.wanted.contains(path.as_str()) {
-                let next = self.order.found.len();
-                self.order.found.entry(path.as_str().to_owned()).or_insert(next);
+            if let Some(left) = self.order.wanted.get_mut(path.as_str()) {
+                *left = left.saturating_sub(1);
+                if *left == 0 {
+                    let next = self.order.found.len();
+                    self.order.found.entry(path.as_str().to_owned()).or_insert(next);
+                }
             }
             entries.next_value_seed(Walk { trail: &here, order: self.order })?;
         }

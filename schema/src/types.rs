@@ -9,7 +9,7 @@
 //!       name 1 string default="" -- What the rest of the pod calls it.
 //!       ports 6 [ContainerPort] keys=containerPort,protocol patch=merge:containerPort
 //!
-//! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show; 0: none),
+//! That is: name, protobuf number (`2.5`: number 5 of the message that is field 2 and that JSON does not show, `2.3.5` one deeper; 0: none),
 //! type, attributes, prose. A type is one of `string bool int32 int64 float bytes time microtime quantity intorstring any`
 //! or the name of another type; `[T]` is a list, `{T}` a map with text keys. Attributes, without blanks inside:
 //!
@@ -81,8 +81,8 @@ pub struct Field {
     pub name: Cow<'static, str>,
     /// In protobuf; 0: not there.
     pub number: u16,
-    /// The number of the message around it that JSON does not show; 0: none.
-    pub inside: u16,
+    /// The numbers of the messages around it that JSON does not show, the outer one first; 0: none.
+    pub inside: (u16, u16),
     pub element: Element,
     pub container: Container,
     pub rules: Rules,
@@ -336,11 +336,25 @@ fn field(line: &str) -> Result<Field, String> {
     Ok(Field { name: Cow::Owned(name), number, inside, element, container, rules })
 }
 
-fn numbers(text: &str) -> Result<(u16, u16), String> {
+/// Of the messages around it, and its own.
+fn numbers(text: &str) -> Result<((u16, u16), u16), String> {
     let number = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no field number"));
-    match text.split_once('.') {
-        Some((inside, own)) => Ok((number(inside)?, number(own)?)),
-        None => Ok((0, number(text)?)),
+    match *text.split('.').collect::<Vec<_>>() {
+        [own] => Ok(((0, 0), number(own)?)),
+        [outer, own] => Ok(((number(outer)?, 0), number(own)?)),
+        [outer, inner, own] => Ok(((number(outer)?, number(inner)?), number(own)?)),
+        _ => Err(format!("{text:?} is no field number")),
+    }
+}
+
+impl Field {
+    /// Its way through the messages of protobuf: their numbers, then its own, then zeros.
+    pub fn way(&self) -> [u16; 3] {
+        match self.inside {
+            (0, _) => [self.number, 0, 0],
+            (outer, 0) => [outer, self.number, 0],
+            (outer, inner) => [outer, inner, self.number],
+        }
     }
 }
 
@@ -407,7 +421,8 @@ mod tests {
         let types = Types::parse(text, &Types::default()).unwrap();
         assert_eq!(types.iter().map(|row| &*row.name).collect::<Vec<_>>(), ["A", "B"]);
         let bs = types.get("A").unwrap().field("bs").unwrap();
-        assert_eq!((bs.inside, bs.number, bs.container), (2, 3, Container::List));
+        assert_eq!((bs.inside, bs.number, bs.container), ((2, 0), 3, Container::List));
+        assert_eq!(numbers("2.4.3"), Ok(((2, 4), 3)));
         assert_eq!(bs.rules.merge, Merge::Keys(vec!["port".into()].into()));
         assert_eq!((&*bs.rules.patch, types.prose("A.bs")), ("merge:port", "Some bs."));
         let port = types.get("B").unwrap().field("port").unwrap();

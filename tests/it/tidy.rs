@@ -26,7 +26,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/config.rs", "reads the configuration file"),
     ("master/src/memory.rs", "reads how much memory the host and its cgroups grant"),
     ("master/src/notify.rs", "tells systemd"),
-    ("master/src/making.rs", "uids and suffixes come from the kernel's random device"),
+    ("master/src/making.rs", "uids and suffixes come from the kernel's random device, and the name of this host from the kernel"),
     ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
     ("master/src/store/disk.rs", "the files of the store"),
     ("master/src/store/gather.rs", "asks how often a thread has waited for the disk"),

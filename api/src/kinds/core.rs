@@ -78,7 +78,7 @@ fn events() -> Kind {
         field("involvedObject.uid"),
         field("reason"),
         field("reportingComponent"),
-        SelectableField { path: Cow::Borrowed("source.component"), ..field("source") },
+        SelectableField { path: Cow::Borrowed("source.component"), or: Cow::Borrowed("reportingComponent"), ..field("source") },
         field("type"),
     ];
     let (told, back) = (forms::show_event, forms::read_event);

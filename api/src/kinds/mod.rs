@@ -110,6 +110,8 @@ pub struct SelectableField {
     pub label: Cow<'static, str>,
     /// Field names with points between.
     pub path: Cow<'static, str>,
+    /// The same of a field that counts where that one is empty. Empty: none.
+    pub or: Cow<'static, str>,
     /// What a document without the field is taken to hold.
     pub missing: Cow<'static, str>,
 }
@@ -325,10 +327,16 @@ mod tests {
             "csidrivers",
             "csinodes",
             "csistoragecapacities",
+            "flowschemas",
             "leases",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
             "mutatingwebhookconfigurations",
             "poddisruptionbudgets",
+            "prioritylevelconfigurations",
             "runtimeclasses",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
             "validatingwebhookconfigurations",
             "volumeattachments",
         ];

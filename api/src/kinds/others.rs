@@ -6,6 +6,9 @@ use crate::strategy::{self, advice};
 use std::borrow::Cow;
 
 const ADMISSION: Group = Group { name: "admissionregistration.k8s.io", version: "v1", package: "admissionregistration" };
+const FLOW: Group = Group { name: "flowcontrol.apiserver.k8s.io", version: "v1", package: "flowcontrol" };
+const DEVICES: Group = Group { name: "resource.k8s.io", version: "v1", package: "resource" };
+const SERVERS: Group = Group { name: "apiregistration.k8s.io", version: "v1", package: "apiregistration" };
 const EXTENSIONS: Group = Group { name: "apiextensions.k8s.io", version: "v1", package: "apiextensions" };
 const CERTIFICATES: Group = Group { name: "certificates.k8s.io", version: "v1", package: "certificates" };
 const LEASES: Group = Group { name: "coordination.k8s.io", version: "v1", package: "coordination" };
@@ -16,10 +19,15 @@ const RBAC: Group = Group { name: "rbac.authorization.k8s.io", version: "v1", pa
 const SCHEDULING: Group = Group { name: "scheduling.k8s.io", version: "v1", package: "scheduling" };
 
 pub fn rows() -> Vec<Kind> {
-    vec![
+    let mut rows = policies();
+    rows.extend(flows());
+    rows.extend(addresses());
+    rows.extend(devices());
+    rows.extend(vec![
         webhooks("mutatingwebhookconfigurations", "mutatingwebhookconfiguration", "MutatingWebhookConfiguration"),
         webhooks("validatingwebhookconfigurations", "validatingwebhookconfiguration", "ValidatingWebhookConfiguration"),
         definitions(),
+        servers(),
         CERTIFICATES
             .row("certificatesigningrequests", "certificatesigningrequest", "CertificateSigningRequest", &strategy::SIGNING_REQUEST)
             .of_cluster()
@@ -62,6 +70,72 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .stays(strategy::priority_class_stays)
             .short(&["pc"]),
+    ]);
+    rows
+}
+
+fn policies() -> Vec<Kind> {
+    let row = |plural, singular, kind, strategy| {
+        let row = ADMISSION.row(plural, singular, kind, strategy).of_cluster().in_category("api-extensions");
+        row.put_names_revision().idle()
+    };
+    vec![
+        row("mutatingadmissionpolicies", "mutatingadmissionpolicy", "MutatingAdmissionPolicy", &strategy::MUTATING_POLICY),
+        row(
+            "mutatingadmissionpolicybindings",
+            "mutatingadmissionpolicybinding",
+            "MutatingAdmissionPolicyBinding",
+            &strategy::MUTATING_BINDING,
+        ),
+        row("validatingadmissionpolicies", "validatingadmissionpolicy", "ValidatingAdmissionPolicy", &strategy::VALIDATING_POLICY)
+            .with_status(),
+        row(
+            "validatingadmissionpolicybindings",
+            "validatingadmissionpolicybinding",
+            "ValidatingAdmissionPolicyBinding",
+            &strategy::VALIDATING_BINDING,
+        ),
+    ]
+}
+
+fn flows() -> Vec<Kind> {
+    vec![
+        FLOW.row("flowschemas", "flowschema", "FlowSchema", &strategy::FLOW_SCHEMA)
+            .of_cluster()
+            .with_status()
+            .put_creates()
+            .put_names_revision()
+            .idle(),
+        FLOW.row("prioritylevelconfigurations", "prioritylevelconfiguration", "PriorityLevelConfiguration", &strategy::PRIORITY_LEVEL)
+            .of_cluster()
+            .with_status()
+            .put_creates()
+            .put_names_revision()
+            .idle(),
+    ]
+}
+
+fn addresses() -> Vec<Kind> {
+    vec![
+        NETWORKING.row("ipaddresses", "ipaddress", "IPAddress", &strategy::IP_ADDRESS).of_cluster().short(&["ip"]).idle(),
+        NETWORKING.row("servicecidrs", "servicecidr", "ServiceCIDR", &strategy::SERVICE_RANGE).of_cluster().with_status().idle(),
+    ]
+}
+
+fn devices() -> Vec<Kind> {
+    vec![
+        DEVICES.row("deviceclasses", "deviceclass", "DeviceClass", &strategy::DEVICE_CLASS).of_cluster().delete_shows().idle(),
+        DEVICES.row("resourceclaims", "resourceclaim", "ResourceClaim", &strategy::RESOURCE_CLAIM).with_status().delete_shows().idle(),
+        DEVICES
+            .row("resourceclaimtemplates", "resourceclaimtemplate", "ResourceClaimTemplate", &strategy::CLAIM_TEMPLATE)
+            .delete_shows()
+            .idle(),
+        DEVICES
+            .row("resourceslices", "resourceslice", "ResourceSlice", &strategy::RESOURCE_SLICE)
+            .of_cluster()
+            .delete_shows()
+            .selectable([field("spec.driver"), field("spec.nodeName")])
+            .idle(),
     ]
 }
 
@@ -73,6 +147,12 @@ fn definitions() -> Kind {
         verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]),
         ..row.of_cluster().short(&["crd", "crds"]).in_category("api-extensions")
     }
+}
+
+/// Nor these. Clients look for the group before they ask which kinds there are.
+fn servers() -> Kind {
+    let row = SERVERS.row("apiservices", "apiservice", "APIService", &strategy::DEFINITION);
+    Kind { verbs: Cow::Borrowed(&[Verb::Get, Verb::List, Verb::Watch]), ..row.of_cluster().in_category("api-extensions") }
 }
 
 /// As data: manifests of today bring them along, and installing one must not fail for that.

@@ -17,7 +17,7 @@ const THROUGH: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, V
 
 /// A field that is called as it stands.
 pub(super) fn field(path: &'static str) -> SelectableField {
-    SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), missing: Cow::Borrowed("") }
+    SelectableField { label: Cow::Borrowed(path), path: Cow::Borrowed(path), or: Cow::Borrowed(""), missing: Cow::Borrowed("") }
 }
 
 pub(super) fn field_or(path: &'static str, missing: &'static str) -> SelectableField {

@@ -19,6 +19,8 @@ pub struct FieldSelector {
 #[derive(Clone, Debug, PartialEq)]
 struct Asked {
     path: Vec<String>,
+    /// What counts where nothing stands there. Empty: nothing.
+    or: Vec<String>,
     /// What a document without the field holds.
     missing: String,
     terms: Vec<Term>,
@@ -43,11 +45,12 @@ impl FieldSelector {
             let value = unescape(value)?;
             let field = kind.fields.iter().find(|field| field.label == label);
             let field = field.ok_or_else(|| unknown(label, kind))?;
-            let (term, missing) = (Term { equal, value }, field.missing.to_string());
-            let path: Vec<String> = field.path.split('.').map(str::to_owned).collect();
-            match asked.iter_mut().find(|asked| asked.path == path && asked.missing == missing) {
+            let way = |path: &str| path.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            let (path, or, missing): (Vec<String>, Vec<String>, String) = (way(&field.path), way(&field.or), field.missing.to_string());
+            let term = Term { equal, value };
+            match asked.iter_mut().find(|asked| asked.path == path && asked.or == or && asked.missing == missing) {
                 Some(asked) => asked.terms.push(term),
-                None => asked.push(Asked { path, missing, terms: vec![term] }),
+                None => asked.push(Asked { path, or, missing, terms: vec![term] }),
             }
         }
         Ok(FieldSelector { asked })
@@ -73,11 +76,7 @@ impl FieldSelector {
 
     /// The same, where somebody knows what stands at the end of a path: whoever asks many selectors about one document reads it once.
     pub fn matches_found(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
-        self.asked.iter().all(|asked| {
-            let found = find(&asked.path).filter(|found| !found.is_empty());
-            let found = found.as_ref().unwrap_or(&asked.missing);
-            asked.terms.iter().all(|term| (*found == term.value) == term.equal)
-        })
+        self.asked.iter().all(|asked| asked.holds(&find))
     }
 }
 
@@ -93,6 +92,16 @@ pub fn of_key(key: &Key, path: &[String]) -> Option<Option<String>> {
 /// The one field of a document as JSON that stands at the end of a path, as selectors compare it.
 pub fn read_field(json: &[u8], path: &[String]) -> Option<String> {
     Walk(path).deserialize(&mut serde_json::Deserializer::from_slice(json)).ok().flatten()
+}
+
+impl Asked {
+    fn holds(&self, find: impl Fn(&[String]) -> Option<String>) -> bool {
+        let at =
+            |path: &Vec<String>| Some(path).filter(|path| !path.is_empty()).and_then(|path| find(path)).filter(|text| !text.is_empty());
+        let found = at(&self.path).or_else(|| at(&self.or));
+        let found = found.as_ref().unwrap_or(&self.missing);
+        self.terms.iter().all(|term| (*found == term.value) == term.equal)
+    }
 }
 
 /// Kubernetes has one text for kinds with fields of their own, one for jobs, and one for all others.

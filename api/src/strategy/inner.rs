@@ -157,7 +157,7 @@ fn object(row: &Type, value: &Value, depth: usize, text: &mut String) {
         }
         None => {
             let mut fields: Vec<&Field> = row.fields.iter().collect();
-            fields.sort_by_key(|field| if field.inside > 0 { (field.inside, field.number) } else { (field.number, 0) });
+            fields.sort_by_key(|field| field.way());
             for field in fields {
                 part(&field.name, &|text| of_field(field, &value[&*field.name], depth + 1, text));
             }

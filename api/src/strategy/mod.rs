@@ -8,6 +8,7 @@
 //! Metadata is covered by each kind's functions (they call `meta`), so whoever writes calls the kind's strategy and
 //! nothing else. All of it is PURE: what would have to be invented (time, uid, addresses) comes in `Making`.
 
+pub mod addresses;
 pub mod advice;
 mod affinity;
 mod amounts;
@@ -23,6 +24,7 @@ mod container;
 mod counts;
 mod cron;
 mod csi;
+mod devices;
 mod diff;
 pub mod doc;
 mod endpoints;
@@ -31,6 +33,7 @@ pub mod ephemeral;
 mod event;
 pub mod eviction;
 pub mod finalizer;
+mod flow;
 pub mod forms;
 pub mod furniture;
 mod general;
@@ -52,6 +55,7 @@ pub mod pod_defaults;
 mod pod_parts;
 mod pod_spec;
 mod pod_status;
+mod policies;
 pub mod qos;
 mod rbac;
 mod replicationcontroller;
@@ -78,6 +82,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::Ipv4Addr;
 
+pub use addresses::{IP_ADDRESS, SERVICE_RANGE};
 pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, TEMPLATE_GENERATION};
 pub use batch::{CRON_JOB, JOB};
 pub use binding::{BINDING, bind};
@@ -88,8 +93,10 @@ pub use classes::{
 };
 pub use config::{CONFIG_MAP, SECRET};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
+pub use devices::{CLAIM_TEMPLATE, DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE};
 pub use endpoints::{ENDPOINTS, elsewhere};
 pub use event::EVENT;
+pub use flow::{FLOW_SCHEMA, PRIORITY_LEVEL};
 pub use kinds::*;
 pub use lease::{ENDPOINT_SLICE, LEASE};
 pub use limits::{LIMIT_RANGE, RESOURCE_QUOTA};
@@ -97,6 +104,7 @@ pub use namespace::NAMESPACE;
 pub use networking::{INGRESS, INGRESS_CLASS, NETWORK_POLICY};
 pub use node::NODE;
 pub use pod::POD;
+pub use policies::{MUTATING_BINDING, MUTATING_POLICY, VALIDATING_BINDING, VALIDATING_POLICY};
 pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;

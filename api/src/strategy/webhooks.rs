@@ -68,7 +68,7 @@ fn webhook(hook: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 }
 
 /// Nobody evaluates them here: of an expression only that there is one.
-fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
+pub fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
     let all = list(hook, "matchConditions");
     let mut found = Vec::new();
     if all.len() > CONDITIONS_MAX {
@@ -95,7 +95,7 @@ fn conditions(hook: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-fn of_rule(rule: &Value, path: &Path) -> Vec<Problem> {
+pub fn of_rule(rule: &Value, path: &Path) -> Vec<Problem> {
     const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
     let mut found = Vec::new();
     for (field, what) in

@@ -10,6 +10,7 @@ mod cell;
 mod core;
 mod network;
 mod others;
+mod plain;
 mod pod;
 mod reading;
 mod storage;
@@ -63,6 +64,7 @@ fn cells_of(api_version: &str, kind: &str) -> Option<Cells> {
         ("discovery.k8s.io" | "networking.k8s.io", "v1", kind) => return network::cells_of(kind),
         ("storage.k8s.io", "v1", kind) => return storage::cells_of(kind),
         ("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration" | "ValidatingWebhookConfiguration") => others::webhooks,
+        ("admissionregistration.k8s.io" | "flowcontrol.apiserver.k8s.io" | "resource.k8s.io", "v1", kind) => return plain::cells_of(kind),
         ("autoscaling", "v2", "HorizontalPodAutoscaler") => others::autoscaler,
         ("autoscaling", "v1", "Scale") => others::scale,
         ("certificates.k8s.io", "v1", "CertificateSigningRequest") => others::signing_request,

@@ -18,8 +18,24 @@ pub fn cells_of(kind: &str) -> Option<Cells> {
         "NetworkPolicy" => {
             |policy, now| vec![cell::name(policy), cell::selector(&policy["spec"]["podSelector"]).into(), cell::age(policy, now)]
         }
+        "IPAddress" => taken,
+        "ServiceCIDR" => |range, now| vec![cell::name(range), cell::texts(&range["spec"]["cidrs"]).into(), cell::age(range, now)],
         _ => return None,
     })
+}
+
+/// An address, and whose it is.
+fn taken(address: &Reading, _now: Time) -> Vec<Value> {
+    let parent = &address["spec"]["parentRef"];
+    let whose = if parent.is_null() {
+        NONE.to_owned()
+    } else {
+        let group = Some(text(&parent["group"])).filter(|group| !group.is_empty()).map(|group| format!(".{group}")).unwrap_or_default();
+        let resource = format!("{}{group}", text(&parent["resource"])).to_lowercase();
+        let parts = [resource.as_str(), text(&parent["namespace"]), text(&parent["name"])];
+        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+    };
+    vec![cell::name(address), whose.into()]
 }
 
 fn slice(slice: &Reading, now: Time) -> Vec<Value> {

@@ -2,6 +2,7 @@
 
 use super::intent::{About, Decision, Intent, Tale};
 use super::namespaces::{self, Content, Item};
+use super::own::Own;
 use super::{Now, Owner};
 use crate::admit::{
     self,
@@ -42,6 +43,7 @@ pub struct Gate {
     told: AtomicU64,
     workloads: bool,
     authority: Option<Arc<str>>,
+    own: Option<Arc<Own>>,
     ledger: Arc<Ledger>,
 }
 
@@ -52,7 +54,7 @@ impl Gate {
 
     pub fn new(kinds: Arc<Kinds>, maker: Arc<Maker>) -> Gate {
         let ledger = Arc::new(Ledger::new(kinds.clone(), maker.clone()));
-        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true, authority: None, ledger }
+        Gate { kinds, maker, told: AtomicU64::new(0), workloads: true, authority: None, own: None, ledger }
     }
 
     /// With whom what is used of quotas is counted.
@@ -78,6 +80,15 @@ impl Gate {
     /// Whom everybody in the cluster trusts: the authority's certificate.
     pub fn trusting(self, authority: Option<&str>) -> Gate {
         Gate { authority: authority.map(Arc::from), ..self }
+    }
+
+    /// Keeps what is the cluster's own: the service of the API, and the range of service addresses.
+    pub fn keeping(self, own: Own) -> Gate {
+        Gate { own: Some(Arc::new(own)), ..self }
+    }
+
+    pub fn own(&self) -> Option<Arc<Own>> {
+        self.own.clone()
     }
 
     pub fn authority(&self) -> Option<Arc<str>> {

@@ -3,6 +3,7 @@
 use super::Owner;
 use super::garbage::Garbage;
 use super::namespaces;
+use super::own::{self, Own, RangeView};
 use super::view::{self, BudgetView, ControllerView, EndpointsView, NodeView, PodView, ScaleView, ServiceView, SliceView};
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
@@ -51,6 +52,10 @@ pub struct Cluster {
     pub quotas: BTreeSet<Key>,
     /// What every namespace should hold, and whether it is as it should be.
     pub furniture: BTreeMap<Key, (Revision, bool)>,
+    /// The cluster's own range of service addresses.
+    pub range: Option<RangeView>,
+    /// What this master was started with. None: it keeps nothing of the cluster's own.
+    pub own: Option<Arc<Own>>,
     /// What `kube-root-ca.crt` should say. None: this master does not know who it is.
     pub authority: Option<Arc<str>>,
     /// Objects that exist and cannot be read: they are not absent.
@@ -124,7 +129,7 @@ impl Cluster {
         let new = event.new.as_ref();
         let was_damaged = self.damaged.remove(&**key);
         self.garbage.apply(event);
-        let plural = if is_followed(&key.resource) || namespaces::concerns(key) { &*key.resource.plural } else { "" };
+        let plural = if is_followed(&key.resource) || namespaces::concerns(key) || own::concerns(key) { &*key.resource.plural } else { "" };
         let read = match plural {
             "pods" => self.apply_pod(key, new, uptime),
             "replicationcontrollers" => put(&mut self.controllers, &**key, new, view::controller),
@@ -151,6 +156,10 @@ impl Cluster {
                     Some(stored) => self.namespaces.insert(key.name.clone(), is_ending(&document(stored))),
                     None => self.namespaces.remove(&key.name),
                 };
+                true
+            }
+            "servicecidrs" if own::concerns(key) => {
+                self.range = new.map(|stored| RangeView { revision: stored.revision, document: document(stored) });
                 true
             }
             "serviceaccounts" if namespaces::concerns(key) => put(&mut self.furniture, key, new, |stored| Some((stored.revision, true))),
@@ -311,6 +320,16 @@ impl Cluster {
             }
         }
         self.complaints = old.complaints;
+    }
+
+    /// What was last complained about.
+    pub fn complaint(&self, owner: &Owner) -> Option<&str> {
+        self.complaints.get(owner).map(String::as_str)
+    }
+
+    /// There is nothing to complain about any more; true if there was.
+    pub fn content(&mut self, owner: &Owner) -> bool {
+        self.complaints.remove(owner).is_some()
     }
 
     /// Whether this is said for the first time.

@@ -2,6 +2,7 @@
 //!
 //!     all its owners are gone          -> it goes too
 //!     an owner waits for it to go      -> it goes too (foregroundDeletion), and then the owner is let go
+//!     owners wait for each other       -> they are let go: none of them ever would be
 //!     an owner is to go without it     -> the owner is taken off it (orphan), and then the owner is let go
 //!     it keeps an owner                -> the others are taken off it
 //!
@@ -267,6 +268,36 @@ impl Garbage {
         }
     }
 
+    /// Whether an object that waits has nothing to wait for: nothing that it owns blocks it, or all that does waits for it in its turn.
+    fn waits_for_nothing(&self, key: &Key) -> bool {
+        let (mut seen, mut left) = (BTreeSet::new(), vec![key]);
+        let mut circle = false;
+        while let Some(one) = left.pop() {
+            let Some(Known { state: State::Here(object), dependents, .. }) = self.known.get(one) else { return false };
+            let mut blocking = dependents.iter().filter(|dependent| self.blocks(dependent, &object.uid)).peekable();
+            if blocking.peek().is_none() {
+                // Itself, or one that goes next.
+                return one == key;
+            }
+            if !object.waits {
+                return false;
+            }
+            for dependent in blocking {
+                circle |= dependent == key;
+                if seen.insert(dependent) {
+                    left.push(dependent);
+                }
+            }
+        }
+        circle
+    }
+
+    /// Whether the owner of this uid waits for an object.
+    fn blocks(&self, key: &Key, uid: &str) -> bool {
+        let owned = |object: &Object| object.owners.iter().any(|owner| owner.blocked && owner.uid == uid);
+        matches!(self.known.get(key).map(|known| &known.state), Some(State::Here(object)) if owned(object))
+    }
+
     /// Whether anything names this object as its owner; `blocking`: in a way that the owner has to wait for.
     fn owns(&self, known: &Known, uid: &str, blocking: bool) -> bool {
         let names = |dependent: &Key| match self.known.get(dependent).map(|known| &known.state) {
@@ -308,7 +339,7 @@ pub fn decide(garbage: &Garbage, key: &Key, used: impl Fn(&Key) -> bool) -> Deci
             Object { guard: Some(guard), .. } if !in_use => release(Some(*guard)),
             Object { released: true, .. } if !is_namespace => release(None),
             Object { lets_go: true, uid, .. } if !garbage.owns(known, uid, false) => release(Some(ORPHAN)),
-            Object { waits: true, uid, .. } if !garbage.owns(known, uid, true) => release(Some(FOREGROUND)),
+            Object { waits: true, .. } if garbage.waits_for_nothing(key) => release(Some(FOREGROUND)),
             _ => Decision::default(),
         };
     }
@@ -422,6 +453,33 @@ mod tests {
         check(&[("o", waits.clone()), ("a", going)], &[]);
         check(&[("o", leaving("o", &[FOREGROUND, "example.com/mine"]))], &["o is released: foregroundDeletion"]);
         check(&[("o", leaving("o", &["example.com/mine"])), ("a", owned(&["o"]))], &[]);
+    }
+
+    #[test]
+    fn circles_do_not_wait_for_themselves() {
+        let of = |name: &str, owner: &str, waits: bool| {
+            let mut meta = owned(&[owner]);
+            meta["uid"] = name.into();
+            if waits {
+                meta["deletionTimestamp"] = "2027-01-01T00:00:00Z".into();
+                meta["finalizers"] = json!([FOREGROUND]);
+            }
+            meta
+        };
+        // As long as one of them has still to go, they wait.
+        check(&[("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", false))], &["c goes after what it owns"]);
+        let released = ["a", "b", "c"].map(|name| format!("{name} is released: foregroundDeletion"));
+        let released = released.each_ref().map(String::as_str);
+        let circle = [("a", of("a", "!c", true)), ("b", of("b", "!a", true)), ("c", of("c", "!b", true))];
+        check(&circle, &released);
+        check(&[("a", of("a", "!a", true))], &["a is released: foregroundDeletion"]);
+        // What one of them owns besides keeps all of them.
+        let mut more = circle.to_vec();
+        let mut going = owned(&["!b"]);
+        going["deletionTimestamp"] = "2027-01-01T00:00:00Z".into();
+        going["deletionGracePeriodSeconds"] = 30.into();
+        more.push(("d", going));
+        check(&more, &[]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::cluster::Cluster;
 use super::namespaces;
+use super::own;
 use super::view::{PodView, selects};
 use crate::store::Event;
 use coracle_api::meta::{Key, Resource};
@@ -115,9 +116,11 @@ fn of(cluster: &Cluster, key: &Key) -> BTreeSet<Owner> {
             let key = |name| Key { resource: Resource::core("services"), namespace: key.namespace.clone(), name };
             service.into_iter().map(|name| Owner::Service(key(name))).collect()
         }
-        "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound].into(),
+        "nodes" => [Owner::Node(key.name.clone()), Owner::Unbound, Owner::Service(own::key())].into(),
+        "servicecidrs" if own::concerns(key) => [Owner::Service(own::key())].into(),
         "events" => [Owner::Events].into(),
         "resourcequotas" => [Owner::Quotas(key.namespace.clone())].into(),
+        "namespaces" if key.name == own::key().namespace => [Owner::Namespace(key.name.clone()), Owner::Service(own::key())].into(),
         "namespaces" => [Owner::Namespace(key.name.clone())].into(),
         "serviceaccounts" | "configmaps" if namespaces::concerns(key) => [Owner::Namespace(key.namespace.clone())].into(),
         _ => BTreeSet::new(),
@@ -178,7 +181,7 @@ fn service_of(endpoints: &Key) -> Key {
 
 /// Every key there is.
 pub fn all(cluster: &Cluster) -> BTreeSet<Owner> {
-    let mut owners = BTreeSet::from([Owner::Unbound, Owner::Events]);
+    let mut owners = BTreeSet::from([Owner::Unbound, Owner::Events, Owner::Service(own::key())]);
     owners.extend(cluster.controllers.keys().cloned().map(Owner::Controller));
     owners.extend(cluster.services.keys().cloned().map(Owner::Service));
     owners.extend(cluster.endpoints.keys().map(service_of).map(Owner::Service));

@@ -14,6 +14,7 @@ mod intent;
 mod keys;
 mod namespaces;
 mod nodes;
+mod own;
 mod quota;
 mod replicate;
 mod schedule;
@@ -25,6 +26,7 @@ pub use act::Gate;
 pub use cluster::Cluster;
 pub use intent::{Decision, Intent};
 pub use keys::Owner;
+pub use own::Own;
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
 
 use crate::store::Store;
@@ -88,6 +90,10 @@ pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
     match owner {
         Owner::Unbound => schedule::decide(cluster, now),
         Owner::Controller(key) => replicate::decide(cluster, key, now),
+        Owner::Service(key) if *key == own::key() && cluster.own.is_some() => {
+            let own = cluster.own.as_deref().and_then(|own| own::decide(cluster, own, now));
+            own.unwrap_or_else(|| endpoints::decide(cluster, key))
+        }
         Owner::Service(key) => endpoints::decide(cluster, key),
         Owner::Node(name) => nodes::decide(cluster, name, now),
         Owner::Garbage(key) => garbage::decide(&cluster.garbage, key, |claim| cluster.uses(claim)),

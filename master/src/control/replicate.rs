@@ -6,17 +6,21 @@
 use super::Now;
 use super::cluster::Cluster;
 use super::intent::{About, Decision, Intent, Tale};
+use super::keys::Owner;
 use super::view::{ControllerView, PodView, selects};
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::meta::{GENERATED_BASE_BYTES_MAX, generated_base};
-use coracle_api::workload::ReplicationControllerStatus;
+use coracle_api::workload::{ReplicationControllerCondition, ReplicationControllerStatus};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Who says so in events.
 const SOURCE: &str = "replication-controller";
+/// The condition of one that cannot make its pods, and why it has it.
+const FAILURE: &str = "ReplicaFailure";
+const FAILED: &str = "FailedCreate";
 /// Pods made or deleted in one look; the rest follows when these are seen.
 const BURST_MAX: usize = 100;
 /// What follows the base of a generated name.
@@ -45,10 +49,11 @@ pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
     }
     let (active, over): (Vec<_>, Vec<_>) = owned.into_iter().partition(|(_, pod)| pod.active());
     let wanted = usize::try_from(controller.replicas).unwrap_or_default();
-    let (status, available_at) = status(key, controller, &active, now);
+    let there = active.len() + damaged(cluster, key);
+    let failure = cluster.complaint(&Owner::Controller(key.clone())).filter(|_| there < wanted);
+    let (status, available_at) = status(key, controller, &active, failure, now);
     intents.extend(status);
     let mut wake_at = available_at;
-    let there = active.len() + damaged(cluster, key);
     if there < wanted {
         match patience(&over, wanted).filter(|until| now.uptime < *until) {
             Some(until) => wake_at = Some(wake_at.map_or(until, |at| at.min(until))),
@@ -176,7 +181,14 @@ fn owners_changed(key: &Key, pod: &PodView, change: impl FnOnce(&mut Vec<Value>)
 }
 
 /// The counts, if they are not what the status says; and when they will be others though nothing happens.
-fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)], now: Now) -> (Option<Intent>, Option<Duration>) {
+/// `failure`: why no more pods are made.
+fn status(
+    key: &Key,
+    controller: &ControllerView,
+    active: &[(&Key, &PodView)],
+    failure: Option<&str>,
+    now: Now,
+) -> (Option<Intent>, Option<Duration>) {
     let count = |counts: &dyn Fn(&PodView) -> bool| i32::try_from(active.iter().filter(|(_, pod)| counts(pod)).count()).unwrap_or(i32::MAX);
     let ready = |pod: &PodView| pod.ready == Some(true);
     let available_at = |pod: &PodView| pod.ready_at + controller.min_ready;
@@ -186,7 +198,7 @@ fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)], n
         ready_replicas: count(&ready),
         available_replicas: count(&|pod| ready(pod) && (controller.min_ready.is_zero() || available_at(pod) <= now.uptime)),
         observed_generation: controller.generation,
-        conditions: controller.status.conditions.clone(),
+        conditions: conditions(&controller.status.conditions, failure, now),
     };
     let later = active.iter().filter(|(_, pod)| ready(pod)).map(|(_, pod)| available_at(pod)).filter(|at| *at > now.uptime).min();
     let intent = (counts != controller.status).then(|| Intent::Status {
@@ -195,6 +207,22 @@ fn status(key: &Key, controller: &ControllerView, active: &[(&Key, &PodView)], n
         status: shown(controller, &counts),
     });
     (intent, later)
+}
+
+/// Those of others stay as they are.
+fn conditions(was: &[ReplicationControllerCondition], failure: Option<&str>, now: Now) -> Vec<ReplicationControllerCondition> {
+    let mut conditions: Vec<_> = was.iter().filter(|one| one.kind != FAILURE).cloned().collect();
+    if let Some(why) = failure {
+        let since = was.iter().find(|one| one.kind == FAILURE).and_then(|one| one.last_transition_time);
+        conditions.push(ReplicationControllerCondition {
+            kind: FAILURE.to_owned(),
+            status: "True".to_owned(),
+            last_transition_time: since.or(Some(now.wall)),
+            reason: FAILED.to_owned(),
+            message: why.to_owned(),
+        });
+    }
+    conditions
 }
 
 /// Kubernetes leaves zeros out, but for `replicas`.
@@ -215,6 +243,15 @@ fn shown(controller: &ControllerView, counts: &ReplicationControllerStatus) -> V
             status.remove(name)
         };
     }
+    let shown = |one: &ReplicationControllerCondition| {
+        let since = one.last_transition_time.map(|time| time.to_string());
+        json!({"type": one.kind, "status": one.status, "lastTransitionTime": since, "reason": one.reason, "message": one.message})
+    };
+    if counts.conditions.is_empty() {
+        status.remove("conditions");
+    } else if counts.conditions != controller.status.conditions {
+        status.insert("conditions".to_owned(), counts.conditions.iter().map(shown).collect());
+    }
     status.into()
 }
 
@@ -227,7 +264,7 @@ fn tell(key: &Key, controller: &ControllerView, reason: &'static str, message: S
 pub fn complaint(cluster: &Cluster, key: &Key, why: &str) -> Option<Tale> {
     let about = about(key, cluster.controllers.get(key)?);
     let message = format!("Error creating: {why}");
-    Some(Tale { about, severity: "Warning", reason: "FailedCreate", message, names_made: false, source: SOURCE })
+    Some(Tale { about, severity: "Warning", reason: FAILED, message, names_made: false, source: SOURCE })
 }
 
 fn about(key: &Key, controller: &ControllerView) -> About {

@@ -4,7 +4,7 @@
 use super::act::{self, Gate};
 use super::cluster::{Cluster, is_followed};
 use super::quota::Quota;
-use super::{Decision, Intent, Now, Owner, decide, garbage, keys, namespaces, replicate};
+use super::{Decision, Intent, Now, Owner, decide, garbage, keys, namespaces, own, replicate};
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -184,17 +184,16 @@ impl Step {
     fn follow(&mut self, now: Now) {
         self.watches.clear();
         self.cluster.authority = self.gate.authority();
+        self.cluster.own = self.gate.own();
         let resources: Vec<Resource> = self.gate.kinds().stored().map(|kind| kind.resource.clone()).collect();
         for resource in resources {
             let whole = is_followed(&resource);
-            let looked_at = |key: &Key| whole || namespaces::concerns(key);
+            let looked_at = move |key: &Key| whole || namespaces::concerns(key) || own::concerns(key);
             self.cluster.damaged.extend(self.store.list(&resource, None).damaged.into_iter().filter(looked_at));
             let wakes = self.wakes.clone();
             // Of most kinds only owners and what they own matter, and what goes while a namespace waits for that.
             let sink = Box::new(move |event: &Event| match event {
-                event if whole || namespaces::concerns(&event.key) || garbage::concerns(event) => {
-                    wakes.send(|| Wake::Event(Box::new(event.clone())))
-                }
+                event if looked_at(&event.key) || garbage::concerns(event) => wakes.send(|| Wake::Event(Box::new(event.clone()))),
                 event if event.new.is_none() && wakes.fill.ends.load(Ordering::Acquire) => {
                     wakes.send(|| Wake::Left(event.key.namespace.clone()))
                 }
@@ -266,16 +265,26 @@ impl Step {
         // One key that cannot be looked at must not end the others' controllers.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.act(owner, now)));
         let failed = outcome.unwrap_or_else(|_| Some("its controller panicked".to_owned()));
-        let Some(why) = failed else { return };
+        let Some(why) = failed else {
+            // Its status may still say so.
+            if self.cluster.content(owner) && matches!(owner, Owner::Controller(_)) {
+                self.dirty.insert(owner.clone());
+            }
+            return;
+        };
         self.timers.set(owner, Some(now.uptime + act::AGAIN_AFTER));
+        let first = self.cluster.complaint(owner).is_none();
         if !self.cluster.complain(owner, &why) {
             return;
         }
         log::warn!("{owner}: {why}");
-        if let Owner::Controller(key) = owner
-            && let Some(tale) = replicate::complaint(&self.cluster, key, &why)
-        {
+        let Owner::Controller(key) = owner else { return };
+        if let Some(tale) = replicate::complaint(&self.cluster, key, &why) {
             self.gate.tell(&*self.store, &tale, None, now);
+        }
+        // Its status is to say so.
+        if first {
+            self.dirty.insert(owner.clone());
         }
     }
 

@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 /// The version of Kubernetes whose API this is; clients warn when theirs is far away.
 const KUBERNETES_MINOR: u32 = 36;
 /// In this order clients look for a kind that several groups have. Groups that are not here come after, by name.
-const GROUPS: [&str; 17] = [
+const GROUPS: [&str; 20] = [
+    "apiregistration.k8s.io",
     "apps",
     "events.k8s.io",
     "authentication.k8s.io",
@@ -29,6 +30,8 @@ const GROUPS: [&str; 17] = [
     "coordination.k8s.io",
     "node.k8s.io",
     "discovery.k8s.io",
+    "resource.k8s.io",
+    "flowcontrol.apiserver.k8s.io",
 ];
 /// A group, and its versions, the preferred one first.
 pub struct Group<'k> {

@@ -13,6 +13,7 @@ use coracle_api::types;
 use coracle_http::{Request, header};
 use coracle_schema::{Path, protobuf, yaml};
 use serde_json::{Map, Value};
+use std::collections::HashSet;
 
 /// Bytes of a body that a refusal shows.
 const SUMMARY_BYTES: usize = 30;
@@ -103,12 +104,12 @@ pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<Document,
 /// A document that a patch in an older version came to.
 pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<Document, Fault> {
     let (decoded, unknown) = read_older(call, version, Wanted::of(call.kind), document)?;
-    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown)), _turn: None })
+    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown.iter().map(self::unknown).collect())), _turn: None })
 }
 
-fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: &Value) -> Result<(Decoded, Vec<String>), Fault> {
+fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: &Value) -> Result<(Decoded, Vec<Path>), Fault> {
     let mut decoded = decode(call, version, document)?;
-    let unknown = decoded.unknown.iter().map(unknown).collect();
+    let unknown = decoded.unknown.clone();
     // Amounts and times come into the one form in which they are stored.
     decoded.object = shape(wanted, decoded.object, None)?.0;
     Ok((decoded, unknown))
@@ -117,10 +118,10 @@ fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: 
 /// The same of a document that is not of the call's kind: a scale, a token request.
 pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
     let Said { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
+    let json = (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
     let (sent, unknown) = match call.version {
         Version::V1 => {
             right_kind(wanted, &document)?;
-            let json = matches!(media(call, request), Ok(Media::Json)).then_some(&*request.body);
             let (object, unknown) = shape(wanted, document, json)?;
             (Sent::V1(object), unknown)
         }
@@ -129,8 +130,7 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_
             (Sent::Old(decoded), unknown)
         }
     };
-    let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
-    let unknown: Vec<String> = twice.chain(unknown).collect();
+    let unknown = strictly(json, twice, unknown);
     match call.options.field_validation {
         FieldValidation::Strict if !unknown.is_empty() => {
             let kind = wanted.kind;
@@ -313,21 +313,37 @@ fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decode
 
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
 /// Where a text is given, what is wrong is told in its order.
-fn shape(wanted: Wanted<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<String>), Fault> {
+fn shape(wanted: Wanted<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<Path>), Fault> {
     let mut decoded = coracle_schema::decode(&types::builtin(), wanted.type_name, &mut object);
     if let Some(json) = json.filter(|_| decoded.faults.len() > 1) {
         let mut paths: Vec<Path> = decoded.faults.iter().map(|fault| fault.path.clone()).collect();
         coracle_schema::in_order(json, &mut paths);
         decoded.faults.sort_by_key(|fault| paths.iter().position(|path| *path == fault.path));
     }
-    if let Some(json) = json.filter(|_| decoded.unknown.len() > 1) {
-        coracle_schema::in_order(json, &mut decoded.unknown);
-    }
     if let Some(message) = decoded.message() {
         let kind = wanted.kind;
         return Err(Fault::bad_request(format!("{kind} in version {:?} cannot be handled as a {kind}: {message}", wanted.version)));
     }
-    Ok((object, decoded.unknown.iter().map(unknown).collect()))
+    Ok((object, decoded.unknown))
+}
+
+/// What strictness finds, in the order of the text where that is JSON. What is not known is not looked into: nothing is said of what stands
+/// twice there.
+fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<String> {
+    let strange: HashSet<&str> = unknown.iter().map(Path::as_str).collect();
+    let looked_into = |path: &Path| {
+        let outer = path.as_str().match_indices(['.', '[']).map(|(at, _)| &path.as_str()[..at]);
+        !outer.chain([path.as_str()]).any(|outer| strange.contains(outer))
+    };
+    let twice: Vec<Path> = twice.into_iter().filter(looked_into).collect();
+    let doubled: HashSet<String> = twice.iter().map(|path| path.as_str().to_owned()).collect();
+    let mut all: Vec<Path> = twice.into_iter().chain(unknown.iter().cloned()).collect();
+    if let Some(json) = json.filter(|_| all.len() > 1) {
+        coracle_schema::in_order_of(json, &mut all, |path| 1 + usize::from(doubled.contains(path.as_str())));
+    }
+    let told =
+        |path: &Path| if doubled.contains(path.as_str()) { format!("duplicate field {:?}", path.as_str()) } else { self::unknown(path) };
+    all.iter().map(told).collect()
 }
 
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The

@@ -356,6 +356,7 @@ fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
         Verb::Log => return Ok(call.form),
         Verb::List | Verb::DeleteCollection => Subject::List,
         Verb::Watch => Subject::Watch,
+        _ if call.kind.answer.is_some() => Subject::Reply,
         _ => Subject::One,
     };
     Form::negotiate(call.version, subject, &accept(headers), &call.options.include_object).map_err(|why| unacceptable(call.shown, why))

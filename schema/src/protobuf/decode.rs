@@ -25,13 +25,20 @@ impl Decoder<'_> {
     fn message(&mut self, type_name: &str, message: &[u8], into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
         let types = self.types;
         match types.get(type_name) {
-            Some(row) => self.part(row, 0, message, into, depth),
+            Some(row) => self.part(row, (0, 0), message, into, depth),
             None => Ok(()),
         }
     }
 
     /// The fields of a type that stand in one message: its own, or those of one that JSON does not show.
-    fn part(&mut self, row: &Type, inside: u16, message: &[u8], into: &mut Map<String, Value>, depth: usize) -> Result<(), Malformed> {
+    fn part(
+        &mut self,
+        row: &Type,
+        inside: (u16, u16),
+        message: &[u8],
+        into: &mut Map<String, Value>,
+        depth: usize,
+    ) -> Result<(), Malformed> {
         if depth > DEPTH_MAX {
             return Err(Malformed::TooDeep);
         }
@@ -39,8 +46,17 @@ impl Decoder<'_> {
         while let Some((number, wire)) = reader.field()? {
             if let Some(field) = row.fields.iter().find(|field| field.inside == inside && u32::from(field.number) == number) {
                 self.field(field, wire, into, depth)?;
-            } else if inside == 0 && row.fields.iter().any(|field| u32::from(field.inside) == number) {
-                self.part(row, number as u16, wire.bytes()?, into, depth + 1)?;
+                continue;
+            }
+            let deeper = row.fields.iter().map(|field| field.inside).find(|(outer, inner)| match inside {
+                (0, _) => u32::from(*outer) == number,
+                (here, 0) => *outer == here && u32::from(*inner) == number,
+                _ => false,
+            });
+            match deeper {
+                Some((outer, _)) if inside.0 == 0 => self.part(row, (outer, 0), wire.bytes()?, into, depth + 1)?,
+                Some(deeper) => self.part(row, deeper, wire.bytes()?, into, depth + 1)?,
+                None => {}
             }
         }
         Ok(())

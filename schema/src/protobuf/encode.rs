@@ -24,13 +24,17 @@ fn message(types: &Types, type_name: &str, document: &Map<String, Value>, out: &
     let Some(row) = types.get(type_name) else { return };
     let mut fields: Vec<(&Field, &Value)> =
         document.iter().filter_map(|(name, value)| Some((row.field(name)?, value))).filter(|(field, _)| field.number > 0).collect();
-    let place = |field: &Field| if field.inside == 0 { (field.number, 0) } else { (field.inside, field.number) };
-    fields.sort_by_key(|(field, _)| place(field));
-    for part in fields.chunk_by(|(a, _), (b, _)| a.inside == b.inside) {
-        let all = |out: &mut Vec<u8>| part.iter().for_each(|(field, value)| self::field(types, field, value, out));
-        match part[0].0.inside {
-            0 => all(out),
-            inside => put_message(out, inside, all),
+    fields.sort_by_key(|(field, _)| field.way());
+    parts(types, &fields, 0, out);
+}
+
+/// Fields that share their way so far: those that go on together stand in a message that JSON does not show.
+fn parts(types: &Types, fields: &[(&Field, &Value)], step: usize, out: &mut Vec<u8>) {
+    for part in fields.chunk_by(|(a, _), (b, _)| a.way()[step] == b.way()[step]) {
+        let (first, value) = part[0];
+        match first.way().get(step + 1) {
+            Some(next) if *next > 0 => put_message(out, first.way()[step], |out| parts(types, part, step + 1, out)),
+            _ => field(types, first, value, out),
         }
     }
 }

@@ -28,6 +28,8 @@ const TEXT: &str = "
   things 12 [Thing]
   emptyDir 13.2 Meta
   hostPath 13.1 Meta
+  verbs 13.3.1 [string]
+  scope 13.3.2 string
   limits 14 {quantity}
 ";
 
@@ -54,7 +56,7 @@ fn there_and_back() {
         json!({"spec": {"port": 80, "secret": {"k": "AAEC", "e": ""}, "seen": "2020-01-01T00:00:00.123456Z", "free": {"a": [1, null]}, "share": 1.5}}),
     );
     check(json!({"spec": {"emptyDir": {}, "limits": {"cpu": "500m"}, "things": [{}, {"metadata": {"name": "b"}}]}}));
-    check(json!({"spec": {"hostPath": {"name": "x"}, "emptyDir": {"name": "y"}, "replicas": -1}}));
+    check(json!({"spec": {"hostPath": {"name": "x"}, "emptyDir": {"name": "y"}, "replicas": -1, "verbs": ["get"], "scope": "x"}}));
 }
 
 #[test]

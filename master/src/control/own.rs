@@ -1,0 +1,299 @@
+//! The cluster's own: service `kubernetes`, where the API is to be found, and the range that service addresses come from. PURE.
+//!
+//!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
+//!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so connections are refused
+//!     range        as the master was started
+//!
+//! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the one that stands.
+
+use super::Now;
+use super::cluster::{Cluster, SLICES};
+use super::intent::{Decision, Intent};
+use super::slices;
+use super::view::{EndpointsView, NodeView, SliceView};
+use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
+use coracle_api::strategy::lease::SERVICE;
+use coracle_api::strategy::{Cidr, elsewhere};
+use serde_json::{Value, json};
+
+const NAMESPACE: &str = "default";
+const PORT_NAME: &str = "https";
+const PORT: i32 = 443;
+/// Where the API will be served to pods.
+const TARGET_PORT: i32 = 6443;
+/// On Endpoints that are to stay the only ones: their slice is kept here.
+const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+
+/// What this master was started with.
+#[derive(Clone, Debug)]
+pub struct Own {
+    pub range: Cidr,
+    /// The name of its host. None: nobody can say.
+    pub host: Option<String>,
+}
+
+/// The service, to which all of this belongs.
+pub fn key() -> Key {
+    Key { resource: Resource::core("services"), namespace: NAMESPACE.to_owned(), name: OWN.to_owned() }
+}
+
+/// Whether an object is the cluster's own range.
+pub fn concerns(key: &Key) -> bool {
+    key.resource == RANGES && key.name == OWN
+}
+
+/// The cluster's range, as it stands.
+#[derive(Clone, Debug)]
+pub struct RangeView {
+    pub revision: coracle_api::meta::Revision,
+    pub document: Value,
+}
+
+/// What the cluster lacks of its own. None: the service is a person's, with a selector or elsewhere, and its endpoints as any service's.
+pub fn decide(cluster: &Cluster, own: &Own, now: Now) -> Option<Decision> {
+    if cluster.namespaces.get(NAMESPACE) != Some(&false) {
+        return Some(Decision::default());
+    }
+    let mut intents: Vec<Intent> = range(cluster, own, now).into_iter().collect();
+    let Some(service) = cluster.services.get(&key()) else {
+        if !cluster.damaged.contains(&key()) {
+            intents.extend(service(own));
+        }
+        return Some(Decision::of(intents));
+    };
+    if service.external || !service.selector.is_empty() {
+        return None;
+    }
+    if let Some(address) = address(cluster, own).filter(|_| !service.deleting) {
+        intents.extend(endpoints(cluster, address));
+        intents.extend(slice(cluster, address));
+        // Those of a service that a person made before.
+        intents.extend(slices::decide(cluster, &key(), None));
+    }
+    Some(Decision::of(intents))
+}
+
+fn service(own: &Own) -> Option<Intent> {
+    let port = json!({"name": PORT_NAME, "protocol": "TCP", "port": PORT, "targetPort": TARGET_PORT});
+    let object = json!({
+        "metadata": {"name": OWN, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": own.range.nth(0)?.to_string(), "ipFamilyPolicy": "SingleStack", "ports": [port], "sessionAffinity": "None",
+            "type": "ClusterIP"},
+    });
+    Some(Intent::Create { resource: key().resource, namespace: NAMESPACE.to_owned(), object })
+}
+
+/// Of the node that says that it is on this host; of a cluster of one node, which is one host, that one's.
+fn address<'c>(cluster: &'c Cluster, own: &Own) -> Option<&'c str> {
+    let here = |node: &&NodeView| own.host.as_ref().is_some_and(|host| node.host == *host);
+    let alone = || cluster.nodes.values().next().filter(|_| cluster.nodes.len() == 1);
+    let node = cluster.nodes.values().find(here).or_else(alone)?;
+    Some(node.address.as_str()).filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
+}
+
+fn endpoints(cluster: &Cluster, address: &str) -> Option<Intent> {
+    let key = Key { resource: Resource::core("endpoints"), ..key() };
+    if cluster.damaged.contains(&key) {
+        return None;
+    }
+    let port = json!({"name": PORT_NAME, "port": TARGET_PORT, "protocol": "TCP"});
+    let subsets = json!([{"addresses": [{"ip": address}], "ports": [port]}]);
+    let Some(standing) = cluster.endpoints.get(&key) else {
+        let object = json!({"metadata": {"name": OWN, "labels": {SKIP_MIRROR: "true"}}, "subsets": subsets});
+        return Some(Intent::Create { resource: key.resource, namespace: key.namespace, object });
+    };
+    if names(standing, address) {
+        return None;
+    }
+    let mut object: Value = serde_json::from_slice(&standing.document.json).unwrap_or_default();
+    object["metadata"]["labels"][SKIP_MIRROR] = "true".into();
+    object["subsets"] = subsets;
+    Some(Intent::Update { key, seen: standing.revision, object })
+}
+
+/// Whether endpoints say this address and nothing else.
+fn names(standing: &EndpointsView, address: &str) -> bool {
+    let marked = standing.labels.get(SKIP_MIRROR).is_some_and(|said| said == "true");
+    let [subset] = standing.subsets.as_slice() else { return false };
+    let ([one], [port]) = (subset.addresses.as_slice(), subset.ports.as_slice()) else { return false };
+    let port = (port.name.as_str(), port.port) == (PORT_NAME, TARGET_PORT);
+    marked && one.ip == address && subset.not_ready_addresses.is_empty() && port
+}
+
+fn slice(cluster: &Cluster, address: &str) -> Option<Intent> {
+    let key = Key { resource: SLICES, ..key() };
+    if cluster.damaged.contains(&key) {
+        return None;
+    }
+    let family = if address.contains(':') { "IPv6" } else { "IPv4" };
+    let port = json!({"name": PORT_NAME, "port": TARGET_PORT, "protocol": "TCP"});
+    let wanted = json!({
+        "metadata": {"name": OWN, "labels": {SERVICE: OWN}},
+        "addressType": family,
+        "endpoints": [{"addresses": [address], "conditions": {"ready": true}}],
+        "ports": [port],
+    });
+    let create = || Intent::Create { resource: SLICES, namespace: NAMESPACE.to_owned(), object: wanted.clone() };
+    let Some(standing) = cluster.slices.get(&key) else { return Some(create()) };
+    let SliceView { revision, document, .. } = standing;
+    let mut object: Value = serde_json::from_slice(&document.json).unwrap_or_default();
+    if object["addressType"] != wanted["addressType"] {
+        // It never changes: the next look makes another.
+        return Some(Intent::Delete { key, seen: *revision, at_once: true });
+    }
+    let same = ["endpoints", "ports"].iter().all(|field| object[field] == wanted[field]) && standing.service == OWN;
+    if same {
+        return None;
+    }
+    object["metadata"]["labels"][SERVICE] = OWN.into();
+    object["endpoints"] = wanted["endpoints"].clone();
+    object["ports"] = wanted["ports"].clone();
+    Some(Intent::Update { key, seen: *revision, object })
+}
+
+fn range(cluster: &Cluster, own: &Own, now: Now) -> Option<Intent> {
+    let key = Key { resource: RANGES, namespace: String::new(), name: OWN.to_owned() };
+    if cluster.damaged.contains(&key) {
+        return None;
+    }
+    let text = own.range.to_string();
+    let Some(RangeView { revision, document }) = &cluster.range else {
+        return Some(Intent::Create { resource: RANGES, namespace: String::new(), object: own_range(&text) });
+    };
+    let seen = *revision;
+    if !document["metadata"]["deletionTimestamp"].is_null() {
+        return None;
+    }
+    // A range never changes, and this one is what the master was started with: the next look makes it.
+    if document["spec"]["cidrs"][0] != text {
+        return Some(Intent::Delete { key, seen, at_once: true });
+    }
+    let conditions = document["status"]["conditions"].as_array();
+    if conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready")) {
+        return None;
+    }
+    let ready = json!({
+        "type": "Ready", "status": "True", "lastTransitionTime": now.wall.to_string(), "reason": "",
+        "message": "Kubernetes default Service CIDR is ready",
+    });
+    Some(Intent::Status { key, seen, status: json!({"conditions": [ready]}) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Event, Stored};
+    use coracle_api::kinds::Kinds;
+    use coracle_api::meta::{Revision, Time};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const NOW: Duration = Duration::from_secs(9);
+
+    /// A cluster with these objects, by resource and name: null is gone.
+    fn cluster(objects: &[(Resource, &str, Value)]) -> Cluster {
+        let mut cluster = Cluster::of(&Kinds::builtin());
+        cluster.namespaces.insert(NAMESPACE.into(), false);
+        for (revision, (resource, name, object)) in (1..).map(Revision).zip(objects) {
+            let namespace = if *resource == RANGES || &*resource.plural == "nodes" { "" } else { NAMESPACE };
+            let key = Arc::new(Key { resource: resource.clone(), namespace: namespace.to_owned(), name: (*name).to_owned() });
+            let new = (!object.is_null()).then(|| Stored::of(key.clone(), revision, &mut object.clone()));
+            cluster.apply(&Event { revision, key, old: None, new, renewed: false }, NOW);
+        }
+        cluster
+    }
+
+    fn intents(cluster: &Cluster) -> Option<Vec<String>> {
+        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()) };
+        let wall = Time::from_seconds(1_600_000_000).unwrap();
+        let line = |intent: &Intent| match intent {
+            Intent::Create { resource, object, .. } => {
+                let said =
+                    [&object["spec"]["clusterIP"], &object["subsets"][0]["addresses"][0]["ip"], &object["endpoints"][0]["addresses"][0]];
+                let said = said.iter().find_map(|value| value.as_str()).unwrap_or_default();
+                format!("make {} {said}", resource.plural).trim_end().to_owned()
+            }
+            Intent::Update { key, object, .. } => {
+                let said = [&object["subsets"][0]["addresses"][0]["ip"], &object["endpoints"][0]["addresses"][0]];
+                format!("write {} {}", key.resource.plural, said.iter().find_map(|value| value.as_str()).unwrap_or_default())
+            }
+            Intent::Status { key, .. } => format!("status {}", key.resource.plural),
+            Intent::Delete { key, .. } => format!("delete {}", key.resource.plural),
+            other => format!("{other:?}"),
+        };
+        let now = Now { wall, uptime: NOW };
+        decide(cluster, &own, now).map(|decision| decision.intents.iter().map(line).collect())
+    }
+
+    #[track_caller]
+    fn check(objects: &[(Resource, &str, Value)], expected: &[&str]) {
+        assert_eq!(intents(&cluster(objects)).expect("it is the cluster's own"), expected);
+    }
+
+    fn node(host: &str, address: &str) -> Value {
+        let addresses = json!([{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": host}]);
+        json!({"metadata": {"uid": host}, "status": {"addresses": addresses}})
+    }
+
+    fn standing() -> Vec<(Resource, &'static str, Value)> {
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let range = json!({"metadata": {"name": OWN}, "spec": {"cidrs": ["10.96.0.0/16"]}, "status": {"conditions": ready}});
+        let service = json!({"metadata": {"name": OWN}, "spec": {"clusterIP": "10.96.0.1"}});
+        vec![(RANGES, OWN, range), (key().resource, OWN, service)]
+    }
+
+    #[test]
+    fn what_every_cluster_has() {
+        check(&[], &["make servicecidrs", "make services 10.96.0.1"]);
+        let range = |cidr: &str| (RANGES, OWN, json!({"metadata": {"name": OWN}, "spec": {"cidrs": [cidr]}}));
+        check(&[range("10.96.0.0/16")], &["status servicecidrs", "make services 10.96.0.1"]);
+        check(&[range("10.97.0.0/16")], &["delete servicecidrs", "make services 10.96.0.1"]);
+        check(&standing(), &[]);
+        // It went, and comes back.
+        let mut gone = standing();
+        gone.push((key().resource, OWN, Value::Null));
+        check(&gone, &["make services 10.96.0.1"]);
+        // A person's own.
+        let mut theirs = standing();
+        theirs[1].2["spec"]["selector"] = json!({"app": "proxy"});
+        assert_eq!(intents(&cluster(&theirs)), None);
+    }
+
+    #[test]
+    fn where_it_is_to_be_found() {
+        let nodes = Resource::core("nodes");
+        let with = |more: &[(Resource, &'static str, Value)]| {
+            let mut all = standing();
+            all.extend(more.iter().cloned());
+            all
+        };
+        let here = (nodes.clone(), "b", node("here", "192.0.2.7"));
+        let other = (nodes.clone(), "a", node("there", "192.0.2.9"));
+        let made = ["make endpoints 192.0.2.7", "make endpointslices 192.0.2.7"];
+        check(&with(&[other.clone(), here.clone()]), &made);
+        check(&with(std::slice::from_ref(&other)), &["make endpoints 192.0.2.9", "make endpointslices 192.0.2.9"]);
+        // Of two others nobody can say; nor of one that has said nothing, or only what no pod could reach.
+        check(&with(&[other.clone(), (nodes.clone(), "c", node("third", "192.0.2.8"))]), &[]);
+        check(&with(&[(nodes.clone(), "b", json!({"metadata": {"uid": "x"}}))]), &[]);
+        check(&with(&[(nodes, "b", node("here", "127.0.0.1"))]), &[]);
+        let port = json!({"name": "https", "port": 6443, "protocol": "TCP"});
+        let endpoints = |address: &str| {
+            let subsets = json!([{"addresses": [{"ip": address}], "ports": [port]}]);
+            let labels = json!({SKIP_MIRROR: "true"});
+            (Resource::core("endpoints"), OWN, json!({"metadata": {"name": OWN, "labels": labels}, "subsets": subsets}))
+        };
+        let slice = |address: &str| {
+            let endpoints = json!([{"addresses": [address], "conditions": {"ready": true}}]);
+            let labels = json!({SERVICE: OWN});
+            let slice =
+                json!({"metadata": {"name": OWN, "labels": labels}, "addressType": "IPv4", "endpoints": endpoints, "ports": [port]});
+            (SLICES, OWN, slice)
+        };
+        check(&with(&[here.clone(), endpoints("192.0.2.7"), slice("192.0.2.7")]), &[]);
+        let moved = ["write endpoints 192.0.2.7", "write endpointslices 192.0.2.7"];
+        check(&with(&[here, endpoints("192.0.2.6"), slice("192.0.2.6")]), &moved);
+        // Its node has said nothing since a restart: what stands may be true.
+        check(&with(&[endpoints("192.0.2.6"), slice("192.0.2.6")]), &[]);
+    }
+}
