@@ -7,8 +7,8 @@ const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "
 
 pub fn rows() -> Vec<Kind> {
     vec![
-        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().put_names_revision().idle(),
-        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().idle(),
+        STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().put_names_revision().delete_shows().idle(),
+        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().delete_shows().idle(),
         STORAGE
             .row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY)
             .put_names_revision()
@@ -18,6 +18,7 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .advised(advice::storage_class)
             .short(&["sc"])
+            .delete_shows()
             .idle(),
         STORAGE
             .row("volumeattachments", "volumeattachment", "VolumeAttachment", &strategy::VOLUME_ATTACHMENT)
@@ -25,11 +26,13 @@ pub fn rows() -> Vec<Kind> {
             .with_status()
             .status_keeps(&["annotations", "finalizers", "labels", "ownerReferences"])
             .put_names_revision()
+            .delete_shows()
             .idle(),
         STORAGE
             .row("volumeattributesclasses", "volumeattributesclass", "VolumeAttributesClass", &strategy::ATTRIBUTES_CLASS)
             .of_cluster()
             .short(&["vac"])
+            .delete_shows()
             .idle(),
     ]
 }

@@ -150,8 +150,8 @@ mod tests {
         for bad in ["foo", "pod", "limits.gpu"] {
             check(bad, Whose::Quota, &["must be a standard resource type or fully qualified", "must be a standard resource for quota"]);
         }
-        check("storage", Whose::Quota, &["must be a standard resource for quotas"]);
-        check("a b", Whose::Quota, &["name part must consist", "must be a standard resource for quotas"]);
+        check("storage", Whose::Quota, &["must be a standard resource for quota"]);
+        check("a b", Whose::Quota, &["name part must consist", "must be a standard resource for quota"]);
         check("example.com/gpu", Whose::Container, &[]);
         check("pods", Whose::Container, &["must be a standard resource for containers"]);
         check("requests.example.com/gpu", Whose::Container, &["doesn't follow extended resource name standard"]);

@@ -1,11 +1,11 @@
 //! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
 
 use super::apps::{immutable, immutable_as, immutable_selector, not_negative, selected};
-use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text, yes};
+use super::doc::{copy, default_to, entries, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
 use super::{Making, Rules, Strategy, cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A cron job's jobs are called after it, with the time behind.
 const CRON_JOB_NAME_BYTES_MAX: usize = 52;
@@ -15,6 +15,7 @@ const NAME: &str = "batch.kubernetes.io/job-name";
 /// The same, from before labels had prefixes.
 const OLD_UID: &str = "controller-uid";
 const OLD_NAME: &str = "job-name";
+const OWN: [&str; 4] = [UID, NAME, OLD_UID, OLD_NAME];
 /// First parts of the names of time zones, and names of one part. Which places are there is the time zone database's to say.
 const ZONE_AREAS: [&str; 17] = [
     "Africa",
@@ -81,10 +82,6 @@ const ZONE_WORDS: [&str; 40] = [
 pub static JOB: Strategy = Strategy {
     create: |job, making| {
         job_defaults(job);
-        // What is selected by comes to be the job's own labels too, but not where its name is invented.
-        if is_empty(&job["metadata"]["name"]) {
-            labels(job);
-        }
         general::create::<true>(job, making);
         select_own(job);
         labels(job);
@@ -183,7 +180,14 @@ fn cron_job_defaults(cron_job: &mut Value) {
 }
 
 fn job(job: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(job, Scope::Namespaced, names::subdomain, rules);
+    let (labels, of_pods) = (&job["metadata"]["labels"], &job["spec"]["template"]["metadata"]["labels"]);
+    // Labels that nobody wrote come from the template, where they are looked at.
+    let invented = labels == of_pods && entries(&job["spec"]["template"]["metadata"], "labels").all(|(key, _)| OWN.contains(&key.as_str()));
+    let mut bare = json!({"metadata": job["metadata"]});
+    if invented {
+        remove(&mut bare["metadata"], "labels");
+    }
+    let mut found = meta::validate(&bare, Scope::Namespaced, names::subdomain, rules);
     found.extend(own_selector(job));
     let (spec, path) = (&job["spec"], Path::new("spec"));
     found.extend(selecting_spec(spec, rules, &path));
@@ -392,7 +396,6 @@ fn zone(spec: &Value, path: &Path) -> Option<Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn what_a_suspended_job_may_change() {

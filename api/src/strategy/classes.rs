@@ -321,7 +321,7 @@ mod tests {
             crate::strategy::tests::told(attributes(&class, Rules::default()), expected);
         };
         check("example.com/D", &[]);
-        check("D_", &["driverName: Invalid value: \"D_\": name part must consist"]);
+        check("D_", &["driverName: Invalid value: \"d_\": name part must consist"]);
         check("", &["driverName: Required value"]);
     }
 }

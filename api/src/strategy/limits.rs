@@ -317,7 +317,7 @@ mod tests {
         check(one("PriorityClass", "In", &["high"]), &[]);
         let place = "spec.scopeSelector.matchExpressions";
         check(one("PriorityClass", "In", &[]), &[&format!("{place}.values: Required value: must be at least one value")]);
-        check(one("Terminating", "In", &["a"]), &[&format!("{place}.operator: Invalid value: \"In\": must be 'Exist'")]);
+        check(one("Terminating", "In", &["a"]), &[&format!("{place}.operator: Invalid value: \"In\": must be 'Exists'")]);
         check(
             one("x", "About", &[]),
             &[

@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn autoscalers() {
         fn check(spec: Value, expected: &[&str]) {
-            let mut of = json!({"maxReplicas": 3, "scaleTargetRef": {"kind": "Deployment", "name": "d"}});
+            let mut of = json!({"maxReplicas": 3, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}});
             of.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
             let scaler = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": of});
             let found: Vec<String> = new_autoscaler(&scaler, Rules::default()).iter().map(Problem::to_string).collect();

@@ -195,7 +195,7 @@ fn what_others_name() {
         &[
             "spec.hard[a.b/gpu]: Invalid value: \"500m\": must be an integer",
             "spec.hard[foo]: Invalid value: \"foo\": must be a standard resource type or fully qualified",
-            "spec.hard[foo]: Invalid value: \"foo\": must be a standard resource for quotas",
+            "spec.hard[foo]: Invalid value: \"foo\": must be a standard resource for quota",
         ],
     );
     check("v1 LimitRange", json!({"metadata": {}, "spec": {"limits": []}}), &[]);
@@ -322,8 +322,9 @@ fn where_volumes_are() {
         attachment("", "", ""),
         &[
             "spec.attacher: Required value",
-            "spec.nodeName: Invalid value: \"\"",
             "spec.source.persistentVolumeName: Required value: must specify non empty persistentVolumeName",
+            "spec.nodeName: Invalid value: \"\"",
+            "spec.source.persistentVolumeName: Invalid value: \"\"",
         ],
     );
 }
@@ -339,7 +340,7 @@ fn what_is_said_empty() {
     let claim = json!({"resources": {"requests": capacity}, "accessModes": modes, "volumeMode": ""});
     refused("v1 PersistentVolumeClaim", json!({"spec": claim}), "spec.volumeMode", unsupported);
     refused(class, json!({"provisioner": "p", "volumeBindingMode": ""}), "volumeBindingMode", unsupported);
-    refused("scheduling.k8s.io/v1 PriorityClass", json!({"value": 1, "preemptionPolicy": ""}), "preemptionPolicy", unsupported);
+    refused("scheduling.k8s.io/v1 PriorityClass", json!({"value": 1, "preemptionPolicy": ""}), "preemptionPolicy", "Required value");
     let driver = json!({"attachRequired": true, "podInfoOnMount": false, "storageCapacity": false, "fsGroupPolicy": ""});
     refused("storage.k8s.io/v1 CSIDriver", json!({"spec": driver}), "spec.fsGroupPolicy", unsupported);
     let policy = json!({"podSelector": {}, "ingress": [{"ports": [{"protocol": ""}]}]});
@@ -456,7 +457,7 @@ fn second_causes() {
     let place = "aggregationRule.clusterRoleSelectors[0]";
     let bad = [
         &*format!("{place}.matchExpressions[0].operator: Invalid value: \"Foo\": not a valid selector operator"),
-        &*format!("{place}: Invalid value: \"null\": invalid label selector."),
+        &*format!("{place}: Invalid value: null: invalid label selector."),
     ];
     check("rbac.authorization.k8s.io/v1 ClusterRole", role, &bad);
 }
