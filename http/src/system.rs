@@ -36,7 +36,8 @@ pub enum Shortage {
 
 /// Pure: what is granted against what the sides that are on need.
 pub fn enough(network: Option<&Limits>, local: Option<&LocalLimits>, granted: Granted) -> Result<(), Shortage> {
-    let connections = network.map_or(0, |limits| limits.connections_max as u64);
+    // Each stream may be another server's answer, over a connection of its own.
+    let connections = network.map_or(0, |limits| (limits.connections_max + limits.streams_max) as u64);
     let handlers = network.map_or(0, |limits| (limits.handlers_max + limits.writers_max + HEALTH_PLACES) as u64);
     let local_descriptors = local.map_or(0, |limits| 2 * LOCAL_CONNECTIONS + limits.forwards_max as u64 * LOCAL_FORWARD_DESCRIPTORS);
     let needed = connections + local_descriptors + DESCRIPTORS_ELSE;
@@ -107,11 +108,11 @@ mod tests {
             let granted = Granted { descriptors, threads };
             enough(network.then_some(&Limits::EDGE), local.then_some(&LocalLimits::HOST), granted)
         };
-        assert_eq!(check(true, true, Some(1696), Some(4915)), Ok(()));
+        assert_eq!(check(true, true, Some(2848), Some(4915)), Ok(()));
         assert_eq!(check(true, true, None, None), Ok(()));
-        assert_eq!(check(true, true, Some(1695), None), Err(Shortage::Descriptors { granted: 1695, needed: 1696 }));
+        assert_eq!(check(true, true, Some(2847), None), Err(Shortage::Descriptors { granted: 2847, needed: 2848 }));
         assert_eq!(check(false, true, Some(223), None), Err(Shortage::Descriptors { granted: 223, needed: 224 }));
-        assert_eq!(check(true, false, Some(1536), Some(90)), Ok(()));
+        assert_eq!(check(true, false, Some(2688), Some(90)), Ok(()));
         assert_eq!(check(true, true, None, Some(221)), Err(Shortage::Threads { granted: 221, needed: 222 }));
     }
 

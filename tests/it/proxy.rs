@@ -190,7 +190,7 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
         ("x-mine", Some("1")),
         ("content-type", Some("text/x")),
         ("x-forwarded-host", Some("localhost")),
-        ("x-forwarded-for", Some("127.0.0.1")),
+        ("x-forwarded-for", Some("192.0.2.1, 127.0.0.1")),
         ("x-forwarded-uri", Some(format!("{base}/a//b%2Fc/").as_str())),
     ] {
         assert_eq!(asked.header(name), expected, "{name}");
