@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-store bench-api arrange conformance
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-churn bench-store bench-api arrange conformance
 
 run:
 	packaging/demo.sh run
@@ -47,11 +47,16 @@ test-packages: deb
 	packaging/engine.sh start
 	packaging/test-packages.sh
 
+# ROWS=memory measures what has the word in its name; the last row waits for ten minutes, CHURN_WAIT_S=330 for less.
 bench:
 	packaging/prerequisites.sh engine demo
 	packaging/engine.sh start
 	packaging/build.sh -p coracle-master -p coracle-agent
 	cargo bench -q -p coracle-tests --features e2e --bench bench $(AS_ROOT)
+
+# Ten rounds of pods, namespaces and events that come and go; CHURN_ROUNDS, CHURN_PODS and CHURN_WAIT_S say otherwise.
+bench-churn:
+	CHURN_ROUNDS=$${CHURN_ROUNDS:-10} ROWS=churn $(MAKE) bench
 
 # The store against a file an object, SQLite and etcd, as ratios; ROWS=card measures what has the word in its name.
 bench-store:

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use coracle_agent::config::{self, Asked, Config};
 use coracle_agent::{host, run};
+use coracle_http::heap;
 use coracle_http::network::HANDLER_STACK_BYTES;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,7 +26,10 @@ fn main() -> ExitCode {
             println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Ok(Asked::Run(config)) => start(*config),
+        Ok(Asked::Run(config)) => {
+            heap::settle();
+            start(*config)
+        }
         Err(error) => {
             eprintln!("coracle-agent: {error}");
             ExitCode::from(2)

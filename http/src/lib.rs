@@ -11,6 +11,7 @@
 pub mod budget;
 pub mod channel;
 pub mod client;
+pub mod heap;
 pub mod local;
 pub mod network;
 mod outbound;

@@ -1,5 +1,6 @@
 //! Arguments, the log, signals, the exit code.
 
+use coracle_http::heap;
 use coracle_master::command;
 use coracle_master::config::{self, Asked};
 use nix::sys::signal::{SigSet, Signal};
@@ -14,7 +15,10 @@ fn main() -> ExitCode {
         log::warn!("block SIGXFSZ: {error}");
     }
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
-        Ok(Asked::Run(config)) => config,
+        Ok(Asked::Run(config)) => {
+            heap::settle();
+            config
+        }
         Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),
         Ok(Asked::Help(text)) => return say(text),
         Ok(Asked::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -5,6 +5,7 @@
 #[allow(dead_code)]
 #[path = "../e2e/bed.rs"]
 mod bed;
+mod churn;
 #[allow(dead_code)]
 #[path = "../e2e/images.rs"]
 mod images;
@@ -26,7 +27,8 @@ const QUIET: Duration = Duration::from_secs(60);
 
 type Row = (&'static str, fn(&Engine) -> Result<String, String>);
 
-const ROWS: &[Row] = &[("starting a pod", starts), ("master ready", ready), ("memory at rest, a quiet minute", quiet)];
+const ROWS: &[Row] =
+    &[("starting a pod", starts), ("master ready", ready), ("memory at rest, a quiet minute", quiet), ("after a churn", churn::churn)];
 
 fn main() -> ExitCode {
     let engine = match Engine::start() {

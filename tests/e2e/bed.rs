@@ -136,6 +136,8 @@ pub struct Bed<'a> {
     folder: PathBuf,
     master: Option<Child>,
     agent: Option<Child>,
+    /// What the programs are started with, besides.
+    allocator: &'static [(&'static str, &'static str)],
 }
 
 impl<'a> Bed<'a> {
@@ -144,7 +146,13 @@ impl<'a> Bed<'a> {
         for part in ["manifests", "master", "agent"] {
             fs::create_dir_all(folder.join(part)).expect("a folder for the test");
         }
-        Bed { engine, folder, master: None, agent: None }
+        Bed { engine, folder, master: None, agent: None, allocator: &ALLOCATOR }
+    }
+
+    /// Without the units' settings.
+    pub fn as_people_start_it(mut self) -> Bed<'a> {
+        self.allocator = &[];
+        self
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -189,7 +197,7 @@ impl<'a> Bed<'a> {
     fn launch(&self, command: &mut Command, name: &str) -> Child {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
-        command.envs(ALLOCATOR).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        command.envs(self.allocator.iter().copied()).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
     pub fn master_pid(&self) -> u32 {

@@ -20,6 +20,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/local.rs", "the local socket and its folder"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
     ("http/src/client.rs", "the agent's calls"),
+    ("http/src/heap.rs", "starts the program again with the allocator's settings"),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),

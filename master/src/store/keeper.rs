@@ -1,6 +1,5 @@
 //! The store's one thread in the background: it keeps the next segment ready, brings the files up to the journal, forgets superseded
-//! segments and old events, and finds out when a disk that failed is well again. At rest it sleeps, but for a look at the files once a week
-//! (scrub).
+//! segments and old events, finds out when a disk that failed is well again. At rest it sleeps, but for a look at all files once a week.
 //!
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
 

@@ -1,0 +1,44 @@
+//! The allocator's settings. It takes them from the environment alone, as a program begins: one that was started without them starts itself
+//! again with them, before it does anything else.
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// One arena, so that what threads have given up is one heap, and thresholds that stay where they are: by itself the allocator learns from
+/// one large piece to keep two of that size. Above the first a piece goes back by itself; above the other, what is free at the heap's end.
+pub const SETTINGS: [(&str, &str); 3] =
+    [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
+
+/// The other way to tell the allocator.
+const TUNABLES: &str = "GLIBC_TUNABLES";
+
+/// Comes back where the settings are made, or cannot be: then the program only keeps more.
+pub fn settle() {
+    if is_settled(|name| env::var_os(name).is_some()) {
+        return;
+    }
+    let mut arguments = env::args_os();
+    let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) else { return };
+    let error = Command::new(&program).arg0(name).args(arguments).envs(SETTINGS).exec();
+    log::debug!("start {} again with the allocator's settings: {error}", program.display());
+}
+
+/// Whoever sets anything chooses for himself.
+fn is_settled(is_set: impl Fn(&str) -> bool) -> bool {
+    is_set(TUNABLES) || SETTINGS.iter().any(|(name, _)| is_set(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_sets_anything_chooses_for_himself() {
+        for (set, expected) in [("", false), ("PATH", false), ("GLIBC_TUNABLES", true), ("MALLOC_ARENA_MAX", true)] {
+            assert_eq!(is_settled(|name| name == set), expected, "{set}");
+        }
+        for (name, _) in SETTINGS {
+            assert!(is_settled(|set| set == name), "{name}: else it would start itself for ever");
+        }
+    }
+}
