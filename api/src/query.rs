@@ -56,7 +56,7 @@ impl LogOptions {
         problems.extend(below(bytes, 1, "limitBytes", "must be greater than 0"));
         problems.extend(match time {
             Some(_) if seconds.is_some() => {
-                Some(Problem::forbidden(&Path::root(), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+                Some(Problem::forbidden(&Path::new("[]"), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
             }
             _ => below(seconds, 1, "sinceSeconds", "must be greater than 0"),
         });
@@ -67,7 +67,7 @@ impl LogOptions {
         let stream = stream.and_then(|(_, known)| known).map_or(Stream::All, |(_, stream)| *stream);
         // The engine counts the lines of both.
         if stream != Stream::All && lines.is_some() {
-            problems.push(Problem::forbidden(&Path::root(), "`tailLines` and specific `stream` are mutually exclusive for now"));
+            problems.push(Problem::forbidden(&Path::new("[]"), "`tailLines` and specific `stream` are mutually exclusive for now"));
         }
         if !problems.is_empty() {
             return Err(Status::invalid_of("", "PodLogOptions", pod, &problems));
@@ -166,8 +166,8 @@ mod tests {
         check("limitBytes=0", 422, &of("limitBytes: Invalid value: 0: must be greater than 0"));
         check("sinceSeconds=0", 422, &of("sinceSeconds: Invalid value: 0: must be greater than 0"));
         let both = "sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z";
-        check(both, 422, &of(": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"));
+        check(both, 422, &of("[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"));
         check("stream=stdout", 422, &of("stream: Unsupported value: \"stdout\": supported values: \"All\", \"Stderr\", \"Stdout\""));
-        check("stream=Stdout&tailLines=1", 422, &of(": Forbidden: `tailLines` and specific `stream` are mutually exclusive for now"));
+        check("stream=Stdout&tailLines=1", 422, &of("[]: Forbidden: `tailLines` and specific `stream` are mutually exclusive for now"));
     }
 }

@@ -11,7 +11,7 @@ use crate::form::Form;
 pub use crate::form::Version;
 use crate::page::{self, Page};
 pub use crate::query::{FieldValidation, Options};
-use crate::query::{decode, flag, options, parameters};
+use crate::query::{decode, flag, options, parameters, timeout};
 use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
@@ -99,8 +99,8 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     }
     let path = path.trim_end_matches('/');
     if let Some(page) = page::of(kinds, path, query) {
-        let reads = method == "GET" || method == "HEAD" || page == Page::Nothing;
-        return if reads { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
+        let answered = method == "GET" || method == "HEAD" || page.any_method();
+        return if answered { Ok(Route::Page(page)) } else { Err(Misdirected::Method) };
     }
     let version = version(path);
     let (group, group_version, rest) = group(path, version)?;
@@ -126,6 +126,9 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     let placed = matches!(verb, Verb::Create | Verb::Bind | Verb::DeleteCollection);
     if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
         return Err(Misdirected::Method);
+    }
+    if version == Version::V1 && !matches!(verb, Verb::Watch | Verb::Log) {
+        timeout(&parameters)?;
     }
     let share = share(&place);
     let mut namespace = place.namespace.unwrap_or_default();
@@ -177,7 +180,12 @@ fn group(path: &str, version: Version) -> Result<(&str, &str, &str), Misdirected
 }
 
 fn place_v1<'k>(kinds: &'k Kinds, (group, version): (&str, &str), segments: Vec<String>) -> Result<Place<'k>, Misdirected> {
-    upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))
+    let place = upright(kinds, group.is_empty(), segments, |plural| kinds.by_path(group, version, plural))?;
+    let (kind, named) = (place.kind, !place.name.is_empty());
+    // What is only made has no path of its own, and none without its namespace.
+    let by_name = [kinds::Verb::Get, kinds::Verb::Update, kinds::Verb::Patch, kinds::Verb::Delete].iter().any(|verb| kind.offers(*verb));
+    let everywhere = kind.offers(kinds::Verb::List) || !kind.namespaced || place.namespace.is_some();
+    if named && place.subresource.is_empty() && !by_name || !named && !everywhere { Err(Misdirected::Nowhere) } else { Ok(place) }
 }
 
 fn place_v1beta3(kinds: &Kinds, version: old::Version, segments: Vec<String>) -> Result<Place<'_>, Misdirected> {
@@ -241,6 +249,13 @@ fn rest<'k>(kind: &'k Kind, namespace: Option<String>, segments: Vec<String>) ->
     let name = name.unwrap_or_default();
     if name.contains('/') {
         return Err(Misdirected::Malformed(format!("the name {name:?} contains a slash")));
+    }
+    let fault = match name.as_str() {
+        "." | ".." => Some(format!("may not be '{name}'")),
+        _ => name.contains('%').then(|| "may not contain '%'".to_owned()),
+    };
+    if let Some(fault) = fault {
+        return Err(Misdirected::Malformed(format!("Name parameter invalid: {name:?}: {fault}")));
     }
     let subresource = subresource.unwrap_or_default();
     if !subresource.is_empty() && kind.subresource(&subresource).is_none() {
@@ -380,6 +395,16 @@ mod tests {
             ("GET", "/api/v1/namespaces/a/finalize", "Method"),
             ("PATCH", "/apis/certificates.k8s.io/v1/certificatesigningrequests/a/approval", "V1 PatchPart /certificatesigningrequests/a"),
             ("GET", "/api/v1/namespaces/a/bindings", "Method"),
+            ("GET", "/api/v1/namespaces/a/bindings/b", "Nowhere"),
+            ("GET", "/api/v1/bindings", "Nowhere"),
+            ("GET", "/apis/authentication.k8s.io/v1/tokenreviews/a", "Nowhere"),
+            ("GET", "/api/v1/namespaces/a/pods/..", r#"Malformed("Name parameter invalid: \"..\": may not be '..'")"#),
+            (
+                "GET",
+                "/api/v1/pods?timeout=5",
+                r#"Malformed("invalid timeout specified in the request URL - time: missing unit in duration \"5\"")"#,
+            ),
+            ("GET", "/api/v1/pods?limit=", r#"Malformed("strconv.ParseInt: parsing \"\": invalid syntax")"#),
             ("GET", "/api/v1/namespaces/a/pods/b/log", "V1 Log a/pods/b"),
             ("GET", "/api/v1/namespaces/a/services/b/log", "Nowhere"),
             ("GET", "/api/v1/namespaces/a", "V1 Get /namespaces/a"),
@@ -452,6 +477,8 @@ mod tests {
             ("HEAD", "/version", "Version"),
             ("GET", "/version/", "Version"),
             ("POST", "/version", "Method"),
+            ("DELETE", "/apis/apps", "Group { group: \"apps\" }"),
+            ("POST", "/metrics", "Metrics"),
             ("GET", "/api", "Versions"),
             ("GET", "/api/v1beta1/", "OldResources(V1beta1)"),
             ("GET", "/apis", "Groups"),

@@ -75,8 +75,10 @@ impl Fault {
         match unfit {
             Unfit::Invalid { name, problems } => {
                 let mut fault = Fault::invalid(call, call.kind, &name, problems);
-                if matches!(call.verb, Verb::Update | Verb::Patch) {
-                    repeat(&mut fault.status);
+                match call.verb {
+                    Verb::Update | Verb::Patch => repeat(&mut fault.status, strategy::looks(&call.kind.kind)),
+                    Verb::UpdateStatus | Verb::PatchStatus => repeat(&mut fault.status, strategy::looks(&call.kind.kind).min(3)),
+                    _ => {}
                 }
                 return fault;
             }
@@ -146,14 +148,22 @@ impl Fault {
     }
 }
 
-/// An update's labels and annotations are looked at in four places of Kubernetes, each of which tells what it finds.
-fn repeat(status: &mut Status) {
+/// An update's metadata is looked at in several places of Kubernetes, each of which tells what it finds: two look at what may not change,
+/// `looks` at labels, annotations and owners, and those of them that look at all of it at finalizers.
+fn repeat(status: &mut Status, looks: usize) {
     let Some(details) = status.details.as_mut() else { return };
-    let of_meta = |cause: &Cause| matches!(cause.field.as_str(), "metadata.labels" | "metadata.annotations");
-    let told: Vec<Cause> = details.causes.iter().filter(|cause| of_meta(cause)).cloned().collect();
-    if let Some(last) = details.causes.iter().rposition(of_meta) {
-        details.causes.splice(last + 1..last + 1, [told.clone(), told.clone(), told].concat());
-    }
+    let times = |cause: &Cause| match cause.field.strip_prefix("metadata.") {
+        Some("labels" | "annotations") => looks,
+        Some(field) if field.starts_with("ownerReferences") || field.starts_with("managedFields") => looks,
+        // New ones are told of twice already.
+        Some(field) if field.starts_with("finalizers") && cause.reason != "FieldValueForbidden" => looks.saturating_sub(2).max(1),
+        Some("uid" | "deletionTimestamp" | "deletionGracePeriodSeconds") => looks.saturating_sub(1).min(2),
+        _ => 1,
+    };
+    let Some(last) = details.causes.iter().rposition(|cause| times(cause) > 1) else { return };
+    let told: Vec<Cause> =
+        (2..=looks).flat_map(|round| details.causes.iter().filter(move |cause| times(cause) >= round).cloned()).collect();
+    details.causes.splice(last + 1..last + 1, told);
 }
 
 /// The path of an object in a version's own words.

@@ -47,6 +47,18 @@ pub enum Page {
     Nothing,
 }
 
+impl Page {
+    /// Whether it is answered whatever the method is: most that are no resources are, as in Kubernetes.
+    pub fn any_method(&self) -> bool {
+        match self {
+            Page::Root | Page::Health(_) | Page::Metrics | Page::Groups | Page::Group { .. } | Page::Nothing => true,
+            Page::Swagger | Page::OpenApiIndex | Page::OpenApi { .. } => true,
+            Page::Version | Page::Versions | Page::Resources { .. } => false,
+            Page::OldResources(_) | Page::Operations(_) | Page::Operation(_) => false,
+        }
+    }
+}
+
 /// A question after the health of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {

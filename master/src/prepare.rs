@@ -231,7 +231,7 @@ pub fn update_owned(
     let given = meta["resourceVersion"].as_str().unwrap_or_default();
     let uid = meta["uid"].as_str().unwrap_or_default();
     let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != stands {
+    if !uid.is_empty() && uid != stands && !rules.patched {
         return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
     }
     if !given.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -17,6 +17,8 @@ pub struct Options {
     pub fields: String,
     pub resource_version: String,
     pub resource_version_match: String,
+    /// Of what is to be deleted.
+    pub uid: Option<String>,
     pub timeout: Option<Duration>,
     pub field_validation: FieldValidation,
     /// A word for it that means nothing.
@@ -65,7 +67,7 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
             (_, "resourceVersion") => options.resource_version = value.to_owned(),
             (_, "resourceVersionMatch") => options.resource_version_match = value.to_owned(),
             // Zero is no limit, and what is below it is over at once.
-            (_, "timeoutSeconds") if of_many && !value.is_empty() => {
+            (_, "timeoutSeconds") if of_many && (!value.is_empty() || version == Version::V1) => {
                 options.timeout =
                     Some(whole(value)?).filter(|seconds| *seconds != 0).map(|seconds| Duration::from_secs(seconds.try_into().unwrap_or(0)))
             }
@@ -73,14 +75,17 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
                 Some(wanted) => options.field_validation = wanted,
                 None => options.field_validation_wrong = Some(value.to_owned()),
             },
-            (_, "gracePeriodSeconds") if !value.is_empty() => options.grace_s = Some(whole(value)?),
+            (_, "gracePeriodSeconds") if !value.is_empty() || version == Version::V1 => options.grace_s = Some(whole(value)?),
             (_, "orphanDependents") if !value.is_empty() => options.orphan = Some(truth(value)),
             // Said empty it is no policy, which is told.
             (_, "propagationPolicy") => options.propagation = Some(value.to_owned()),
             // Clients of 2014 and 2015 know no pages, and would take the first for all.
             (Version::V1, "continue") => options.continues = value.to_owned(),
-            (Version::V1, "limit") if of_many && !value.is_empty() => {
-                options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0))
+            (Version::V1, "limit") if of_many => options.limit = NonZeroUsize::new(whole(value)?.try_into().unwrap_or(0)),
+            (Version::V1, "uid") => options.uid = Some(value.to_owned()),
+            (Version::V1, "export") if !of_many && !matches!(value, "0" | "f" | "F" | "false" | "False" | "FALSE") => {
+                let why = "the export parameter, deprecated since v1.14, is no longer supported";
+                return Err(Misdirected::Malformed(why.to_owned()));
             }
             (_, "sendInitialEvents") => options.initial_events = Some(truth(value)),
             (_, "allowWatchBookmarks") => options.bookmarks = truth(value),
@@ -93,6 +98,41 @@ pub fn options(version: Version, of_many: bool, parameters: &[(String, String)])
         }
     }
     Ok(options)
+}
+
+/// Whether `timeout` says a time. How long a request takes is not for its client to say here.
+pub fn timeout(parameters: &[(String, String)]) -> Result<(), Misdirected> {
+    let said = parameters.iter().find(|(name, value)| name == "timeout" && !value.is_empty());
+    match said.and_then(|(_, value)| no_duration(value)) {
+        Some(why) => Err(Misdirected::Malformed(format!("invalid timeout specified in the request URL - time: {why}"))),
+        None => Ok(()),
+    }
+}
+
+/// What Go says of a text that is no duration such as `1m30.5s`.
+fn no_duration(text: &str) -> Option<String> {
+    let invalid = || Some(format!("invalid duration {text:?}"));
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    if rest == "0" {
+        return None;
+    }
+    if rest.is_empty() {
+        return invalid();
+    }
+    while !rest.is_empty() {
+        let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let number = &rest[..rest.len() - unit.len()];
+        if !number.bytes().any(|byte| byte.is_ascii_digit()) || number.matches('.').count() > 1 {
+            return invalid();
+        }
+        let end = unit.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(unit.len());
+        match &unit[..end] {
+            "" => return Some(format!("missing unit in duration {text:?}")),
+            "ns" | "us" | "\u{b5}s" | "\u{3bc}s" | "ms" | "s" | "m" | "h" => rest = &unit[end..],
+            other => return Some(format!("unknown unit {other:?} in duration {text:?}")),
+        }
+    }
+    None
 }
 
 fn whole(value: &str) -> Result<i64, Misdirected> {

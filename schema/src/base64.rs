@@ -23,7 +23,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
         while read < 4 {
             match letters.next() {
                 None if read == 0 => return Ok(bytes),
-                None => return Err(text.len()),
+                None => return Err(text.len() - read),
                 Some((at, b'=')) => return padded(word, read, at, letters, bytes),
                 Some((at, letter)) => word |= value(letter).ok_or(at)? << (18 - 6 * read),
             }
@@ -75,7 +75,9 @@ mod tests {
             assert_eq!((encode(bytes).as_str(), decode(text).as_deref()), (text, Ok(bytes)));
         }
         assert_eq!(decode("Zm9\nv"), Ok(b"foo".to_vec()));
-        for (text, at) in [("Z", 1), ("Zg=", 3), ("Zg=a", 3), ("Z===", 1), ("Zm9v=", 4), ("Zm 9", 2), ("????", 0), ("not base64!", 3)] {
+        for (text, at) in
+            [("Z", 0), ("AAAAZg", 4), ("Zg=", 3), ("Zg=a", 3), ("Z===", 1), ("Zm9v=", 4), ("Zm 9", 2), ("????", 0), ("not base64!", 3)]
+        {
             assert_eq!(decode(text), Err(at), "{text}");
         }
     }

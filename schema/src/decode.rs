@@ -235,7 +235,11 @@ impl Wanted<'_> {
             (Container::List, _) => format!("cannot restore slice from {kind}"),
             (Container::Map | Container::MapOfLists, _) => format!("cannot restore map from {kind}"),
             (Container::One, Element::Named(_)) => format!("cannot restore struct from: {kind}"),
+            (Container::One, Element::IntOrText) => format!("json: cannot unmarshal {} into Go value of type int32", json_kind(found)),
             (Container::One, Element::Text) if kind == "int64" => "cannot convert int64 to string".to_owned(),
+            (Container::One, element @ (Element::Int32 | Element::Int64)) if kind == "float64" => {
+                format!("cannot convert float64 to {}", go_type(element))
+            }
             (Container::One, element) => format!("unrecognized type: {}", go_type(element)),
         }
     }

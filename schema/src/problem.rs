@@ -91,6 +91,29 @@ impl Reason {
     }
 }
 
+/// As Go quotes a text, which shows control characters otherwise than JSON does.
+pub fn go_quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\x07' => quoted.push_str("\\a"),
+            '\x08' => quoted.push_str("\\b"),
+            '\x0b' => quoted.push_str("\\v"),
+            '\x0c' => quoted.push_str("\\f"),
+            c if u32::from(c) < 0x20 || c == '\x7f' => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 /// One thing wrong at one place. `Display` is one cause as kubectl prints it: `spec.x: Invalid value: 3: must be ...`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
@@ -131,6 +154,7 @@ impl Problem {
         let mut text = self.reason.words().to_owned();
         match (&self.shown, &self.value) {
             (Some(shown), _) => text = format!("{text}: {shown}"),
+            (None, Some(serde_json::Value::String(value))) => text = format!("{text}: {}", go_quoted(value)),
             (None, Some(value)) => text = format!("{text}: {value}"),
             (None, None) => {}
         }

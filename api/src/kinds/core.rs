@@ -201,7 +201,7 @@ fn quotas() -> Kind {
 }
 
 fn secrets() -> Kind {
-    row("secrets", "secret", "Secret", &strategy::SECRET).selectable([field("type")])
+    row("secrets", "secret", "Secret", &strategy::SECRET).selectable([field("type")]).advised(advice::secret)
 }
 
 fn serviceaccounts() -> Kind {

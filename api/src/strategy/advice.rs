@@ -1,9 +1,10 @@
 //! What whoever writes an object is told though it is taken: fields that do not do what they seem to. PURE.
 
 use super::doc::{has, is_empty, list, number, text, texts};
-use super::names;
 use super::network::unusual;
+pub use super::pem::advice as secret;
 use super::qos::quantity;
+use super::{container, names, volume};
 use crate::annotations::STORAGE_CLASS;
 use crate::fields;
 use coracle_schema::Path;
@@ -292,6 +293,7 @@ fn pod_like(pod: &Value, path: &Path) -> Vec<String> {
     for (at, volume) in list(spec, "volumes").iter().enumerate().take(SENTENCES_MAX) {
         let old = VOLUMES.iter().find(|(source, _)| has(volume, source));
         said.extend(old.map(|(source, words)| format!("{}: {words}", path.field("volumes").index(at).field(source))));
+        said.extend(volume::unfilled(volume));
     }
     for (at, secret) in list(spec, "imagePullSecrets").iter().enumerate().take(SENTENCES_MAX) {
         if text(secret, "name").is_empty() {
@@ -348,6 +350,7 @@ fn ports(spec: &Value, path: &Path, said: &mut Vec<String>) {
                 }
                 let (here, host) = (path.field(field).index(at).field("ports").index(n), number(port, "hostPort").unwrap_or(0));
                 let name = text(port, "name");
+                said.extend(container::unused_address(port, &here));
                 if let Some(first) = names.get(name).filter(|_| !name.is_empty()) {
                     let words = "services and probes that select ports by name will use";
                     said.push(format!("{here}: duplicate port name {name:?} with {first}, {words} {first}"));

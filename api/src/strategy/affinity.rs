@@ -148,6 +148,10 @@ fn node_rule(rule: &Value, path: &Path) -> Vec<Problem> {
     }
     let key = text(rule, "key");
     found.extend(names::problems(&path.field("key"), key, names::qualified(key)));
+    for (n, value) in values.iter().enumerate().take(super::PROBLEMS_MAX) {
+        let value = value.as_str().unwrap_or_default();
+        found.extend(names::problems(&at.index(n), value, names::label_value(value)));
+    }
     found
 }
 
@@ -160,12 +164,12 @@ fn weight(wish: &Value, path: &Path) -> Option<Problem> {
 fn pod_term(term: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let mut found = label_selector::validate(&term["labelSelector"], rules, &path.field("labelSelector"));
     found.extend(label_selector::validate(&term["namespaceSelector"], rules, &path.field("namespaceSelector")));
-    for (at, namespace) in list(term, "namespaces").iter().enumerate() {
+    for namespace in list(term, "namespaces") {
         if full(&found) {
             break;
         }
         let namespace = namespace.as_str().unwrap_or_default();
-        found.extend(names::problems(&path.field("namespaces").index(at), namespace, names::label(namespace)));
+        found.extend(names::problems(&path.field("namespace"), namespace, names::label(namespace)));
     }
     for field in ["matchLabelKeys", "mismatchLabelKeys"] {
         found.extend(match_keys(term, field, &path.field(field)));

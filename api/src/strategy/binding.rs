@@ -16,17 +16,25 @@ pub static BINDING: Strategy =
 
 fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, Scope::Namespaced, names::subdomain, rules);
+    found.extend(no_target(binding));
+    let name = text(&binding["target"], "name");
+    if !name.is_empty() {
+        let form = if rules.old_names { names::old_id } else { names::subdomain };
+        found.extend(names::problems(&Path::new("target.name"), name, form(name)));
+    }
+    found
+}
+
+/// It names no node.
+pub fn no_target(binding: &Value) -> Vec<Problem> {
     let (target, path) = (&binding["target"], Path::new("target"));
     let kind = text(target, "kind");
-    if !kind.is_empty() {
+    let mut found: Vec<Problem> = Vec::new();
+    if !matches!(kind, "" | "Node") {
         found.extend(container::one_of(kind, &["Node", "<empty>"], &path.field("kind")));
     }
-    match text(target, "name") {
-        "" => found.push(Problem::required(&path.field("name"), "")),
-        name => {
-            let form = if rules.old_names { names::old_id } else { names::subdomain };
-            found.extend(names::problems(&path.field("name"), name, form(name)));
-        }
+    if text(target, "name").is_empty() {
+        found.push(Problem::required(&path.field("name"), ""));
     }
     found
 }

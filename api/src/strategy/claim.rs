@@ -80,6 +80,15 @@ pub fn protect(object: &mut Value, finalizer: &str) {
 /// The two fields for where the data comes from say the same.
 fn claim_defaults(claim: &mut Value) {
     let spec = map_at(claim, "spec");
+    // Of what the older field names other things than these two were passed over always.
+    let source = spec.get("dataSource").cloned().unwrap_or_default();
+    let old = matches!(
+        (text(&source, "apiGroup"), text(&source, "kind")),
+        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+    );
+    if !old && !spec.get("dataSourceRef").is_some_and(Value::is_object) {
+        spec.remove("dataSource");
+    }
     let said = |field: &str| spec.get(field).filter(|source| source.is_object()).cloned();
     match (said("dataSource"), said("dataSourceRef")) {
         (Some(source), None) => drop(spec.insert("dataSourceRef".into(), source)),
@@ -183,6 +192,9 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
     if size.is_null() || capacity.as_object().is_some_and(|all| all.len() > 1) {
         found.push(Problem::new(&at, Reason::NotSupported, Some(capacity.clone()), super::supported_text(&["storage"])));
     }
+    if !size.is_null() && quantity(size).milli() < 0 {
+        found.push(Problem::invalid(&at.key("storage"), quantity(size).value(), "must be a valid resource quantity"));
+    }
     if !size.is_null() && quantity(size).milli() <= 0 {
         found.push(Problem::invalid(&at.key("storage"), size.clone(), "must be greater than zero"));
     }
@@ -200,6 +212,7 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         let words = "must specify required node constraints";
         found.push(Problem::required(&path.field("nodeAffinity").field("required"), words));
     }
+    found.extend(options(volume));
     found.extend(classes(spec, &path));
     found.extend(form(spec, &path));
     if let Some(class) = spec["volumeAttributesClassName"].as_str() {
@@ -211,6 +224,18 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
         }
     }
     found
+}
+
+/// Sources that a file system is mounted from, and so with options.
+const MOUNTED: &str = "gcePersistentDisk awsElasticBlockStore glusterfs nfs rbd quobyte iscsi cephfs cinder azureFile vsphereVolume \
+                       azureDisk photonPersistentDisk csi";
+
+/// Options of a mount, where nothing is mounted.
+fn options(volume: &Value) -> Option<Problem> {
+    const OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
+    let said = has(&volume["metadata"]["annotations"], OPTIONS) && !MOUNTED.split_whitespace().any(|source| has(&volume["spec"], source));
+    let words = "may not specify mount options for this volume type";
+    said.then(|| Problem::forbidden(&Path::new("metadata.annotations").field(OPTIONS), words))
 }
 
 /// A file system, or the bare device.
@@ -238,8 +263,20 @@ pub fn needs(source: &str) -> &'static [&'static str] {
         "azureDisk" => &["diskName", "diskURI"],
         "scaleIO" => &["gateway", "system", "volumeName"],
         "gitRepo" => &["repository"],
+        "image" => &["reference"],
+        "storageos" => &["volumeName"],
         _ => &[],
     }
+}
+
+/// That what a source needs is not said, where Kubernetes looks for it. `path`: that of which this is the source.
+pub fn missing(source: &str, field: &str, path: &Path) -> Problem {
+    let (at, words) = match (source, field) {
+        ("gcePersistentDisk", _) => (path.field("persistentDisk"), ""),
+        ("quobyte", "registry") => (path.field(source), "must be a host:port pair or multiple pairs separated by commas"),
+        _ => (path.field(source), ""),
+    };
+    Problem::required(&at.field(field), words)
 }
 
 fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
@@ -247,7 +284,7 @@ fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
     let handle = (source == "csi").then_some("volumeHandle");
     let fields = needs(source).iter().copied().chain(handle);
     let missing = fields.filter(|field| is_empty(&spec[source][field]));
-    let mut found: Vec<Problem> = missing.map(|field| Problem::required(&at.field(field), "")).collect();
+    let mut found: Vec<Problem> = missing.map(|field| self::missing(source, field, path)).collect();
     if source == "csi" {
         let driver = text(&spec[source], "driver");
         found.extend(super::csi::driver_name(driver, &at.field("driver")).into_iter().filter(|_| !driver.is_empty()));
@@ -258,11 +295,10 @@ fn of_source(spec: &Value, source: &str, path: &Path) -> Vec<Problem> {
         }
     }
     let directory = text(&spec[source], "path");
-    if matches!(source, "hostPath" | "local") && directory.split('/').any(|part| part == "..") {
-        found.push(Problem::invalid(&at.field("path"), directory, "must not contain '..'"));
-    }
-    if source == "nfs" && !directory.is_empty() && !directory.starts_with('/') {
-        found.push(Problem::invalid(&at.field("path"), directory, "must be an absolute path"));
+    match source {
+        "local" => found.extend(names::problems(&at.field("path"), directory, names::no_back_steps(directory))),
+        // Whose it is changes nothing of the rest.
+        _ => found.extend(super::volume::plain(source, &spec[source], &at)),
     }
     if source == "hostPath" && directory == "/" && text(spec, "persistentVolumeReclaimPolicy") == "Recycle" {
         let words = "may not be 'recycle' for a hostPath mount of '/'";
@@ -320,11 +356,14 @@ fn of_status(status: &Value) -> Vec<Problem> {
     for field in ["capacity", "allocatedResources"] {
         let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(super::PROBLEMS_MAX);
         let words = "must be a valid resource quantity";
-        found.extend(negative.map(|(name, amount)| Problem::invalid(&path.field(field).key(name), amount.clone(), words)));
+        found.extend(negative.map(|(name, amount)| Problem::invalid(&path.field(field).key(name), quantity(amount).value(), words)));
     }
     for (name, said) in entries(status, "allocatedResourceStatuses").take(super::PROBLEMS_MAX) {
-        let path = path.field("allocatedResourceStatuses").key(name);
-        found.extend(super::container::one_of(said.as_str().unwrap_or_default(), &GROWTH, &path));
+        // Kubernetes shows the name of what grows, and not how.
+        if !GROWTH.contains(&said.as_str().unwrap_or_default()) {
+            let path = path.field("allocatedResourceStatuses");
+            found.push(Problem::new(&path, Reason::NotSupported, Some(name.as_str().into()), super::supported_text(&GROWTH)));
+        }
     }
     found
 }
@@ -338,8 +377,11 @@ fn volume_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::forbidden(&Path::new("spec.persistentvolumesource"), words));
     }
     if has(was, "nodeAffinity") && now["nodeAffinity"] != was["nodeAffinity"] {
-        let words = "field is immutable, except for updating from beta label to GA";
-        found.push(Problem::invalid(&Path::new("nodeAffinity"), now["nodeAffinity"].clone(), words));
+        let (words, at) = ("field is immutable, except for updating from beta label to GA", Path::new("nodeAffinity"));
+        found.push(match &now["nodeAffinity"] {
+            Value::Null => Problem::invalid(&at, Value::Null, words),
+            other => inner::invalid("VolumeNodeAffinity", &at, other, words),
+        });
     }
     found.extend(immutable(now, was, "volumeMode", &Path::root()));
     found
@@ -410,7 +452,7 @@ mod tests {
         for (name, expected) in [("storage", &[][..]), ("example.com/a", &[]), ("cpu", &[words])] {
             check(of("1Gi", bound("1Gi")), of("1Gi", allocated(name)), expected);
         }
-        let words = "status.capacity[storage]: Invalid value: \"-1\": must be a valid resource quantity";
+        let words = "status.capacity[storage]: Invalid value: -1: must be a valid resource quantity";
         check(of("1Gi", bound("1Gi")), of("1Gi", bound("-1")), &[words]);
     }
 

@@ -181,7 +181,10 @@ fn not_json(text: &str) -> String {
         }
     }
     if first.is_ascii_digit() || "{[\"-tfn".contains(first) {
-        return "must be a JSON object".to_owned();
+        let read = serde_json::from_str::<Value>(text);
+        let found = read.map(|value| coracle_schema::json_kind(&value));
+        let of_another_type = |found| format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}");
+        return found.map_or_else(|_| "must be a JSON object".to_owned(), of_another_type);
     }
     format!("invalid character '{first}' looking for beginning of value")
 }

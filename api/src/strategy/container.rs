@@ -168,6 +168,14 @@ fn ports(container: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
+/// An address of the host without a port of it.
+pub fn unused_address(port: &Value, here: &Path) -> Option<String> {
+    let (host, ip) = (number(port, "hostPort").unwrap_or(0), text(port, "hostIP"));
+    let (name, number, protocol) = (text(port, "name"), number(port, "containerPort").unwrap_or(0), text(port, "protocol"));
+    let shown = format!("{{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} HostIP:{ip}}}");
+    (host == 0 && !ip.is_empty()).then(|| format!("{here}: hostIP set without hostPort: {shown}"))
+}
+
 /// What something asks for and may have.
 pub fn resources(resources: &Value, whose: Whose, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
@@ -209,7 +217,7 @@ fn resource(name: &str, amount: &Value, whose: Whose, path: &Path) -> Vec<Proble
     let mut found = amounts::name(name, whose, path);
     found.extend(amounts::amount(name, amount, path));
     let value = quantity(amount).value();
-    let pages = amounts::page_bytes(name).map(Quantity::value).is_none_or(|page| page > 0 && value > 0 && value % page == 0);
+    let pages = amounts::page_bytes(name).map(Quantity::value).is_some_and(|page| page > 0 && value > 0 && value % page == 0);
     if name.starts_with("hugepages-") && !pages {
         found.push(Problem::invalid(path, shown(amount), format!("{} is not positive integer multiple of {name}", shown(amount))));
     }
@@ -274,11 +282,11 @@ fn handlers(handler: &Value, known: &[&str], path: &Path) -> Vec<Problem> {
             }
             found.extend(port(&action["port"], &path.field("port")));
             found.extend(supported(action, "scheme", &["HTTP", "HTTPS"], &path));
-            for (at, header) in list(action, "httpHeaders").iter().enumerate() {
+            for header in list(action, "httpHeaders") {
                 if full(&found) {
                     break;
                 }
-                found.extend(header_name(text(header, "name"), &path.field("httpHeaders").index(at).field("name")));
+                found.extend(header_name(text(header, "name"), &path.field("httpHeaders")));
             }
         }
         "tcpSocket" | "grpc" => found.extend(port(&action["port"], &path.field("port"))),

@@ -64,6 +64,10 @@ fn this_address(address: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let ip = text(address, "ip");
     let at = path.field("ip");
     let mut found = names::problems(&at, ip, names::ip(ip).into_iter().chain(elsewhere(ip)).collect());
+    if names::ip(ip).iter().any(|fault| fault.starts_with("must be a valid IP address")) {
+        // Who looks whether anybody is reached there says so once more.
+        found.push(Problem::invalid(&at, ip, "must be a valid IP address"));
+    }
     let host = text(address, "hostname");
     if !host.is_empty() {
         found.extend(names::problems(&path.field("hostname"), host, names::label(host)));
@@ -87,7 +91,7 @@ fn reserved(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(v6) => (v6.segments()[0] & 0xffc0 == 0xfe80, v6.segments()[0] == 0xff02),
     };
     if address.is_unspecified() {
-        return Some("may not be unspecified (0.0.0.0 or ::)");
+        return Some(if address.is_ipv4() { "may not be unspecified (0.0.0.0)" } else { "may not be unspecified (::)" });
     }
     if address.is_loopback() {
         return Some("may not be in the loopback range (127.0.0.0/8, ::1/128)");
@@ -131,7 +135,10 @@ mod tests {
         check(json!({"notReadyAddresses": [{"ip": "10.0.0.1"}]}), &[]);
         check(json!({}), &["subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`"]);
         let words = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
-        check(json!({"addresses": [{"ip": "x"}]}), &[&format!("subsets[0].addresses[0].ip: Invalid value: \"x\": {words}")]);
+        let at = "subsets[0].addresses[0].ip: Invalid value";
+        let twice = [format!("{at}: \"x\": {words}"), format!("{at}: \"x\": must be a valid IP address")];
+        check(json!({"addresses": [{"ip": "x"}]}), &[&twice[0], &twice[1]]);
+        check(json!({"addresses": [{"ip": "01.2.3.4"}]}), &[&format!("{at}: \"01.2.3.4\": must not have leading 0s")]);
         let words = "may not be in the loopback range (127.0.0.0/8, ::1/128)";
         check(
             json!({"addresses": [{"ip": "127.0.0.1"}]}),

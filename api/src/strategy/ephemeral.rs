@@ -87,7 +87,9 @@ pub fn validate(spec: &Value, pod: &Surroundings<'_>, names: &HashSet<&str>, pat
         if !target.is_empty() && !names.contains(target) {
             found.push(Problem::new(&path.field("targetContainerName"), Reason::NotFound, Some(target.into()), ""));
         }
-        let forbidden = FORBIDDEN.iter().filter(|field| if field.ends_with("robe") { has(one, field) } else { !is_empty(&one[**field]) });
+        let forbidden = FORBIDDEN
+            .iter()
+            .filter(|field| if field.ends_with("robe") || **field == "lifecycle" { has(one, field) } else { !is_empty(&one[**field]) });
         found.extend(forbidden.map(|field| Problem::forbidden(&path.field(field), NOT_THEIRS)));
         for (at, mount) in list(one, "volumeMounts").iter().enumerate() {
             let path = path.field("volumeMounts").index(at);

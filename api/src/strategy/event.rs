@@ -3,7 +3,7 @@
 
 use super::doc::{has, is_empty, number, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, apps, general, names, nothing, rbac};
+use super::{Rules, Strategy, apps, general, inner, names, nothing, rbac};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -139,7 +139,12 @@ fn changed(new: &Value, old: &Value) -> Vec<Problem> {
     let mut found = if new["series"] == old["series"] { Vec::new() } else { series(new) };
     let differs = |field: &str| new[field] != old[field] && !(is_empty(&new[field]) && is_empty(&old[field]));
     for field in FIXED.into_iter().filter(|field| differs(field)) {
-        found.extend(apps::immutable(new, old, field, &Path::root()));
+        found.extend(match field {
+            "involvedObject" | "related" if new[field].is_object() => {
+                Some(inner::invalid("ObjectReference", &Path::new(field), &new[field], "field is immutable"))
+            }
+            field => apps::immutable(new, old, field, &Path::root()),
+        });
     }
     if differs("reportingComponent") {
         let problem = apps::immutable(new, old, "reportingComponent", &Path::root());
@@ -226,7 +231,8 @@ mod tests {
             ("reportingInstance", json!("j")),
         ] {
             let same = json!({"series": {"count": 1}, field: value});
-            check(same, &[&format!("{field}: Invalid value: {value}: field is immutable")]);
+            let shown = if value.is_object() { inner::shown("ObjectReference", &value) } else { value.to_string() };
+            check(same, &[&format!("{field}: Invalid value: {shown}: field is immutable")]);
         }
         let same = json!({"series": {"count": 1}, "reportingComponent": "d"});
         check(same, &["reportingController: Invalid value: \"d\": field is immutable"]);

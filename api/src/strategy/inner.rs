@@ -5,13 +5,19 @@
 use super::{diff, doc};
 use crate::types;
 use coracle_schema::types::{Container, Element, Field, Type, Types};
+use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 static TYPES: Types = types::builtin();
 
 /// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one. A colon: a field that v1 has elsewhere, and
 /// what it is when nothing is said.
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 7] = [
+    (
+        "SecurityContext",
+        "capabilities privileged seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot readOnlyRootFilesystem \
+         allowPrivilegeEscalation procMount seccompProfile appArmorProfile",
+    ),
     (
         "PodSpec",
         "volumes initContainers containers ephemeralContainers restartPolicy terminationGracePeriodSeconds activeDeadlineSeconds \
@@ -50,7 +56,8 @@ const OWN: [(&str, &str); 6] = [
     ),
 ];
 /// Beginnings of names that Go writes in capitals, and what it makes of them.
-const CAPITALS: [(&str, &str); 21] = [
+const CAPITALS: [(&str, &str); 22] = [
+    ("api", "API"),
     ("aws", "AWS"),
     ("cephfs", "CephFS"),
     ("chap", "CHAP"),
@@ -98,6 +105,17 @@ pub fn shown(type_name: &str, value: &Value) -> String {
 /// What changed between two documents of a type. None: too much to be shown.
 pub fn change(type_name: &str, old: &Value, new: &Value) -> Option<String> {
     diff::unified(&lines(type_name, old), &lines(type_name, new))
+}
+
+/// A fault of such a document.
+pub fn invalid(type_name: &str, path: &Path, value: &Value, words: &str) -> Problem {
+    Problem::invalid(path, value.clone(), words).showing(shown(type_name, value))
+}
+
+/// The same of a list of them.
+pub fn invalid_list(type_name: &str, path: &Path, values: &[Value], words: &str) -> Problem {
+    let all: Vec<String> = values.iter().map(|value| shown(type_name, value)).collect();
+    Problem::invalid(path, values.into(), words).showing(format!("[{}]", all.join(",")))
 }
 
 /// The same of two specs of pods.
@@ -272,6 +290,9 @@ mod tests {
         let expected = "@@ -6,7 +6,7 @@\n  \"Resources\": {\n   \"Limits\": null,\n   \"Requests\": {\n-   \"storage\": \"1Gi\"\n+   \
             \"storage\": \"2Gi\"\n   }\n  },\n  \"VolumeName\": \"\",\n";
         assert_eq!(change("PersistentVolumeClaimSpec", &claim, &larger).as_deref(), Some(expected));
+        let reference = json!({"kind": "Pod", "name": "a: b", "apiVersion": "v1"});
+        let expected = r#"{"Kind":"Pod","Namespace":"","Name":"a: b","UID":"","APIVersion":"v1","ResourceVersion":"","FieldPath":""}"#;
+        assert_eq!(shown("ObjectReference", &reference), expected);
         let pod = json!({"containers": [{"name": "a<b"}], "hostNetwork": false});
         let shared = json!({"containers": [{"name": "a<b"}], "hostNetwork": true, "seLinuxOptions": {}});
         let change = change_of_pod(&pod, &shared).unwrap();

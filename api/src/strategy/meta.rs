@@ -41,8 +41,15 @@ pub fn update(new: &mut Value, old: &Value, changed: bool) {
     let (was, meta) = (&old["metadata"], &mut new["metadata"]);
     // A uid that is given and differs stays, so that validation can name it.
     default_to(meta, "uid", was["uid"].clone());
-    for kept in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+    for kept in ["creationTimestamp", "generation"] {
         copy(meta, was, kept);
+    }
+    // Only a deletion gives these: those that a document brings itself stay, so that validation can name them.
+    if has(was, "deletionTimestamp") || !has(meta, "deletionTimestamp") {
+        copy(meta, was, "deletionTimestamp");
+    }
+    if !has(meta, "deletionGracePeriodSeconds") {
+        copy(meta, was, "deletionGracePeriodSeconds");
     }
     remove(meta, "selfLink");
     remove(meta, "managedFields");
@@ -200,15 +207,16 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
     };
     let base = text(meta, "generateName");
     if !base.is_empty() {
-        // Whatever follows the base makes a good end, so a dash may end it.
-        let stem = format!("{}x", base.strip_suffix('-').unwrap_or(base));
-        problems.extend(names::problems(&path.field("generateName"), base, name_rule(&stem)));
+        problems.extend(names::problems(&path.field("generateName"), base, name_rule(&stem(base))));
     }
     let name = text(meta, "name");
     if name.is_empty() {
         problems.push(Problem::required(&path.field("name"), "name or generateName is required"));
     } else {
         problems.extend(names::problems(&path.field("name"), name, name_rule(name)));
+    }
+    if let Some(generation) = meta["generation"].as_i64().filter(|generation| *generation < 0) {
+        problems.push(Problem::invalid(&path.field("generation"), generation, "must be greater than or equal to 0"));
     }
     let namespace = text(meta, "namespace");
     match (scope, namespace.is_empty()) {
@@ -227,8 +235,14 @@ pub fn validate_any(object: &Value, scope: Scope, name_rule: NameRule, rules: Ru
     problems
 }
 
+/// Whatever follows a base makes a good end, so a dash may end it; Kubernetes judges it with the dash and what stands before it replaced.
+fn stem(base: &str) -> String {
+    let cut = base.strip_suffix('-').and_then(|rest| rest.char_indices().next_back());
+    cut.map_or_else(|| base.to_owned(), |(at, _)| format!("{}a", &base[..at]))
+}
+
 /// Every problem of metadata that replaces other metadata: those of the server's own fields. A uid that is given and
-/// differs is a conflict of preconditions, for whoever writes.
+/// differs is a conflict of preconditions for whoever writes a whole document.
 pub fn validate_update(new: &Value, old: &Value) -> Vec<Problem> {
     let path = Path::new("metadata");
     let (meta, was) = (&new["metadata"], &old["metadata"]);
@@ -276,6 +290,9 @@ pub fn labels(of: &Value, field: &str, path: &Path, rules: Rules) -> Vec<Problem
         let (mut of_key, mut of_value) = (names::qualified(key), names::label_value(value));
         if rules.old_names && !(of_key.is_empty() && of_value.is_empty()) {
             (of_key, of_value) = (names::old_label_key(key), names::old_label_value(value));
+            old_style += 1;
+        } else if rules.old_labels && !of_value.is_empty() {
+            of_value = names::old_label_value(value);
             old_style += 1;
         }
         problems.extend(names::problems(&path, key, of_key));
@@ -399,13 +416,22 @@ mod tests {
         check(json!({"name": "a"}), Scope::Namespaced, strict, &["metadata.namespace: Required value"]);
         check(ours("a"), Scope::Cluster, strict, &["metadata.namespace: Forbidden: not allowed on this type"]);
         check(json!({"name": "a", "namespace": "B"}), Scope::Namespaced, old, &["metadata.namespace: Invalid value: \"B\""]);
-        let both = &["metadata.generateName: Invalid value: \"A-\"", "metadata.name: Invalid value: \"A-abcde\""];
-        check(json!({"generateName": "A-", "name": "A-abcde"}), Scope::Cluster, strict, both);
+        let both = &["metadata.generateName: Invalid value: \"AB-\"", "metadata.name: Invalid value: \"AB-abcde\""];
+        check(json!({"generateName": "AB-", "name": "AB-abcde"}), Scope::Cluster, strict, both);
         check(json!({"generateName": "a-", "name": "a-abcde"}), Scope::Cluster, strict, &[]);
+        for base in ["a.b.", "a..", "-"] {
+            let base_alone = &[&*format!("metadata.generateName: Invalid value: {base:?}")];
+            check(json!({"generateName": base, "name": "a"}), Scope::Cluster, strict, base_alone);
+        }
         let labels = json!({"name": "a", "labels": {"a b": "c", "d": "e f"}});
         let both = &["metadata.labels: Invalid value: \"a b\"", "metadata.labels: Invalid value: \"e f\": a valid label must"];
         check(labels.clone(), Scope::Cluster, strict, both);
         check(labels, Scope::Cluster, old, &["metadata.labels: Invalid value: \"a b\": must not be empty"]);
+        let listed = json!({"name": "a", "labels": {"uses": "redisslave,redis-master"}});
+        check(listed.clone(), Scope::Cluster, strict, &["metadata.labels: Invalid value: \"redisslave,redis-master\""]);
+        for rules in [old, Rules { old_labels: true, ..strict }] {
+            check(listed.clone(), Scope::Cluster, rules, &[]);
+        }
         let annotations = json!({"name": "a", "annotations": {"a b": "c", "X/y": ""}});
         check(annotations, Scope::Cluster, strict, &["metadata.annotations: Invalid value: \"a b\""]);
         for (token, good) in [("abc-1", true), ("", false), ("a b", false), ("ä", false), (&"x".repeat(254), false)] {
@@ -417,7 +443,7 @@ mod tests {
 
     #[test]
     fn a_name_of_2014_stays_good() {
-        let old = json!({"metadata": {"name": "frontendController", "labels": {"a": "b c"}}});
+        let old = json!({"metadata": {"name": "frontendController", "labels": {"a": "b c", "uses": "a,b"}}});
         let check = |new: &Value| {
             let of = |object: &Value| validate(object, Scope::Cluster, names::subdomain, Rules::default());
             new_problems(of(new), &of(&old)).len()

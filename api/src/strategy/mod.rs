@@ -50,6 +50,7 @@ pub mod namespace;
 mod network;
 mod networking;
 mod node;
+mod pem;
 pub mod pod;
 pub mod pod_defaults;
 mod pod_parts;
@@ -85,7 +86,7 @@ use std::net::Ipv4Addr;
 pub use addresses::{IP_ADDRESS, SERVICE_RANGE};
 pub use apps::{DAEMON_SET, DEPLOYMENT, REPLICA_SET, TEMPLATE_GENERATION};
 pub use batch::{CRON_JOB, JOB};
-pub use binding::{BINDING, bind};
+pub use binding::{BINDING, bind, no_target};
 pub use claim::{CLAIM, VOLUME};
 pub use classes::{
     ATTRIBUTES_CLASS, PRIORITY_CLASS, RUNTIME_CLASS, STORAGE_CLASS, VOLUME_ATTACHMENT, refuse_delete as priority_class_stays,
@@ -176,10 +177,14 @@ pub struct Rules {
     /// controller makes of a template that was taken so. Updates need it only through v1beta1: a name that stands in the
     /// old object already is never a problem of the new one.
     pub old_names: bool,
+    /// Values of labels alone as then: v1beta3, whose names are those of v1.
+    pub old_labels: bool,
     /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
     pub service_cidr: Option<Cidr>,
     /// The object stands already, and nobody knows what it was before: what may not be there from the first may be there now.
     pub standing: bool,
+    /// A patch made the document: a uid in it that is another one is a fault of its own, not a sign that another object was meant.
+    pub patched: bool,
     /// The object is said in another form than it is stored in (`Kind::alias`), which may be held to more.
     pub other_form: bool,
 }

@@ -45,11 +45,16 @@ pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path)
             found.push(Problem::invalid(&path.field("subPathExpr"), made, "subPathExpr and subPath are mutually exclusive"));
         }
         found.extend(problems(&all.field("subPathExpr"), made, names::descending(made)));
-        if text(mount, "mountPropagation") == "Bidirectional" && !yes(&container["securityContext"], "privileged") {
+        let propagation = text(mount, "mountPropagation");
+        if !propagation.is_empty() {
+            let known = ["Bidirectional", "HostToContainer", "None"];
+            found.extend(one_of(propagation, &known, &all.field("mountPropagation")));
+        }
+        if propagation == "Bidirectional" && !yes(&container["securityContext"], "privileged") {
             let words = "Bidirectional mount propagation is available only to privileged containers";
             found.push(Problem::forbidden(&all.field("mountPropagation"), words));
         }
-        found.extend(read_only_below(mount, &path.field("recursiveReadOnly")));
+        found.extend(read_only_below(mount, &all.field("recursiveReadOnly")));
     }
     found.extend(block(container, volumes, path));
     found
@@ -57,7 +62,10 @@ pub fn validate(container: &Value, volumes: &HashMap<&str, &Value>, path: &Path)
 
 fn read_only_below(mount: &Value, path: &Path) -> Vec<Problem> {
     let Some(said) = mount["recursiveReadOnly"].as_str().filter(|said| *said != "Disabled") else { return Vec::new() };
-    let mut found: Vec<Problem> = one_of(said, &["Disabled", "Enabled", "IfPossible"], path).into_iter().collect();
+    if let Some(unknown) = one_of(said, &["Disabled", "Enabled", "IfPossible"], path) {
+        return vec![unknown];
+    }
+    let mut found = Vec::new();
     if !yes(mount, "readOnly") {
         found.push(Problem::forbidden(path, "may only be specified when readOnly is true"));
     }
@@ -145,8 +153,8 @@ mod tests {
             mount(json!({"mountPropagation": "Bidirectional", "recursiveReadOnly": "IfPossible"})),
             &[
                 "c.volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers",
-                "c.volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
-                "c.volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not specified",
+                "c.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
+                "c.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None or not specified",
             ],
         );
         check(json!({"volumeDevices": [{"name": "claim", "devicePath": "/dev/a"}]}), &[]);

@@ -92,8 +92,7 @@ pub fn emptied(namespace: &Value) -> Value {
 fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules });
     for one in list(&namespace["spec"], "finalizers").iter().take(super::PROBLEMS_MAX) {
-        let path = Path::new("spec.finalizers");
-        found.extend(finalizer::of_spec(one.as_str().unwrap_or_default(), &path));
+        found.extend(finalizer::of_spec(one.as_str().unwrap_or_default(), &Path::new("spec.finalizers")));
     }
     found
 }
@@ -124,7 +123,15 @@ pub static FINALIZE: Share = Share {
         meta::part(new, old);
         map_at(new, "spec").insert("finalizers".into(), finalizers);
     },
-    validate_update,
+    validate_update: |new, old, rules| {
+        let told = Path::new("spec.finalizers");
+        let mut found = validate_update(new, old, rules);
+        found.retain(|problem| problem.path != told);
+        // Here alone Kubernetes says which.
+        let all = list(&new["spec"], "finalizers").iter().enumerate().take(super::PROBLEMS_MAX);
+        found.extend(all.flat_map(|(at, one)| finalizer::of_spec(one.as_str().unwrap_or_default(), &told.index(at))));
+        found
+    },
 };
 
 /// Why a namespace may never be deleted.

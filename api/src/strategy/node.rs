@@ -3,7 +3,7 @@
 use super::doc::{copy, entries, has, is_empty, list, map_at, remove};
 use super::meta::{self, Scope};
 use super::network::Range;
-use super::{Making, Rules, Strategy, amounts, full, general, names, pod_spec, without_status};
+use super::{Making, Rules, Strategy, amounts, full, general, inner, names, pod_spec, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ fn update(new: &mut Value, old: &Value, _making: &mut Making<'_>) {
 
 fn status_update(new: &mut Value, old: &Value) {
     meta::status_update(new, old);
-    // Nothing reads it since kubelets take their settings from files alone.
+    // Nor this.
     if !has(&old["status"], "config") && has(&new["status"], "config") {
         remove(&mut new["status"], "config");
     }
@@ -35,6 +35,8 @@ fn status_update(new: &mut Value, old: &Value) {
 fn defaults(node: &mut Value) {
     allocatable(node);
     let spec = map_at(node, "spec");
+    // Nothing reads it since kubelets take their settings from files alone.
+    spec.remove("configSource");
     let first = spec.get("podCIDRs").and_then(|all| all.get(0)).cloned();
     match (spec.get("podCIDR").filter(|cidr| !is_empty(cidr)).cloned(), first) {
         // The older field decides.
@@ -67,13 +69,9 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
         }
         found.extend(names::problems(&path.index(at), *range, names::cidr(range)));
     }
-    let mut seen = HashSet::new();
-    for (at, address) in list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8) {
-        found.push(Problem::new(&Path::new("status.addresses").index(at), Reason::Duplicate, Some(address.clone()), ""));
-    }
     for field in ["capacity", "allocatable"] {
         for (name, amount) in entries(&node["status"], field).take(super::PROBLEMS_MAX) {
-            found.extend(amounts::amount(name, amount, &Path::new("status").field(field).key(name)));
+            found.extend(amounts::amount(name, amount, &Path::new("status").field(field).field(name)));
         }
     }
     let families: Vec<bool> = ranges.iter().filter_map(|range| Range::parse(range)).map(|range| range.v6).collect();
@@ -84,8 +82,17 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
+/// Of a node that stands each address is told once.
+fn doubled_addresses(node: &Value) -> Vec<Problem> {
+    let mut seen = HashSet::new();
+    let doubled = list(&node["status"], "addresses").iter().enumerate().filter(|(_, one)| !seen.insert(one.to_string())).take(8);
+    let at = Path::new("status.addresses");
+    doubled.map(|(n, one)| Problem::new(&at.index(n), Reason::Duplicate, None, inner::shown("NodeAddress", one))).collect()
+}
+
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, validate);
+    found.extend(doubled_addresses(new));
     for (field, said) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (now, was) = (&new["spec"][field], &old["spec"][field]);
         if !is_empty(was) && now != was {
@@ -93,20 +100,11 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
             found.push(Problem::forbidden(&Path::new("spec").field(field), words));
         }
     }
-    if fixed(new, old) != fixed(old, old) {
-        found.push(Problem::forbidden(&Path::new("[]"), "node updates may only change labels, taints, or capacity"));
+    let external = |node: &Value| node["spec"]["externalID"].as_str().unwrap_or_default().to_owned();
+    if external(new) != external(old) {
+        found.push(Problem::forbidden(&Path::new("spec.externalID"), "may not be updated"));
     }
     found
-}
-
-/// What of a node's spec stays as it was in the old one.
-fn fixed<'n>(node: &'n Value, old: &Value) -> Vec<(&'n String, &'n Value)> {
-    let free = |field: &str| match field {
-        "taints" | "unschedulable" | "configSource" => true,
-        "podCIDR" | "podCIDRs" | "providerID" => is_empty(&old["spec"][field]),
-        _ => false,
-    };
-    entries(node, "spec").filter(|(field, value)| !free(field) && !is_empty(value)).collect()
 }
 
 #[cfg(test)]
@@ -179,15 +177,15 @@ mod tests {
         };
         let range = "spec.podCIDRs: Forbidden: node updates may not change podCIDR except from \"\" to valid";
         let provider = "spec.providerID: Forbidden: node updates may not change providerID except from \"\" to valid";
-        let other = "[]: Forbidden: node updates may only change labels, taints, or capacity";
+        let other = "spec.externalID: Forbidden: may not be updated";
         let known = || json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24"});
         check(known(), known(), &[]);
         check(known(), json!({"providerID": "a://b", "podCIDRs": ["10.1.0.0/24"], "unschedulable": true}), &[]);
         check(json!({}), json!({"providerID": "a://b", "podCIDR": "10.1.0.0/24", "taints": [{"key": "k", "effect": "NoSchedule"}]}), &[]);
-        check(known(), json!({"podCIDR": "10.1.0.0/24"}), &[provider, other]);
-        check(known(), json!({"providerID": "a://c", "podCIDR": "10.1.0.0/24"}), &[provider, other]);
-        check(known(), json!({"providerID": "a://b"}), &[range, other]);
-        check(known(), json!({"providerID": "a://b", "podCIDR": "10.2.0.0/24"}), &[range, other]);
+        check(known(), json!({"podCIDR": "10.1.0.0/24"}), &[provider]);
+        check(known(), json!({"providerID": "a://c", "podCIDR": "10.1.0.0/24"}), &[provider]);
+        check(known(), json!({"providerID": "a://b"}), &[range]);
+        check(known(), json!({"providerID": "a://b", "podCIDR": "10.2.0.0/24"}), &[range]);
         check(json!({}), json!({"externalID": "x"}), &[other]);
     }
 }

@@ -105,6 +105,10 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
             return found;
         }
     }
+    if let Some(new) = number(spec, "activeDeadlineSeconds").filter(|new| *new < 0) {
+        found.push(Problem::invalid(&path.field("activeDeadlineSeconds"), new, "must be between 0 and 2147483647, inclusive"));
+        return found;
+    }
     found.extend(deadline(spec, was, &path.field("activeDeadlineSeconds")));
     let now: HashSet<_> = list(spec, "tolerations").iter().map(identity).collect();
     if list(was, "tolerations").iter().any(|kept| !now.contains(&identity(kept))) {
@@ -136,9 +140,10 @@ fn identity(toleration: &Value) -> [&str; 4] {
 fn waits_less(spec: &Value, was: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let gates: Vec<&str> = list(was, "schedulingGates").iter().map(|gate| text(gate, "name")).collect();
-    for gate in list(spec, "schedulingGates").iter().map(|gate| text(gate, "name")).filter(|gate| !gates.contains(gate)).take(8) {
+    let now = list(spec, "schedulingGates").iter().map(|gate| text(gate, "name")).enumerate();
+    for (at, gate) in now.filter(|(_, gate)| !gates.contains(gate)).take(8) {
         let words = format!("only deletion is allowed, but found new scheduling gate '{gate}'");
-        found.push(Problem::forbidden(&path.field("schedulingGates"), words));
+        found.push(Problem::forbidden(&path.field("schedulingGates").index(at).field("name"), words));
     }
     if is_gated(was) && texts(was, "nodeSelector").any(|(key, value)| spec["nodeSelector"][key] != *value) {
         let words = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
@@ -344,7 +349,7 @@ mod tests {
         }
         check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "b"}]), &[]);
         check(|pod| pod["spec"]["schedulingGates"] = json!([]), &[]);
-        let words = "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate 'c'";
+        let words = "spec.schedulingGates[0].name: Forbidden: only deletion is allowed, but found new scheduling gate 'c'";
         check(|pod| pod["spec"]["schedulingGates"] = json!([{"name": "c"}]), &[words]);
         check(|pod| pod["spec"]["nodeSelector"]["l"] = "w".into(), &[]);
         let words = "spec.nodeSelector: Invalid value: {\"l\":\"w\"}: only additions to spec.nodeSelector are allowed";

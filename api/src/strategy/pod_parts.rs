@@ -3,7 +3,7 @@
 use super::container::one_of;
 use super::doc::{has, is_empty, list, text};
 use super::names::{self, problems};
-use super::{full, supported_text};
+use super::{full, inner, supported_text};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -106,11 +106,11 @@ pub fn resource_claims<'s>(spec: &'s Value, pod: &str, path: &Path, found: &mut 
         match (given, made) {
             (Some(_), Some(_)) => {
                 let words = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified";
-                found.push(Problem::invalid(&path, claim.clone(), words));
+                found.push(inner::invalid("PodResourceClaim", &path, claim, words));
             }
             (None, None) => {
                 let words = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`";
-                found.push(Problem::invalid(&path, claim.clone(), words));
+                found.push(inner::invalid("PodResourceClaim", &path, claim, words));
             }
             _ => {}
         }
@@ -131,7 +131,7 @@ pub fn claims_used(resources: &Value, claims: &BTreeSet<&str>, path: &Path) -> V
         }
         let (name, request, path) = (text(claim, "name"), text(claim, "request"), path.field("claims").index(at));
         if name.is_empty() {
-            found.push(Problem::required(&path.field("name"), ""));
+            found.push(Problem::required(&path, ""));
             continue;
         }
         let key = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
@@ -144,8 +144,8 @@ pub fn claims_used(resources: &Value, claims: &BTreeSet<&str>, path: &Path) -> V
         if !claims.contains(name) {
             let some: Vec<&str> = claims.iter().copied().take(CLAIMS_SHOWN_MAX).collect();
             let which = if some.is_empty() { " which is empty".to_owned() } else { format!(": {}", some.join(", ")) };
-            let words = format!(" must be one of the names in pod.spec.resourceClaims{which}");
-            found.push(Problem::new(&path.field("name"), Reason::NotFound, Some(name.into()), words));
+            let words = format!("must be one of the names in pod.spec.resourceClaims{which}");
+            found.push(Problem::new(&path, Reason::NotFound, Some(name.into()), words));
         }
     }
     found
@@ -199,7 +199,12 @@ fn tolerates(toleration: &Value, path: &Path) -> Vec<Problem> {
             found.push(Problem::invalid(&path.field("operator"), value, words));
         }
         "Exists" => {}
-        _ => found.extend(one_of(operator, &["Equal", "Exists"], &path.field("operator"))),
+        _ => {
+            // What compares numbers is named where it is tried, and not taken before its time.
+            let known: &[&str] = if matches!(operator, "Lt" | "Gt") { &["Equal", "Exists", "Lt", "Gt"] } else { &["Equal", "Exists"] };
+            let words = supported_text(known);
+            found.push(Problem::new(&path.field("operator"), Reason::NotSupported, Some(operator.into()), words));
+        }
     }
     if !effect.is_empty() {
         found.extend(one_of(effect, &EFFECTS, &path.field("effect")));
@@ -282,7 +287,7 @@ mod tests {
             found,
             &[
                 "spec.resourceClaims[1].name: Duplicate value: \"a\"",
-                "spec.resourceClaims[1]: Invalid value: {\"name\":\"a\"}: must specify one of",
+                "spec.resourceClaims[1]: Invalid value: {\"Name\":\"a\",\"ResourceClaimName\":null,\"ResourceClaimTemplateName\":null}: must specify",
                 "spec.resourceClaims[2].name: Invalid value: \"A\"",
                 "spec.resourceClaims[2]: Invalid value: {",
                 "spec.resourceClaims[2].resourceClaimName: Invalid value: \"X\"",
@@ -294,7 +299,7 @@ mod tests {
         used(json!([{"name": "a"}, {"name": "a", "request": "r"}]), &claims, &[]);
         used(json!([{"name": "a"}, {"name": "a"}]), &claims, &["r.claims[1]: Duplicate value: \"a\""]);
         let words = "must be one of the names in pod.spec.resourceClaims which is empty";
-        used(json!([{"name": "x"}]), &BTreeSet::new(), &[&format!("r.claims[0].name: Not found: \"x\":  {words}")]);
+        used(json!([{"name": "x"}]), &BTreeSet::new(), &[&format!("r.claims[0]: Not found: \"x\": {words}")]);
     }
 
     #[test]

@@ -32,9 +32,10 @@ pub fn validate(spec: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Probl
         if full(&found) {
             break;
         }
-        let (of_key, of_value) = match rules.old_names {
-            true => (names::old_label_key(key), names::old_label_value(value)),
-            false => (names::qualified(key), names::label_value(value)),
+        let (of_key, of_value) = match (rules.old_names, rules.old_labels) {
+            (true, _) => (names::old_label_key(key), names::old_label_value(value)),
+            (false, true) => (names::qualified(key), names::old_label_value(value)),
+            (false, false) => (names::qualified(key), names::label_value(value)),
         };
         found.extend(problems(&path.field("nodeSelector"), key, of_key));
         found.extend(problems(&path.field("nodeSelector"), value, of_value));

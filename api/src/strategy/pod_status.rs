@@ -1,7 +1,7 @@
 //! What a pod's status may say, and what it may not say any more.
 
 use super::doc::{has, is_empty, list, number, text};
-use super::{full, meta, names};
+use super::{full, inner, meta, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -14,6 +14,13 @@ pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     let node = text(status, "nominatedNodeName");
     if !node.is_empty() && node != text(was, "nominatedNodeName") {
         found.extend(names::problems(&path.field("nominatedNodeName"), node, names::subdomain(node)));
+        if !text(&new["spec"], "nodeName").is_empty() {
+            let words = "may not be set on pods that are already bound to a node";
+            found.push(Problem::forbidden(&path.field("nominatedNodeName"), words));
+        }
+    }
+    if let Some(seen) = number(status, "observedGeneration").filter(|seen| *seen < 0) {
+        found.push(Problem::invalid(&path.field("observedGeneration"), seen, "must be a non-negative integer"));
     }
     if status["qosClass"] != was["qosClass"] && has(was, "qosClass") {
         found.push(Problem::invalid(&path.field("qosClass"), status["qosClass"].clone(), "field is immutable"));
@@ -95,6 +102,9 @@ fn standing(status: &Value) -> Vec<Problem> {
     }
     for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
         let (all, at) = (list(status, field), path.field(told));
+        if let Some(first) = all.first().filter(|first| field == "hostIPs" && first["ip"] != status["hostIP"]) {
+            found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
+        }
         for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
             // However an address is spelled, what leads to it knows which it is.
             let faults = if ip.parse::<IpAddr>().is_ok() { Vec::new() } else { names::ip(ip) };
@@ -102,7 +112,8 @@ fn standing(status: &Value) -> Vec<Problem> {
         }
         let families: Vec<bool> = all.iter().map(|one| text(one, "ip").contains(':')).collect();
         if families.len() > 2 || families.len() == 2 && families[0] == families[1] {
-            found.push(Problem::invalid(&at, all.to_vec(), "may specify no more than one IP for each IP family"));
+            let kind = if field == "podIPs" { "PodIP" } else { "HostIP" };
+            found.push(inner::invalid_list(kind, &at, all, "may specify no more than one IP for each IP family"));
         }
     }
     found

@@ -47,7 +47,7 @@ fn defaults(controller: &mut Value) {
 }
 
 fn validate(controller: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(controller, Scope::Namespaced, names::subdomain, rules);
+    let mut found = meta::validate(controller, Scope::Namespaced, names::long_name, rules);
     let (spec, path) = (&controller["spec"], Path::new("spec"));
     for field in ["minReadySeconds", "replicas"] {
         if let Some(number) = number(spec, field).filter(|number| *number < 0) {

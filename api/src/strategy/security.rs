@@ -1,28 +1,13 @@
 //! What a pod and its containers may do to their host: ids, capabilities, profiles, kernel settings.
 
 use super::container::one_of;
-use super::doc::{has, list, number, shown, text, yes};
-use super::full;
+use super::doc::{has, list, number, text, yes};
 use super::names::{self, problems};
+use super::{full, inner};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// Of a container's security context, in Go's order.
-const CONTEXT: [&str; 12] = [
-    "Capabilities",
-    "Privileged",
-    "SELinuxOptions",
-    "WindowsOptions",
-    "RunAsUser",
-    "RunAsGroup",
-    "RunAsNonRoot",
-    "ReadOnlyRootFilesystem",
-    "AllowPrivilegeEscalation",
-    "ProcMount",
-    "SeccompProfile",
-    "AppArmorProfile",
-];
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 const SYSCTL_BYTES_MAX: usize = 253;
 const SYSCTL_FORM: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
@@ -39,13 +24,12 @@ pub fn of_container(context: &Value, host_users: bool, path: &Path) -> Vec<Probl
     found.extend(seccomp(&context["seccompProfile"], &path.field("seccompProfile")));
     if context["allowPrivilegeEscalation"] == false {
         let clash = |words: &str| {
-            let words = format!("{}: cannot set `allowPrivilegeEscalation` to false and {words}", shown(context, &CONTEXT));
-            Problem::new(path, Reason::Invalid, None, words)
+            inner::invalid("SecurityContext", path, context, &format!("cannot set `allowPrivilegeEscalation` to false and {words}"))
         };
         if yes(context, "privileged") {
             found.push(clash("`privileged` to true"));
         }
-        if list(&context["capabilities"], "add").iter().any(|one| one == "CAP_SYS_ADMIN" || one == "SYS_ADMIN") {
+        if list(&context["capabilities"], "add").iter().any(|one| one == "CAP_SYS_ADMIN") {
             found.push(clash("`capabilities.Add` CAP_SYS_ADMIN"));
         }
     }
@@ -74,9 +58,11 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
     found.extend(seccomp(&context["seccompProfile"], &at.field("seccompProfile")));
     found.extend(windows(&context["windowsOptions"], &at.field("windowsOptions")));
     found.extend(app_armor(&context["appArmorProfile"], &at.field("appArmorProfile")));
-    for (field, known) in [("supplementalGroupsPolicy", ["Merge", "Strict"]), ("seLinuxChangePolicy", ["MountOption", "Recursive"])] {
-        if has(context, field) {
-            found.extend(one_of(text(context, field), &known, &at.field(field)));
+    let change = text(context, "seLinuxChangePolicy");
+    for (field, known) in [("supplementalGroupsPolicy", &["Merge", "Strict"][..]), ("seLinuxChangePolicy", &["Recursive"])] {
+        // The other policy is one for clusters that have it.
+        if has(context, field) && !(field == "seLinuxChangePolicy" && change == "MountOption") {
+            found.extend(one_of(text(context, field), known, &at.field(field)));
         }
     }
     if spec["hostUsers"] == false {
@@ -87,8 +73,12 @@ pub fn of_pod(spec: &Value, path: &Path) -> Vec<Problem> {
 
 /// Users of its own do not go with namespaces of the host.
 fn own_users(spec: &Value, path: &Path) -> Vec<Problem> {
-    let shared = ["hostNetwork", "hostIPC", "hostPID"].into_iter().filter(|field| yes(spec, field));
-    shared.map(|field| Problem::forbidden(&path.field(field), format!("when `hostUsers` is false, `{field}` must not be true"))).collect()
+    // Kubernetes calls two of them by their names in Go.
+    let shared = [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")].into_iter();
+    shared
+        .filter(|(field, _)| yes(spec, field))
+        .map(|(_, told)| Problem::forbidden(&path.field(told), "when `hostUsers` is false"))
+        .collect()
 }
 
 /// In the host's network a container's port is the host's.
@@ -101,8 +91,8 @@ fn host_ports(spec: &Value, path: &Path) -> Vec<Problem> {
                     return found;
                 }
                 if has(port, "hostPort") && port["hostPort"] != port["containerPort"] {
-                    let path = path.field(field).index(at).field("ports").index(n).field("containerPort");
-                    found.push(Problem::invalid(&path, port["containerPort"].clone(), "must match `hostPort`"));
+                    let path = path.field(field).index(at).field("ports").index(n).field("hostPort");
+                    found.push(Problem::invalid(&path, port["hostPort"].clone(), "must match `containerPort` when `hostNetwork` is true"));
                 }
             }
         }
@@ -169,7 +159,9 @@ fn seccomp(profile: &Value, path: &Path) -> Vec<Problem> {
     match (kind, profile["localhostProfile"].as_str()) {
         ("Localhost", None) => found.push(Problem::required(&file, "must be set when seccomp type is Localhost")),
         ("Localhost", Some(said)) => found.extend(problems(&file, said, names::descending(said))),
-        (_, Some(_)) => found.push(Problem::invalid(&file, profile.clone(), "can only be set when seccomp type is Localhost")),
+        (_, Some(_)) => {
+            found.push(inner::invalid("SeccompProfile", &file, profile, "can only be set when seccomp type is Localhost"));
+        }
         _ => {}
     }
     found
@@ -207,6 +199,8 @@ fn windows(options: &Value, path: &Path) -> Vec<Problem> {
         let path = path.field(field);
         if said.is_empty() {
             found.push(Problem::invalid(&path, said, format!("{field} cannot be an empty string")));
+        } else if field == "runAsUserName" && said.matches('\\').count() > 1 {
+            found.push(Problem::invalid(&path, said, "runAsUserName cannot contain more than one backslash"));
         } else if said.len() > bytes_max {
             found.push(Problem::new(&path, Reason::TooLong, None, format!("may not be more than {bytes_max} bytes")));
         }
@@ -252,7 +246,7 @@ mod tests {
         of(
             json!({"seccompProfile": {"type": "Unconfined", "localhostProfile": "x"}}),
             &[&format!(
-                "{place}.seccompProfile.localhostProfile: Invalid value: {{\"localhostProfile\":\"x\",\"type\":\"Unconfined\"}}: can only"
+                "{place}.seccompProfile.localhostProfile: Invalid value: {{\"Type\":\"Unconfined\",\"LocalhostProfile\":\"x\"}}: can only"
             )],
         );
         of(json!({"seccompProfile": {}}), &[&format!("{place}.seccompProfile.type: Required value: type is required when")]);
@@ -282,8 +276,8 @@ mod tests {
         of(json!({"runAsGroup": -5}), &["c.runAsGroup: Invalid value: -5: must be between 0 and 2147483647, inclusive"]);
         of(json!({"procMount": "Unmasked"}), &["c.procMount: Invalid value: \"Unmasked\": `hostUsers` must be false"]);
         told(of_container(&json!({"procMount": "Unmasked"}), false, &Path::new("c")), &[]);
-        let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["SYS_ADMIN"]}});
-        of(clash, &["c: Invalid value: {\"Capabilities\":{\"add\":[\"SYS_ADMIN\"]},\"Privileged\":null"]);
+        let clash = json!({"allowPrivilegeEscalation": false, "capabilities": {"add": ["CAP_SYS_ADMIN"]}});
+        of(clash, &["c: Invalid value: {\"Capabilities\":{\"Add\":[\"CAP_SYS_ADMIN\"],\"Drop\":null},\"Privileged\":null"]);
         of(
             json!({"windowsOptions": {"runAsUserName": ""}}),
             &["c.windowsOptions.runAsUserName: Invalid value: \"\": runAsUserName cannot"],

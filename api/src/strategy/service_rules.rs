@@ -7,7 +7,7 @@ use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outsid
 use super::{Rules, container, endpoints, full, supported};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
 const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"];
@@ -70,7 +70,9 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
 pub fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate_update(new, old);
     let (spec, was, path) = (&new["spec"], &old["spec"], Path::new("spec"));
-    if wants_address(spec) && wants_address(was) && !is_empty(&was["clusterIPs"]) && spec["clusterIPs"][0] != was["clusterIPs"][0] {
+    let other = wants_address(was) && !is_empty(&was["clusterIPs"]) && spec["clusterIPs"][0] != was["clusterIPs"][0];
+    // What is no address is told as that.
+    if wants_address(spec) && other && spec["clusterIPs"][0].as_str().is_some_and(|ip| ip == HEADLESS || ip.parse::<IpAddr>().is_ok()) {
         let words = "may not change once set";
         found.push(Problem::invalid(&path.field("clusterIPs").index(0), spec["clusterIPs"].clone(), words));
     }
@@ -124,8 +126,7 @@ fn this_port<'a>(port: &'a Value, needs_name: bool, seen: &mut HashSet<&'a str>,
     let value = number(port, "port").unwrap_or(0);
     found.extend(problems(&path.field("port"), value, names::port_number(value)));
     found.extend(supported(port, "protocol", &container::PROTOCOLS, path));
-    // A target that was left out is the port itself, whose number is named already.
-    if has(port, "targetPort") && (port["targetPort"] != port["port"] || port["port"].is_string()) {
+    if has(port, "targetPort") {
         found.extend(container::port(&port["targetPort"], &path.field("targetPort")));
     }
     if let Some(protocol) = port["appProtocol"].as_str() {
@@ -143,11 +144,9 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     let (list_path, families_path, policy_path) = (path.field("clusterIPs"), path.field("ipFamilies"), path.field("ipFamilyPolicy"));
     if ip.is_empty() && !ips.is_empty() {
         found.push(Problem::invalid(&list_path, ips.to_vec(), "must be empty when `clusterIP` is not specified"));
-        return found;
     }
-    if ips.first().is_some_and(|first| first != ip) {
+    if !ip.is_empty() && ips.first().is_some_and(|first| first != ip) {
         found.push(Problem::invalid(&list_path, ips.to_vec(), "first value must match `clusterIP`"));
-        return found;
     }
     let families = list(spec, "ipFamilies");
     for (path, held) in [(&families_path, families), (&list_path, ips)] {
@@ -166,6 +165,14 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     if !policy.is_empty() {
         found.extend(container::one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
     }
+    let of_one_family = |pair: &[Value]| {
+        let is_v6 = |at: usize| pair.get(at).and_then(Value::as_str).and_then(|ip| ip.parse::<IpAddr>().ok()).map(|ip| ip.is_ipv6());
+        is_v6(0).is_some() && is_v6(0) == is_v6(1)
+    };
+    if of_one_family(ips) {
+        found.push(Problem::invalid(&list_path, ips.to_vec(), "may specify no more than one IP for each IP family"));
+    }
+    let rules = if found.is_empty() { rules } else { Rules { service_cidr: None, ..rules } };
     for (at, ip) in ips.iter().enumerate() {
         found.extend(this_address(ip.as_str().unwrap_or_default(), families.get(at), ips, at, rules, &list_path));
     }
@@ -223,7 +230,7 @@ fn stack(spec: &Value, families_path: &Path, policy_path: &Path) -> Option<Probl
 
 fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    let mut seen = HashSet::new();
+    let mut seen = HashMap::new();
     for (at, port) in list(spec, "ports").iter().enumerate() {
         if full(&found) {
             break;
@@ -241,8 +248,13 @@ fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
             let range = format!("The range of valid ports is {}-{}", NODE_PORTS.start(), NODE_PORTS.end());
             found.push(Problem::invalid(&path, number, format!("provided port is not in the valid range. {range}")));
         }
-        if !seen.insert((text(port, "protocol"), number)) {
-            found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), ""));
+        // One port in two protocols may have one number for both.
+        let same = (port["port"].as_i64(), text(port, "protocol"));
+        match seen.insert(number, same) {
+            Some((before, protocol)) if before == same.0 && protocol != same.1 => {}
+            Some((before, _)) if before == same.0 => found.push(Problem::new(&path, Reason::Duplicate, Some(number.into()), "")),
+            Some(_) => found.push(Problem::invalid(&path, number, "provided port is already allocated")),
+            None => {}
         }
     }
     found

@@ -108,7 +108,7 @@ pub fn validate(spec: &Value, path: &Path) -> Vec<Problem> {
     let at = path.field("os");
     match text(&spec["os"], "name") {
         _ if !has(spec, "os") => Vec::new(),
-        "" => vec![Problem::required(&at.field("name"), "cannot be empty")],
+        "" => vec![Problem::required(&at.field("name"), "")],
         "windows" => no_linux(spec, path),
         "linux" => no_windows(spec, path),
         other => one_of(other, &["linux", "windows"], &at).into_iter().collect(),
@@ -187,7 +187,7 @@ mod tests {
     fn systems() {
         let of = |spec: Value, expected: &[&str]| told(validate(&spec, &Path::new("spec")), expected);
         of(json!({}), &[]);
-        of(json!({"os": {}}), &["spec.os.name: Required value: cannot be empty"]);
+        of(json!({"os": {}}), &["spec.os.name: Required value"]);
         of(json!({"os": {"name": "bad"}}), &["spec.os: Unsupported value: \"bad\": supported values: \"linux\", \"windows\""]);
         of(
             json!({"os": {"name": "linux"}, "containers": [{"securityContext": {"windowsOptions": {}}}]}),

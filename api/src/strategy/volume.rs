@@ -97,7 +97,7 @@ fn source(volume: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Problem> 
         kind => claim::needs(kind),
     };
     let mut found: Vec<Problem> =
-        required.iter().filter(|field| is_empty(&of[**field])).map(|field| Problem::required(&at.field(field), "")).collect();
+        required.iter().filter(|field| is_empty(&of[**field])).map(|field| claim::missing(kind, field, path)).collect();
     found.extend(match *kind {
         "secret" | "configMap" => items(of, &at),
         "downwardAPI" => {
@@ -114,8 +114,15 @@ fn source(volume: &Value, pod: &str, rules: Rules, path: &Path) -> Vec<Problem> 
     found
 }
 
+/// Sources that say nothing make no files.
+pub fn unfilled(volume: &Value) -> Option<String> {
+    let sources = list(&volume["projected"], "sources");
+    let empty = !sources.is_empty() && sources.iter().all(is_empty);
+    empty.then(|| format!("volume {:?} (Projected) has no sources provided", text(volume, "name")))
+}
+
 /// Kinds with a rule or two, besides what they need.
-fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
+pub fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
     let (place, at) = (text(of, "path"), path.field("path"));
     let between = |field: &str, words: &str| {
         let number = number(of, field).filter(|number| !(0..=255).contains(number));
@@ -126,14 +133,14 @@ fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
             vec![Problem::forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity")]
         }
         "hostPath" => {
-            let known = ["", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
+            let known = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
             let mut found = problems(&at, place, names::no_back_steps(place));
             found.extend(one_of(text(of, "type"), &known, &path.field("type")));
             found
         }
         "gitRepo" => problems(&path.field("directory"), text(of, "directory"), names::descending(text(of, "directory"))),
         "gcePersistentDisk" | "awsElasticBlockStore" => between("partition", "must be between 0 and 255, inclusive"),
-        "nfs" if !place.is_empty() && !place.starts_with('/') => vec![Problem::invalid(&at, place, "must be an absolute path")],
+        "nfs" if !place.starts_with('/') => vec![Problem::invalid(&at, place, "must be an absolute path")],
         "iscsi" => {
             let name = text(of, "iqn");
             let form = || Problem::invalid(&path.field("iqn"), name, "must be valid format starting with iqn, eui, or naa");
@@ -199,11 +206,12 @@ fn items(of: &Value, path: &Path) -> Vec<Problem> {
 /// Files made of the pod's own fields.
 fn own_files(of: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    for (at, item) in list(of, "items").iter().enumerate() {
+    for item in list(of, "items") {
         if full(&found) {
             break;
         }
-        let (file, path) = (text(item, "path"), path.field("items").index(at));
+        // Kubernetes names none of the items.
+        let file = text(item, "path");
         if file.is_empty() {
             found.push(Problem::required(&path.field("path"), ""));
         }
@@ -213,13 +221,13 @@ fn own_files(of: &Value, path: &Path) -> Vec<Problem> {
                 found.extend(env::field(&item["fieldRef"], &env::OF_FILES, &path.field("fieldRef")));
                 if both {
                     let words = "fieldRef and resourceFieldRef can not be specified simultaneously";
-                    found.push(Problem::invalid(&path, "resource", words));
+                    found.push(Problem::invalid(path, "resource", words));
                 }
             }
             (false, true) => found.extend(env::resource(&item["resourceFieldRef"], true, &path.field("resourceFieldRef"))),
-            (false, false) => found.push(Problem::required(&path, "one of fieldRef and resourceFieldRef is required")),
+            (false, false) => found.push(Problem::required(path, "one of fieldRef and resourceFieldRef is required")),
         }
-        found.extend(mode(item, "mode", &path));
+        found.extend(mode(item, "mode", path));
     }
     found
 }
@@ -253,7 +261,7 @@ fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
                     found.extend(items(one, &at));
                 }
                 "downwardAPI" => found.extend(own_files(one, &at)),
-                "serviceAccountToken" => found.extend(token(one, &at)),
+                "serviceAccountToken" => found.extend(token(one, &at, path)),
                 "clusterTrustBundle" => found.extend(bundle(one, rules, &at)),
                 _ => found.extend(certificate(one, &at)),
             }
@@ -271,13 +279,13 @@ fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
             }
         }
         if given > 1 {
-            found.push(Problem::forbidden(&at, "may not specify more than 1 volume type"));
+            found.push(Problem::forbidden(&at, "may not specify more than 1 volume type per source"));
         }
     }
     found
 }
 
-fn token(of: &Value, path: &Path) -> Vec<Problem> {
+fn token(of: &Value, path: &Path, projected: &Path) -> Vec<Problem> {
     let (life, at) = (number(of, "expirationSeconds"), path.field("expirationSeconds"));
     let mut found = Vec::new();
     if let Some(seconds) = life.filter(|seconds| *seconds < TOKEN_S_MIN) {
@@ -287,7 +295,7 @@ fn token(of: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&at, seconds, "may not specify a duration larger than 2^32 seconds"));
     }
     if is_empty(&of["path"]) {
-        found.push(Problem::required(&path.field("path"), ""));
+        found.push(Problem::required(&projected.field("path"), ""));
     }
     found
 }
@@ -347,7 +355,7 @@ fn ephemeral(of: &Value, name: &str, pod: &str, rules: Rules, path: &Path) -> Ve
     found.extend(super::meta::annotations(&template["metadata"], &path.field("metadata")));
     let other =
         entries(template, "metadata").filter(|(field, said)| !matches!(field.as_str(), "labels" | "annotations") && !is_empty(said));
-    let words = "cannot be set for an ephemeral volume";
+    let words = "cannot be set";
     found.extend(other.take(super::PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)));
     found.extend(claim::of_spec(&template["spec"], rules, &path.field("spec")));
     let whole = format!("{pod}-{name}");
@@ -422,7 +430,7 @@ mod tests {
         one(
             "ephemeral",
             json!({"volumeClaimTemplate": {"metadata": meta, "spec": spec}}),
-            &[".volumeClaimTemplate.metadata.name: Forbidden: cannot be set for an ephemeral volume"],
+            &[".volumeClaimTemplate.metadata.name: Forbidden: cannot be set"],
         );
         one(
             "ephemeral",
@@ -453,9 +461,9 @@ mod tests {
             json!({"items": [{"path": "a", "fieldRef": field("status.podIP")}, {"path": "b"},
             {"path": "c", "resourceFieldRef": {"resource": "limits.cpu"}}]}),
             &[
-                ".items[0].fieldRef.fieldPath: Unsupported value: \"status.podIP\"",
-                ".items[1]: Required value: one of fieldRef and resourceFieldRef is required",
-                ".items[2].resourceFieldRef.containerName: Required value",
+                ".fieldRef.fieldPath: Unsupported value: \"status.podIP\"",
+                ": Required value: one of fieldRef and resourceFieldRef is required",
+                ".resourceFieldRef.containerName: Required value",
             ],
         );
         let token = |path: &str, seconds: i64| json!({"serviceAccountToken": {"path": path, "expirationSeconds": seconds}});

@@ -51,6 +51,8 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
                 copy(inside, &mut to[*name], rest);
             }
         }
+        // An empty text says nothing.
+        (_, Value::String(text)) if text.is_empty() => {}
         _ => *to = from.clone(),
     }
 }

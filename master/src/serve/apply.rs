@@ -57,7 +57,7 @@ fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String]
         (alias.show)(live.to_mut());
     }
     let applied = laid_over(call, part, &live, config, wish)?;
-    let (new, warnings) = typed(call, applied.object, twice)?;
+    let (new, warnings) = typed(call, config, applied.object, twice)?;
     let place = Place { old, standing: &standing, part };
     match write::put(serve, call, place, new, Ownership::Applied(applied.managed), wish.rehearsal) {
         Ok(written) => {
@@ -80,7 +80,7 @@ fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wis
         return Err(Status::conflict(&call.kind.resource, &call.name, &why).into());
     }
     let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.shown.type_name), config, wish)?;
-    let (new, warnings) = typed(call, applied.object, twice)?;
+    let (new, warnings) = typed(call, config, applied.object, twice)?;
     let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, &new)?;
     match write::make(serve, call, New::of(&new, wish), || Ownership::Applied(applied.managed.clone())) {
@@ -100,9 +100,12 @@ pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &W
         .map_err(|refusal| refused(call, config, refusal))
 }
 
-pub fn typed(call: &Call, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
+pub fn typed(call: &Call, config: &Value, object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let sent = object.to_string();
-    let (mut object, warnings) = body::typed(call, call.shown, object, twice).map_err(|why| patch::misshapen(&sent, &why.message))?;
+    let (mut object, warnings) = body::typed(call, call.shown, object, twice).map_err(|why| match why.strict {
+        true => patch::misshapen(&sent, &why.message),
+        false => unconverted(call, config, &why),
+    })?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
     }
@@ -154,17 +157,30 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<Config, Fault> {
     }
 }
 
+/// What an apply comes to has values that the kind cannot hold.
+fn unconverted(call: &Call, config: &Value, why: &body::Misfit) -> Fault {
+    let (version, kind, why) = (grouped(call), &call.kind.kind, why.restored());
+    patch::nameless(format!(
+        "failed to convert new object ({}) to proper version: unable to convert unstructured object to {version}, Kind={kind}: {why}",
+        identity(call, config)
+    ))
+}
+
+fn grouped(call: &Call) -> String {
+    let version = call.shown.api_version();
+    if version.contains('/') { version } else { format!("/{version}") }
+}
+
+/// What is applied, as messages call it.
+fn identity(call: &Call, config: &Value) -> String {
+    let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
+    format!("{}/{}; {}, Kind={}", text("namespace"), text("name"), grouped(call), call.kind.kind)
+}
+
 fn refused(call: &Call, config: &Value, refusal: Refusal) -> Fault {
     match refusal {
         Refusal::Malformed(why) => Fault::bad_request(why),
-        Refusal::Mistyped(why) => {
-            let text = |field: &str| config["metadata"][field].as_str().unwrap_or_default();
-            let version = call.shown.api_version();
-            let version = if version.contains('/') { version } else { format!("/{version}") };
-            let (namespace, name, kind) = (text("namespace"), text("name"), &call.kind.kind);
-            let message = format!("failed to create typed patch object ({namespace}/{name}; {version}, Kind={kind}): {why}");
-            patch::nameless(message)
-        }
+        Refusal::Mistyped(why) => patch::nameless(format!("failed to create typed patch object ({}): {why}", identity(call, config))),
         Refusal::Conflicts(conflicts) => {
             let cause = |conflict: &Conflict| Cause {
                 reason: "FieldManagerConflict".into(),

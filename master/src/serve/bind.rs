@@ -1,6 +1,6 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
-use super::{RACES_MAX, Serve, body, options, write};
+use super::{RACES_MAX, Serve, body, options, patch, write};
 use crate::call::{Call, Version};
 use crate::fault::Fault;
 use crate::making::wall_clock;
@@ -12,6 +12,7 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy;
 use coracle_http::{Answer, Request, StatusCode};
+use coracle_schema::Problem;
 use serde_json::Value;
 
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
@@ -24,6 +25,12 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         write::right_name(call, sent.object_mut())?;
     } else if !call.name.is_empty() && sent.object()["metadata"]["name"] != *call.name {
         return Err(Fault::bad_request("name in URL does not match name in Binding object"));
+    }
+    if call.version == Version::V1 {
+        let problems = strategy::no_target(sent.object());
+        if !problems.is_empty() {
+            return Err(patch::nameless(several(&problems)));
+        }
     }
     sent.object_mut()["metadata"]["namespace"] = of(call, pods, "").namespace.into();
     let name = sent.object()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -54,6 +61,14 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         }
     }
     Err(Fault::stale(&call))
+}
+
+/// Kubernetes tells of a wrong target as of a fault of its own.
+fn several(problems: &[Problem]) -> String {
+    match problems {
+        [one] => one.to_string(),
+        all => format!("[{}]", all.iter().map(Problem::to_string).collect::<Vec<_>>().join(", ")),
+    }
 }
 
 fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {

@@ -204,6 +204,11 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -
 
 /// A message of another kind is not looked into: its kind alone is reason enough to refuse it.
 fn protobuf(body: &[u8], wanted: Wanted<'_>, unrecognized: impl Fn(&str) -> Fault) -> Result<Value, Fault> {
+    match body.len() {
+        0 => return Err(unrecognized("empty data")),
+        4 if body.starts_with(b"k8s\0") => return Err(unrecognized("empty body")),
+        _ => {}
+    }
     let envelope = protobuf::open(body).map_err(|why| unrecognized(&why.to_string()))?;
     let mut document = Value::Object(Map::new());
     if envelope.kind.is_empty() || envelope.kind == wanted.kind {
@@ -280,7 +285,14 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
         Value::Null => Ok(""),
         Value::String(text) => Ok(text.as_str()),
-        _ => Err(Fault::bad_request(format!("{field} must be a string"))),
+        other => {
+            let (found, summary) = (coracle_schema::json_kind(other), summary(document.to_string().as_bytes()));
+            let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
+            let of = wanted.kind;
+            Err(Fault::bad_request(format!(
+                "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse error: {why} ({summary})"
+            )))
+        }
     };
     let (given_version, given_kind) = (text("apiVersion")?, text("kind")?);
     let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
@@ -290,13 +302,29 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
         return Ok(());
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
+    let why = unconverted(wanted, api_version, kind);
+    Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
+}
+
+/// Why a document that names a kind itself is none of this one.
+pub fn other_kind(wanted: Wanted<'_>, document: &Value) -> Option<String> {
+    let said = |field: &str, otherwise: &str| document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned();
+    let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
+    (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(wanted, &version, &kind))
+}
+
+fn unconverted(wanted: Wanted<'_>, api_version: &str, kind: &str) -> String {
+    let version = api_version.rsplit('/').next().unwrap_or_default();
     let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    let why = if Kinds::builtin().by_kind(api_version, kind).is_some() {
+    let kinds = Kinds::builtin();
+    // Lists are kinds too, and one of them takes any objects.
+    let listed =
+        kind.strip_suffix("List").is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
+    if listed || kinds.by_kind(api_version, kind).is_some() {
         format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
     } else {
         format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")
-    };
-    Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
+    }
 }
 
 fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decoded, Fault> {
@@ -351,7 +379,7 @@ fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<St
 pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Misfit> {
     let decoded = coracle_schema::decode(&types::builtin(), &kind.type_name, &mut object);
     if let Some(fault) = decoded.faults.first() {
-        return Err(Misfit { message: fault.message.clone(), restored: fault.restored.clone() });
+        return Err(Misfit { message: fault.message.clone(), restored: fault.restored.clone(), strict: false });
     }
     let found: Vec<String> = twice.iter().cloned().chain(decoded.unknown.iter().map(unknown)).collect();
     match call.options.field_validation {
@@ -364,13 +392,20 @@ pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> R
 /// Why a document that the server put together is none of its type.
 pub struct Misfit {
     pub message: String,
-    /// The same of what a strategic patch made.
-    pub restored: String,
+    /// The same of what was put together of a document's own values, not of its text.
+    restored: String,
+    /// It has the form of its type, but strictness finds something.
+    pub strict: bool,
 }
 
 impl Misfit {
-    fn of(message: String) -> Misfit {
-        Misfit { restored: message.clone(), message }
+    pub fn of(message: String) -> Misfit {
+        Misfit { restored: message.clone(), message, strict: true }
+    }
+
+    pub fn restored(&self) -> String {
+        let decoded = self.restored.starts_with("illegal base64") || self.restored.starts_with("parsing time");
+        if decoded { format!("error decoding from json: {}", self.restored) } else { self.restored.clone() }
     }
 }
 

@@ -185,6 +185,10 @@ fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault
     let options = &call.options;
     let empty = request.body.iter().all(u8::is_ascii_whitespace);
     let mut sent = if empty { json!({}) } else { sent_options(serve, call, request)? };
+    if empty && !call.name.is_empty() && call.version == Version::V1 {
+        let version = Some(&options.resource_version).filter(|version| !version.is_empty());
+        sent["preconditions"] = json!({"uid": options.uid, "resourceVersion": version});
+    }
     if sent["gracePeriodSeconds"].is_null() {
         sent["gracePeriodSeconds"] = json!(options.grace_s);
     }

@@ -26,6 +26,7 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     if sent.object()["metadata"]["name"] != *call.name {
         return Err(Fault::bad_request("name in URL does not match name in Eviction object"));
     }
+    serve.standing(call)?;
     let mut wishes = delete::asked(&sent.object()["deleteOptions"], &[])?;
     rehearsal |= wishes.rehearsal;
     wishes.rehearsal = rehearsal;

@@ -32,9 +32,9 @@ impl Wish<'_> {
 /// `kind`: which options the client is told of when they are wrong.
 pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<Wish<'k>, Fault> {
     let mut problems = Vec::new();
-    problems.extend(run_problem(&call.options.dry_run));
     let named = call.options.field_manager.as_deref().unwrap_or_default();
     problems.extend(manager_problems(&Path::new("fieldManager"), named));
+    problems.extend(run_problem(&call.options.dry_run));
     problems.extend(call.options.field_validation_wrong.as_deref().map(validation_problem));
     if !problems.is_empty() {
         return Err(wrong(kind, &problems));

@@ -101,7 +101,7 @@ pub fn expired(wanted: &Wanted) -> Fault {
 }
 
 fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault> {
-    let bad = || Fault::bad_request("invalid continue token: continue key is not valid");
+    let bad = || Fault::bad_request(format!("invalid continue token: continue key is not valid{}", no_base64(token)));
     let mut parts = token.splitn(3, '/');
     let (Some(revision), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
     let at = match revision {
@@ -115,6 +115,13 @@ fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault>
         return Err(bad());
     }
     Ok((at, Key { resource: call.kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }))
+}
+
+/// Tokens of Kubernetes are base64: what it says of one that is not.
+fn no_base64(token: &str) -> String {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let odd = token.bytes().position(|byte| !letter(byte)).or((token.len() % 4 == 1).then(|| token.len() - 1));
+    odd.map(|at| format!(": illegal base64 data at input byte {at}")).unwrap_or_default()
 }
 
 /// A revision as clients write it, or what Kubernetes says of it.
@@ -163,9 +170,11 @@ fn watch_problems(options: &Options) -> Vec<Problem> {
         if asked != "NotOlderThan" {
             problems.push(unsupported(asked, "supported values: \"NotOlderThan\""));
         }
-        if !options.continues.is_empty() {
-            problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
-        }
+    }
+    // A watch that begins anywhere has the match that goes with its first state, without saying so.
+    let unsaid = options.initial_events.is_none() && matches!(options.resource_version.as_str(), "" | "0");
+    if !options.continues.is_empty() && (!asked.is_empty() || unsaid) {
+        problems.push(forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"));
     }
     problems
 }

@@ -115,6 +115,7 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
     let (value, twice) = coracle_schema::read(bytes).map_err(|error| malformed(body::json_error(bytes, &error)))?;
     let twice = twice.iter().map(|path| format!("duplicate field {:?}", path.as_str()));
     match language {
+        Language::Json if value.is_null() => Ok((Patch::Json(Vec::new()), Vec::new())),
         Language::Json => {
             let twice = twice.map(|field| format!("json patch {field}"));
             let (operations, unknown) = patch::json::parse(value).map_err(|why| match why {
@@ -127,7 +128,8 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
         Language::Merge | Language::Strategic => match value {
             Value::Object(map) if language == Language::Strategic => Ok((Patch::Strategic(map), twice.collect())),
             Value::Object(_) => Ok((Patch::Merge(value), twice.collect())),
-            Value::Null if language == Language::Merge => Err(Fault::bad_request("Invalid JSON Patch")),
+            Value::Null if language == Language::Strategic => Ok((Patch::Strategic(Map::new()), twice.collect())),
+            Value::Null => Err(Fault::bad_request("Invalid JSON Patch")),
             other => {
                 let kind = coracle_schema::json_kind(&other);
                 Err(malformed(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}")))
@@ -138,7 +140,16 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
-    let made = made(call, patch, standing.clone())?;
+    let mut made = made(call, patch, standing.clone())?;
+    match patch {
+        // It is done to the fields of the kind, which it cannot leave.
+        Patch::Strategic(_) => ["apiVersion", "kind"].iter().for_each(|field| made[*field] = standing[*field].clone()),
+        Patch::Json(_) | Patch::Merge(_) => {
+            if let Some(why) = body::other_kind(body::Wanted::of(call.shown), &made) {
+                return Err(refused(call, patch, standing, &body::Misfit::of(why)));
+            }
+        }
+    }
     let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
@@ -189,7 +200,7 @@ fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
 /// What came out is no document of the kind: it is made once more, to be shown.
 fn refused(call: &Call, patch: &Patch, standing: &Value, why: &body::Misfit) -> Fault {
     let touched = match patch {
-        Patch::Strategic(over) => return misshapen(&patch::shown(&Value::Object(over.clone())), &why.restored),
+        Patch::Strategic(over) => return misshapen(&patch::shown(&Value::Object(over.clone())), &why.restored()),
         Patch::Json(operations) => patch::touched(operations),
         Patch::Merge(over) => over.clone(),
     };

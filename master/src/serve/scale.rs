@@ -105,7 +105,7 @@ fn applied<'w>(
     let managed = Managed::of(standing);
     managed.through(&here, &there, &as_scale.kind.api_version()).put(&mut live);
     let laid = apply::laid_over(as_scale, Part::Scale, &live, config, wish)?;
-    let (new, warnings) = apply::typed(as_scale, laid.object, twice)?;
+    let (new, warnings) = apply::typed(as_scale, config, laid.object, twice)?;
     let managed = managed.back(&laid.managed, &here, &call.kind.api_version());
     Ok((new, warnings, Ownership::Applied(managed)))
 }

@@ -16,6 +16,7 @@ use coracle_api::meta::{Key, Resource, Time};
 use coracle_api::status::Status;
 use coracle_api::strategy::token;
 use coracle_http::{Answer, Request, StatusCode};
+use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 const REQUEST: Wanted<'static> =
@@ -31,6 +32,15 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     let mut object = sent.object_mut().take();
     write::right_namespace(call, &object)?;
     token::complete(&mut object);
+    let named = object["metadata"]["name"].as_str().unwrap_or_default();
+    if !named.is_empty() && named != call.name {
+        let problem = Problem::invalid(&Path::new("metadata.name"), named, "must match the service account name if specified");
+        return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, &call.name, &[problem]).into());
+    }
+    let reference = &object["spec"]["boundObjectRef"];
+    if !reference.is_null() {
+        may_hold(reference)?;
+    }
     let problems = token::problems(&object);
     if !problems.is_empty() {
         return Err(Status::invalid_of(REQUEST.group, REQUEST.kind, "", &problems).into());
@@ -74,10 +84,7 @@ fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Res
         return Ok(bearer);
     }
     let said = |field: &str| reference[field].as_str().unwrap_or_default();
-    let Some((kind, plural)) = BINDINGS.iter().find(|(kind, _)| *kind == said("kind") && said("apiVersion") == "v1") else {
-        let (group, version) = said("apiVersion").split_once('/').unwrap_or(("", said("apiVersion")));
-        return Err(Fault::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={}", said("kind"))));
-    };
+    let (kind, plural) = may_hold(reference)?;
     let namespace = if *kind == "Node" { "" } else { &call.namespace };
     let object = object(serve, plural, namespace, said("name"))?;
     let object = object.ok_or_else(|| Fault::from(Status::not_found(&Resource::core(plural), said("name"))))?;
@@ -108,6 +115,15 @@ fn bearer(serve: &Serve, call: &Call, account: &Value, reference: &Value) -> Res
         _ => bearer.secret = Some(found),
     }
     Ok(bearer)
+}
+
+/// What a token may be bound to, by its reference.
+fn may_hold(reference: &Value) -> Result<&'static (&'static str, &'static str), Fault> {
+    let said = |field: &str| reference[field].as_str().unwrap_or_default();
+    BINDINGS.iter().find(|(kind, _)| *kind == said("kind") && said("apiVersion") == "v1").ok_or_else(|| {
+        let (group, version) = said("apiVersion").split_once('/').unwrap_or(("", said("apiVersion")));
+        Fault::bad_request(format!("cannot bind token to object of type {group}/{version}, Kind={}", said("kind")))
+    })
 }
 
 fn bound(object: &Value) -> Bound {

@@ -31,7 +31,14 @@ pub fn create(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
     namespace::ready(serve, call, sent.object())?;
     let written = make(serve, call, New::of(sent.object(), &wish), || wish.ownership());
-    let written = written.map_err(|unmade| sent.refused(call, unmade.fault(call)))?;
+    let written = written.map_err(|unmade| {
+        let leaving = unmade.leaving(serve);
+        let mut fault = unmade.fault(call);
+        if leaving {
+            fault.status.message.insert_str(0, "object is being deleted: ");
+        }
+        sent.refused(call, fault)
+    })?;
     drop(place);
     let mut answer = document(call, StatusCode::CREATED, &written.stored);
     warn(&mut answer, &sent.warnings);
@@ -123,6 +130,13 @@ pub enum Unmade {
 }
 
 impl Unmade {
+    /// Whether the object whose name is taken only waits to go.
+    fn leaving(&self, serve: &Serve) -> bool {
+        let Unmade::Refused(key, _, refused) = self else { return false };
+        let stands = || serve.store.get(key).ok().flatten().and_then(|stored| parsed(&stored).ok());
+        matches!(**refused, Refused::Exists { .. }) && stands().is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
+    }
+
     fn fault(self, call: &Call) -> Fault {
         match self {
             Unmade::Refused(key, written, refused) => Fault::refused(call, &key, written.as_ref(), *refused),

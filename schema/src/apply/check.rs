@@ -93,13 +93,13 @@ impl Check<'_> {
 
     fn scalar(&mut self, scalar: Scalar, value: &Value, way: &str) {
         let wanted = match scalar {
-            Scalar::Text if !value.is_string() => "string",
-            Scalar::Number if !value.is_number() => "numeric (int or float)",
-            Scalar::Bool if !value.is_boolean() => "boolean",
-            Scalar::Either if value.is_array() || value.is_object() => "any scalar",
+            Scalar::Text if !value.is_string() => format!("string, got {}", held(value)),
+            Scalar::Number if !value.is_number() => format!("numeric (int or float), got {}", go_type(value)),
+            Scalar::Bool if !value.is_boolean() => format!("boolean, got {}", got(value)),
+            Scalar::Either if value.is_array() || value.is_object() => format!("any scalar, got {}", got(value)),
             _ => return,
         };
-        self.tell(way, format!("expected {wanted}, got {}", got(value)));
+        self.tell(way, format!("expected {wanted}"));
     }
 
     fn at(&mut self, way: &mut String, step: &str, look: impl FnOnce(&mut Self, &mut String)) {
@@ -116,8 +116,26 @@ impl Check<'_> {
     }
 }
 
-/// As Go shows the value that it found.
+/// As Go prints the value that it found: plainly,
 fn got(value: &Value) -> String {
+    format!("&{{{}}}", crate::patch::shown(value))
+}
+
+/// by its type alone,
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
+/// or with the type that holds it.
+fn held(value: &Value) -> String {
     let inner = match value {
         Value::String(text) => format!("{text:?}"),
         Value::Array(_) => "[]interface {}{...}".to_owned(),

@@ -87,17 +87,19 @@ impl<'t> Strategy<'t> {
             let merged = match (standing, value) {
                 (Value::Object(standing), Value::Object(value)) => {
                     let known = self.field(shape, &name)?;
-                    if known.replaced { new(Value::Object(value)) } else { Value::Object(self.map(standing, value, known.shape)?) }
+                    // What replaces something whole is taken as it is, its directives too: they are told of as unknown fields.
+                    Value::Object(if known.replaced { value } else { self.map(standing, value, known.shape)? })
                 }
                 (Value::Array(standing), Value::Array(value)) => {
                     let known = self.field(shape, &name)?;
-                    match known.merged {
-                        true => Value::Array(self.list(standing, value, known, deletes)?),
-                        false if deletes => return Err(bad("primitive list")),
-                        false => new(Value::Array(value)),
-                    }
+                    // Entries are deleted from a list of any strategy.
+                    Value::Array(if known.merged || deletes { self.list(standing, value, known, deletes)? } else { value })
                 }
-                (_, value) => new(value),
+                (standing, _) if deletes => standing,
+                (_, value) => match plain(value) {
+                    Some(value) => value,
+                    None => continue,
+                },
             };
             original.insert(name, merged);
         }
@@ -221,19 +223,12 @@ fn retain_keys(original: &mut Map<String, Value>, patch: &mut Map<String, Value>
     Ok(())
 }
 
-/// What takes the place of something whole is as it would be where nothing stood.
-fn new(value: Value) -> Value {
-    match plain(value) {
-        Some(value) => value,
-        None => Value::Object(Map::new()),
-    }
-}
-
-/// A patch's value where nothing stands yet: without the directives, which have nothing to direct. None: it was to be deleted.
+/// A patch's value where nothing stands yet: without the directives, which have nothing to direct. None: it is one itself.
 fn plain(value: Value) -> Option<Value> {
     match value {
         Value::Object(mut map) => {
-            if map.get(DIRECTIVE).is_some_and(|directive| directive == "delete") {
+            // Whatever it directs has nothing to be done to.
+            if map.contains_key(DIRECTIVE) {
                 return None;
             }
             let directive =
@@ -393,7 +388,12 @@ fn no_key(map: &Map<String, Value>, key: &str) -> Unpatched {
 }
 
 fn unknown_directive(map: &Map<String, Value>) -> Unpatched {
-    let directive = map.get(DIRECTIVE).map(shown).unwrap_or_default();
+    let directive = match map.get(DIRECTIVE) {
+        Some(Value::String(directive)) => directive.clone(),
+        // Go says so of what it was not to print as a text.
+        Some(other) => format!("%!s({}={})", go_kind(other), shown(other)),
+        None => String::new(),
+    };
     Unpatched::Unmergeable(format!("unknown patch type: {directive} in map: {}", shown(&Value::Object(map.clone()))))
 }
 
