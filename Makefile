@@ -17,6 +17,7 @@ test: check e2e test-clients
 
 # No engine needed: formatting, unit tables, transcripts, simulation, tidy.
 check:
+	packaging/prerequisites.sh rules
 	cargo fmt --all --check
 	cargo test --workspace
 

@@ -6,6 +6,7 @@ set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
 state=$tree/build/run                    # data, manifests and logs
 sockets=/run/coracle-demo                # short enough for a socket's path
+agent=$sockets/agent/$(uname -n | tr '[:upper:]' '[:lower:]').sock
 image=coracle/demo:1
 export PATH=$PATH:/usr/sbin:/sbin
 source "$tree/packaging/sweep.sh"
@@ -71,7 +72,9 @@ get() { curl -sSf -m 5 "http://127.0.0.1:$api/api/v1beta1/$1"; }
 post() { curl -sSf -m 5 -X POST --data-binary "@$1" "http://127.0.0.1:$api/api/v1beta1/$2" >/dev/null; }
 
 pods_of() { get "pods?labels=name%3D$1" | jq -r '.items[] | select(.currentState.status == "Running") | .currentState.podIP // empty'; }
-file_pod_ip() { curl -sSf -m 5 "http://127.0.0.1:$node/pods" | jq -r '.items[] | select(.metadata.name | startswith("hello")) | select(.status.phase == "Running") | .status.podIP // empty'; }
+# The agent's pods: on its socket, for root alone.
+agent_pods() { as_root curl -sSf -m 5 --unix-socket "$agent" http://localhost/pods; }
+file_pod_ip() { agent_pods | jq -r '.items[] | select(.metadata.name | startswith("hello")) | select(.status.phase == "Running") | .status.podIP // empty'; }
 
 page() { curl -sSf -m 2 "http://$1/"; }
 two_web_pods_answer() {
@@ -104,9 +107,10 @@ run() {
 
     begun=$(date +%s%N)
     say "starting the master on 127.0.0.1:$api and the agent on 127.0.0.1:$node"
-    start master --data-dir "$state/master" --admin-socket "$sockets/master/api.sock" --listen "127.0.0.1:$api"
+    start master --data-dir "$state/master" --admin-socket "$sockets/master/api.sock" --listen "127.0.0.1:$api" \
+        --agent-sockets "$sockets/agent"
     start agent --data-dir "$state/agent" --manifest-dir "$state/manifests" --master "unix://$sockets/master/api.sock" \
-        --listen "127.0.0.1:$node"
+        --listen "127.0.0.1:$node" --socket-dir "$sockets/agent"
     await 20 "the master" curl -sSf -m 2 "http://127.0.0.1:$api/healthz"
     clock; say "the master answers"
     await 20 "the agent" curl -sSf -m 2 "http://127.0.0.1:$node/healthz"
@@ -135,7 +139,8 @@ instructions() {
 It is left running. To look at it:
   curl http://127.0.0.1:$api/api/v1beta1/pods
   curl http://127.0.0.1:$api/api/v1/namespaces/default/pods
-  curl http://127.0.0.1:$node/pods
+  curl http://127.0.0.1:$node/healthz
+  ${sudo}curl --unix-socket $agent http://localhost/pods
   curl http://$(get services/web | jq -r .portalIP)/
   ${sudo}docker ps
   ${sudo}ls -R $state/master/objects

@@ -66,7 +66,7 @@ demo_image() {
         tar -C /root/image -c . | docker import --change "ENV PATH=/bin" - coracle/demo:1 >/dev/null'
 }
 
-pod_answers() { inside sh -c 'curl -sSf -m 5 http://127.0.0.1:10250/pods | grep -q "\"phase\": *\"Running\"" && curl -sSf -m 2 http://127.0.0.1:8000/ | grep -q hello'; }
+pod_answers() { inside sh -c 'curl -sSf -m 5 --unix-socket /run/coracle/agent/box.sock http://localhost/pods | grep -q "\"phase\": *\"Running\"" && curl -sSf -m 2 http://127.0.0.1:8000/ | grep -q hello'; }
 container() { inside docker ps -q --no-trunc --filter label=io.kubernetes.container.name=page; }
 mirror_is_there() { inside sh -c 'curl -sSf --unix-socket /run/coracle/master/api.sock http://localhost/api/v1/namespaces/default/pods | grep -q hello-box'; }
 

@@ -5,12 +5,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
+use coracle_api::node::agent_socket;
 use coracle_http::client::Target;
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
-/// A configuration file has eight keys; what is bigger is another file.
+/// A configuration file has nine keys; what is bigger is another file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 pub const HELP: &str = "\
@@ -21,13 +23,14 @@ coracle-agent: runs Kubernetes pods on this host's Docker
   --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
   --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
   --node-name NAME       this host's name among the nodes (default: its host name)
-  --listen ADDR:PORT     /healthz, /pods, /containerLogs; loopback only (default 127.0.0.1:10250)
+  --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
+  --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
   --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
   --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
   --help, --version
 ";
 
-const KEYS: [&str; 7] = ["manifest-dir", "data-dir", "docker-host", "node-name", "listen", "master", "pod-cidr"];
+const KEYS: [&str; 8] = ["manifest-dir", "data-dir", "docker-host", "node-name", "listen", "socket-dir", "master", "pod-cidr"];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -36,6 +39,8 @@ pub struct Config {
     pub docker_host: String,
     pub node_name: String,
     pub listen: SocketAddr,
+    /// Where pods and logs are asked for.
+    pub socket: PathBuf,
     pub master: Option<Target>,
     pub pod_cidr: String,
     pub run_dir: String,
@@ -162,12 +167,14 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     if !is_node_name(&node_name) {
         return Err(bad("node-name", &format!("{node_name:?} is not a name of lower-case letters, digits, '-' and '.'")));
     }
+    let socket =
+        agent_socket(&node_name).ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
     let listen = text("listen", "127.0.0.1:10250");
     let listen: SocketAddr = listen.parse().map_err(|_| bad("listen", &format!("{listen:?} is not ADDR:PORT, such as 127.0.0.1:10250")))?;
     if !listen.ip().is_loopback() {
         return Err(bad(
             "listen",
-            &format!("{} is not a loopback address, and whoever reaches it could read every log: use 127.0.0.1", listen.ip()),
+            &format!("{} is not a loopback address, and this port is for programs of this host alone: use 127.0.0.1", listen.ip()),
         ));
     }
     let master = text("master", "");
@@ -182,6 +189,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         docker_host,
         node_name,
         listen,
+        socket: Path::new(&folder("socket-dir", "/run/coracle/agent")?).join(socket),
         master,
         pod_cidr,
         run_dir: RUN_DIR.to_owned(),
@@ -233,6 +241,7 @@ mod tests {
         let config = run(&[]).unwrap();
         assert_eq!((config.node_name.as_str(), config.docker_host.as_str()), ("box", "unix:///var/run/docker.sock"));
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
+        assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
     }
 
     #[test]
@@ -253,6 +262,9 @@ mod tests {
         refused(&["--listen", "0.0.0.0:10250"], "loopback");
         refused(&["--listen", "10250"], "ADDR:PORT");
         refused(&["--node-name", "A_b"], "A_b");
+        refused(&["--node-name", "../docker"], "../docker");
+        refused(&["--node-name", &["a"; 126].join(".")], "too long for the name of a socket");
+        refused(&["--socket-dir", "here"], "absolute");
         refused(&["--pod-cidr", "10.244.0.1/24"], "10.244.0.1/24");
         refused(&["--master", "ftp://x"], "--master");
         refused(&["--data-dir", "here"], "absolute");

@@ -1,6 +1,6 @@
 //! The agent: the kubelet of a small host.
 //!
-//!     directory, master -> Desired --\                        /-> endpoints (/healthz, /pods, logs)
+//!     directory, master -> Desired --\                        /-> endpoints (a port: /healthz; a socket: pods, logs)
 //!     engine events, probes ---------> the loop (`sync`) -> Shown -> probes
 //!                                       plan, act             \-> report, events -> the master
 //!     services and endpoints -> nft
@@ -22,11 +22,14 @@ pub mod naming;
 pub mod net;
 pub mod node;
 pub mod notify;
+pub mod peers;
 pub mod plan;
+pub mod private;
 pub mod probe;
 pub mod report;
 pub mod runtime;
 pub mod services;
+pub mod sieve;
 pub mod status;
 pub mod summary;
 pub mod sync;
@@ -34,14 +37,14 @@ pub mod sync;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
-use std::os::unix::fs::DirBuilderExt;
+use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle_http::Limits;
 use coracle_http::client::Client;
-use coracle_http::network::{self, Access};
+use coracle_http::network::{self, Access, UnixDoor};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -61,8 +64,34 @@ const HAPPENINGS_MAX: usize = 256;
 /// How long the start waits for the engine before everything else begins.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 
-/// The agent's port is for this host's programs and the master's log requests: an eighth of what the master's takes.
-const LIMITS: Limits = Limits { connections_max: 64, requests_max: 32, handlers_max: 2, writers_max: 1, streams_max: 64, ..Limits::EDGE };
+/// The agent's port tells any program of this host whether the agent is well, and nothing else.
+const PORT: Limits = Limits {
+    connections_max: 64,
+    connections_per_address_max: 48,
+    requests_max: 32,
+    requests_per_address_max: 24,
+    handlers_max: 1,
+    handlers_per_address_max: 1,
+    writers_max: 1,
+    writers_per_address_max: 1,
+    streams_max: 1,
+    ..Limits::EDGE
+};
+
+/// The socket: an address here is a user. A log that is followed has its connection as long as somebody reads it, however quiet it is; one
+/// user has half of them, so the master's readers leave root its own.
+const SOCKET: Limits = Limits {
+    connections_max: 64,
+    connections_per_address_max: 32,
+    requests_max: 32,
+    requests_per_address_max: 24,
+    handlers_max: 3,
+    handlers_per_address_max: 2,
+    writers_max: 1,
+    writers_per_address_max: 1,
+    streams_max: 56,
+    ..Limits::EDGE
+};
 
 /// Why the agent ended by itself.
 #[derive(Debug)]
@@ -86,11 +115,8 @@ impl std::error::Error for RunError {}
 
 /// Runs until `shutdown`; containers and service rules stay as they are. Needs a `LocalSet`.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir);
-    made.map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
-    let listening = |cause| RunError::Listen { address: config.listen.to_string(), cause };
-    let listener = network::listen(config.listen).map_err(listening)?;
-    let address = listener.local_addr().map_err(listening)?.to_string();
+    private::data_directory(&config.data_dir).map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
+    let (port, socket) = listen(&config)?;
     let host = host::look();
     let docker = Arc::new(Docker::new(Settings {
         host: config.docker_host.clone(),
@@ -104,11 +130,13 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         return Err(RunError::Engine(error));
     }
     log::info!(
-        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on http://{address}",
+        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on {}, and how it is on http://{}/healthz",
         env!("CARGO_PKG_VERSION"),
         config.node_name,
         config.manifest_dir,
-        config.docker_host
+        config.docker_host,
+        config.socket.display(),
+        port.local_addr().unwrap_or(config.listen)
     );
     let wake = Arc::new(Notify::new());
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
@@ -116,7 +144,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
     let verdicts_in = Arc::new(verdicts_in);
 
-    let desired = spawn_sources(&config, &host, &docker, &address, shown.clone(), (happenings_in.clone(), happenings), verdicts_in.clone());
+    let desired = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings), verdicts_in.clone());
     let ends = Ends {
         desired,
         verdicts,
@@ -136,9 +164,11 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         docker: docker.clone(),
         runtime: tokio::runtime::Handle::current(),
         node_name: config.node_name.clone(),
+        socket: config.socket.clone(),
     };
     let (stop, stopping) = watch::channel(false);
-    let served = spawn_local(network::serve(listener, endpoints::handler(view), LIMITS, Access::LoopbackOnly, stopping));
+    let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
+    let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
 
     let notify = notify::Notify::from_environment();
     notify.ready();
@@ -152,10 +182,20 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         log::info!("stops; containers and service rules stay as they are");
     }
     stop.send_replace(true);
-    if let Ok(Err(error)) = served.await {
-        log::debug!("the port's end: {error}");
+    for served in [port, socket] {
+        if let Ok(Err(error)) = served.await {
+            log::debug!("a listener's end: {error}");
+        }
     }
     ended
+}
+
+/// Both are taken before anything else is touched.
+fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
+    let port = network::listen(config.listen).map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
+    let socket = network::listen_unix(&config.socket, peers::admits());
+    let at = || format!("{} (--socket-dir)", config.socket.display());
+    Ok((port, socket.map_err(|cause| RunError::Listen { address: at(), cause })?))
 }
 
 fn wall_ms() -> i64 {
@@ -179,7 +219,6 @@ fn spawn_sources(
     config: &Config,
     host: &host::Host,
     docker: &Docker,
-    address: &str,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<sync::Happening>, mpsc::Receiver<sync::Happening>),
     verdicts: Arc<watch::Sender<Arc<plan::Verdicts>>>,
@@ -190,9 +229,9 @@ fn spawn_sources(
     let (network_in, network) = watch::channel(None);
     let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
     let (rules_in, rules) = watch::channel(None);
-    spawn_local(net::run(rules, shown.clone()));
+    spawn_local(net::run(rules, config.pod_cidr.clone(), shown.clone(), happenings_in.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    spawn_local(put_together(files, pods, network, rules_in, desired_in, config.pod_cidr.clone(), happenings_in));
+    spawn_local(put_together(files, pods, network, rules_in, desired_in, happenings_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);
@@ -204,13 +243,8 @@ fn spawn_sources(
         return desired;
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let about = node::About {
-        name: config.node_name.clone(),
-        host: host.clone(),
-        pod_cidr: config.pod_cidr.clone(),
-        agent_address: address.to_owned(),
-        engine: docker.version(),
-    };
+    let about =
+        node::About { name: config.node_name.clone(), host: host.clone(), pod_cidr: config.pod_cidr.clone(), engine: docker.version() };
     let outlets = Outlets { pods: pods_in, heard: heard_in, network: network_in };
     let (name, data_dir) = (config.node_name.clone(), config.data_dir.clone());
     let (follower, seen) = (client.clone(), shown.clone());
@@ -228,7 +262,6 @@ async fn put_together(
     mut network: watch::Receiver<Network>,
     rules: watch::Sender<Option<services::Rules>>,
     desired: watch::Sender<Arc<Desired>>,
-    pod_cidr: String,
     happenings: mpsc::Sender<sync::Happening>,
 ) {
     let mut said = BTreeSet::new();
@@ -241,7 +274,7 @@ async fn put_together(
         let mut unbalanced = Vec::new();
         let known = network.borrow_and_update().clone();
         if let Some((services, endpoints)) = known {
-            let wanted = services::rules(&services, &endpoints, &pod_cidr);
+            let wanted = services::rules(&services, &endpoints);
             unbalanced.extend(wanted.refused.iter().cloned());
             rules.send_if_modified(|was| {
                 let differs = was.as_ref() != Some(&wanted);

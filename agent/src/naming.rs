@@ -17,9 +17,9 @@ pub const LABEL_POD_NAME: &str = "io.kubernetes.pod.name";
 pub const LABEL_POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const LABEL_CONTAINER: &str = "io.kubernetes.container.name";
 /// The path, on the host, of the file that a container leaves its termination message in.
-pub const LABEL_MESSAGE_FILE: &str = "dev.coracle.message-file";
-/// `FallbackToLogsOnError` where that is the policy.
-pub const LABEL_MESSAGE_POLICY: &str = "dev.coracle.message-policy";
+const LABEL_MESSAGE_FILE: &str = "dev.coracle.message-file";
+/// `FROM_LOG` where that is the policy.
+const LABEL_MESSAGE_POLICY: &str = "dev.coracle.message-policy";
 const LABEL_SOURCE: &str = "dev.coracle.source";
 const LABEL_ATTEMPT: &str = "dev.coracle.attempt";
 const LABEL_SANDBOX: &str = "dev.coracle.sandbox";
@@ -31,6 +31,8 @@ const LABEL_PRE_STOP: &str = "dev.coracle.pre-stop";
 const LABEL_HOST_PORTS: &str = "dev.coracle.host-ports";
 const LABEL_HOLDS_VOLUMES: &str = "dev.coracle.holds-volumes";
 const LABEL_RESTART: &str = "dev.coracle.restart-policy";
+const FROM_LOG: &str = "FallbackToLogsOnError";
+const YES: &str = "true";
 
 /// The name that the sandbox of a pod has in the place of a container's.
 pub const SANDBOX: &str = "POD";
@@ -80,46 +82,40 @@ impl Tag {
         container_name(&self.pod, &self.container, self.attempt)
     }
 
+    /// Every label, also where there is nothing to say: the engine adds those that an image brings and that are not here.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let kind = if self.is_sandbox() { "sandbox" } else { "container" };
-        let mut labels = BTreeMap::from([
-            (LABEL_KIND.to_owned(), kind.to_owned()),
-            (LABEL_POD_UID.to_owned(), self.pod.uid.clone()),
-            (LABEL_POD_NAME.to_owned(), self.pod.name.clone()),
-            (LABEL_POD_NAMESPACE.to_owned(), self.pod.namespace.clone()),
-            (LABEL_CONTAINER.to_owned(), self.container.clone()),
-            (LABEL_SOURCE.to_owned(), self.pod.source.name().to_owned()),
-            (LABEL_ATTEMPT.to_owned(), self.attempt.to_string()),
-            (LABEL_SANDBOX.to_owned(), self.sandbox.to_string()),
-            (LABEL_HASH.to_owned(), self.hash.clone()),
-            (LABEL_STEP.to_owned(), self.step.to_string()),
-            (LABEL_GRACE.to_owned(), self.grace_s.to_string()),
-            (LABEL_SIGNAL.to_owned(), self.stop_signal.clone()),
-            (LABEL_RESTART.to_owned(), self.restart_policy.clone()),
-        ]);
-        if let Some(check) = &self.pre_stop {
-            let text = serde_json::to_string(check).expect("a check is plain data");
-            labels.insert(LABEL_PRE_STOP.to_owned(), text);
-        }
-        if !self.host_ports.is_empty() {
-            let text = serde_json::to_string(&self.host_ports).expect("ports are plain data");
-            labels.insert(LABEL_HOST_PORTS.to_owned(), text);
-        }
-        if self.holds_volumes {
-            labels.insert(LABEL_HOLDS_VOLUMES.to_owned(), "true".to_owned());
-        }
-        if let Some(file) = &self.message_file {
-            labels.insert(LABEL_MESSAGE_FILE.to_owned(), file.clone());
-        }
-        if self.message_from_log {
-            labels.insert(LABEL_MESSAGE_POLICY.to_owned(), "FallbackToLogsOnError".to_owned());
-        }
-        labels
+        let text = |given: &dyn Fn() -> serde_json::Result<String>| given().expect("plain data");
+        let pre_stop = self.pre_stop.as_ref().map_or_else(String::new, |check| text(&|| serde_json::to_string(check)));
+        let host_ports = if self.host_ports.is_empty() { String::new() } else { text(&|| serde_json::to_string(&self.host_ports)) };
+        let labels = [
+            (LABEL_KIND, kind.to_owned()),
+            (LABEL_POD_UID, self.pod.uid.clone()),
+            (LABEL_POD_NAME, self.pod.name.clone()),
+            (LABEL_POD_NAMESPACE, self.pod.namespace.clone()),
+            (LABEL_CONTAINER, self.container.clone()),
+            (LABEL_SOURCE, self.pod.source.name().to_owned()),
+            (LABEL_ATTEMPT, self.attempt.to_string()),
+            (LABEL_SANDBOX, self.sandbox.to_string()),
+            (LABEL_HASH, self.hash.clone()),
+            (LABEL_STEP, self.step.to_string()),
+            (LABEL_GRACE, self.grace_s.to_string()),
+            (LABEL_SIGNAL, self.stop_signal.clone()),
+            (LABEL_RESTART, self.restart_policy.clone()),
+            (LABEL_PRE_STOP, pre_stop),
+            (LABEL_HOST_PORTS, host_ports),
+            (LABEL_HOLDS_VOLUMES, if self.holds_volumes { YES.to_owned() } else { String::new() }),
+            (LABEL_MESSAGE_FILE, self.message_file.clone().unwrap_or_default()),
+            (LABEL_MESSAGE_POLICY, if self.message_from_log { FROM_LOG.to_owned() } else { String::new() }),
+        ];
+        labels.into_iter().map(|(label, value)| (label.to_owned(), value)).collect()
     }
 
     /// None for what is not ours: a label is missing or unreadable, or the name is not the one that these labels give.
     pub fn read(name: &str, labels: &BTreeMap<String, String>) -> Option<Tag> {
         let text = |label: &str| labels.get(label).cloned();
+        // The releases before wrote these only where there was something; now nothing is an empty text.
+        let some = |label: &str| labels.get(label).filter(|text| !text.is_empty());
         let number = |label: &str| labels.get(label)?.parse::<u32>().ok();
         let tag = Tag {
             pod: PodName {
@@ -136,12 +132,12 @@ impl Tag {
             grace_s: labels.get(LABEL_GRACE)?.parse().ok()?,
             stop_signal: text(LABEL_SIGNAL)?,
             // A hook of a later version that this one cannot read is left out: the container still ends by its signal.
-            pre_stop: labels.get(LABEL_PRE_STOP).and_then(|text| serde_json::from_str(text).ok()),
+            pre_stop: some(LABEL_PRE_STOP).and_then(|text| serde_json::from_str(text).ok()),
             restart_policy: text(LABEL_RESTART)?,
-            message_file: text(LABEL_MESSAGE_FILE),
-            message_from_log: labels.contains_key(LABEL_MESSAGE_POLICY),
-            host_ports: labels.get(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
-            holds_volumes: labels.contains_key(LABEL_HOLDS_VOLUMES),
+            message_file: some(LABEL_MESSAGE_FILE).cloned(),
+            message_from_log: some(LABEL_MESSAGE_POLICY).is_some_and(|policy| policy == FROM_LOG),
+            host_ports: some(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
+            holds_volumes: some(LABEL_HOLDS_VOLUMES).is_some_and(|held| held == YES),
         };
         labels.contains_key(LABEL_KIND).then_some(())?;
         (tag.name() == name).then_some(tag)
@@ -215,6 +211,35 @@ mod tests {
             assert_eq!(Tag::read(&tag.name(), &tag.labels()), Some(tag));
         }
         assert_eq!(tag().name(), "k8s_web_frontendController.x_Team_A_a-1_3");
+    }
+
+    #[test]
+    fn labels_of_an_image_are_not_taken_for_ours() {
+        let image = tag().labels();
+        for mut ours in [tag(), Tag { container: SANDBOX.into(), ..tag() }] {
+            (ours.pre_stop, ours.message_file, ours.message_from_log) = (None, None, false);
+            (ours.host_ports, ours.holds_volumes) = (Vec::new(), false);
+            let mut merged = image.clone();
+            merged.extend(ours.labels());
+            assert_eq!(Tag::read(&ours.name(), &merged), Some(ours));
+        }
+    }
+
+    /// It wrote of these what there was, and nothing where there was nothing.
+    #[test]
+    fn containers_of_the_release_before_are_read_as_they_were() {
+        let full = tag();
+        let none =
+            Tag { pre_stop: None, message_file: None, message_from_log: false, host_ports: Vec::new(), holds_volumes: false, ..tag() };
+        let mut labels = full.labels();
+        assert_eq!(labels[LABEL_HOLDS_VOLUMES], "true");
+        assert_eq!(labels[LABEL_MESSAGE_POLICY], "FallbackToLogsOnError");
+        assert_eq!(labels[LABEL_PRE_STOP], r#"{"Exec":{"command":["sh","-c","sleep 1"]}}"#);
+        assert_eq!(labels[LABEL_HOST_PORTS], r#"[{"container_port":80,"protocol":"tcp","host_ip":"","host_port":8080}]"#);
+        for label in [LABEL_PRE_STOP, LABEL_HOST_PORTS, LABEL_HOLDS_VOLUMES, LABEL_MESSAGE_FILE, LABEL_MESSAGE_POLICY] {
+            labels.remove(label);
+        }
+        assert_eq!(Tag::read(&none.name(), &labels), Some(none));
     }
 
     #[test]

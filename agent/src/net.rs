@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::runtime::docker::BRIDGE;
-use crate::services::Rules;
-use crate::sync::Shown;
+use crate::services::{self, LeftOut, Part, Rules};
+use crate::sieve::Sieve;
+use crate::sync::{Happening, Shown};
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);
@@ -29,18 +30,28 @@ const ROUTE_PROTOCOL: &str = "196";
 
 #[derive(Default)]
 struct Net {
+    pod_cidr: String,
     applied: Option<Rules>,
+    /// Of the services that the kernel took.
+    addresses: BTreeSet<Ipv4Addr>,
     /// What the kernel showed of it then: whatever differs later was somebody else.
     listed: Option<String>,
-    routed: bool,
+    /// To which addresses there is a way.
+    routed: Option<BTreeSet<Ipv4Addr>>,
     hairpinned: BTreeSet<String>,
+    left_out: BTreeSet<LeftOut>,
     /// What could not be done, said once.
     said: Option<String>,
 }
 
-/// Never ends. None: nothing is known yet, so nothing is done.
-pub async fn run(mut wanted: watch::Receiver<Option<Rules>>, mut shown: watch::Receiver<Arc<Shown>>) {
-    let mut net = Net::default();
+/// Never ends. None: nothing is known yet, so nothing is done. `pod_cidr`: where this node's pods live.
+pub async fn run(
+    mut wanted: watch::Receiver<Option<Rules>>,
+    pod_cidr: String,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let mut net = Net { pod_cidr, ..Net::default() };
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let rules = wanted.borrow_and_update().clone();
@@ -51,11 +62,11 @@ pub async fn run(mut wanted: watch::Receiver<Option<Rules>>, mut shown: watch::R
         }
         let known = rules.is_some();
         let mut result = match rules {
-            Some(rules) => net.settle(rules, recheck).await,
+            Some(rules) => net.settle(rules, recheck, &happenings).await,
             None => Ok(()),
         };
         // Without services there is nothing to look after.
-        let idle = net.applied.as_ref().is_none_or(|rules| rules.addresses.is_empty());
+        let idle = net.applied.as_ref().is_none_or(|rules| rules.parts.is_empty());
         if !idle && (recheck || net.hairpinned != pods) {
             result = result.and(hairpin().await);
             net.hairpinned = pods;
@@ -80,29 +91,50 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 }
 
 impl Net {
-    async fn settle(&mut self, rules: Rules, recheck: bool) -> Result<(), String> {
+    async fn settle(&mut self, rules: Rules, recheck: bool, happenings: &mpsc::Sender<Happening>) -> Result<(), String> {
         if recheck && self.listed != list_table().await {
             self.applied = None;
         }
-        let nothing = rules.addresses.is_empty() && self.applied.is_none();
-        let mut result = Ok(());
-        if self.applied.as_ref().is_none_or(|applied| applied.script != rules.script) && !(nothing && no_table().await) {
-            result = run_tool("nft", &["-f", "-"], Some(&rules.script)).await.map(|_| ());
-            if result.is_ok() {
-                self.listed = list_table().await;
-                log::info!("service rules: {} addresses", rules.addresses.len());
+        let nothing = rules.parts.is_empty() && self.applied.is_none();
+        if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
+            let (kept, left_out) = self.load(&rules.parts).await?;
+            self.addresses = kept.iter().map(|part| part.address).collect();
+            self.listed = list_table().await;
+            log::info!("service rules: {} addresses", self.addresses.len());
+            for service in left_out.difference(&self.left_out) {
+                log::warn!("{service}");
+                // A queue that is full loses events, never more.
+                let _ = happenings.try_send(Happening::left_out(service));
             }
+            self.left_out = left_out;
         }
-        if result.is_ok() {
-            let same = self.applied.as_ref().is_some_and(|applied| applied.addresses == rules.addresses);
-            if !same || !self.routed || recheck {
-                let routed = route(&rules.addresses).await;
-                self.routed = routed == Ok(true);
-                result = routed.map(|_| ());
-            }
-            self.applied = Some(rules);
+        self.applied = Some(rules);
+        if self.routed.as_ref() != Some(&self.addresses) || recheck {
+            self.routed = None;
+            self.routed = route(&self.addresses).await?.then(|| self.addresses.clone());
         }
-        result
+        Ok(())
+    }
+
+    /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the others.
+    async fn load<'p>(&self, parts: &'p [Part]) -> Result<(Vec<&'p Part>, BTreeSet<LeftOut>), String> {
+        let whole: Vec<&Part> = parts.iter().collect();
+        let Err(why) = nft(&services::script(&whole, &self.pod_cidr)).await else { return Ok((whole, BTreeSet::new())) };
+        // Where nothing at all is taken, it is not because of a service.
+        nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
+        let mut sieve = Sieve::new(parts.len(), &why);
+        while let Some(these) = sieve.next() {
+            let these: Vec<&Part> = these.into_iter().map(|index| &parts[index]).collect();
+            sieve.told(nft(&services::trial(&these)).await);
+        }
+        let (kept, refused) = sieve.end();
+        let kept: Vec<&Part> = kept.into_iter().map(|index| &parts[index]).collect();
+        nft(&services::script(&kept, &self.pod_cidr)).await?;
+        let left_out = refused.into_iter().map(|(index, why)| {
+            let Part { namespace, name, uid, .. } = parts[index].clone();
+            LeftOut { namespace, name, uid, why }
+        });
+        Ok((kept, left_out.collect()))
     }
 
     fn say(&mut self, result: Result<(), String>) {
@@ -117,6 +149,10 @@ impl Net {
             }
         }
     }
+}
+
+async fn nft(script: &str) -> Result<(), String> {
+    run_tool("nft", &["-f", "-"], Some(script)).await.map(drop)
 }
 
 /// A host whose master never had a service keeps a kernel without our table.

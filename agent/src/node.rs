@@ -13,8 +13,6 @@ pub struct About {
     pub name: String,
     pub host: Host,
     pub pod_cidr: String,
-    /// Where `/containerLogs` is answered.
-    pub agent_address: String,
     pub engine: watch::Receiver<String>,
 }
 
@@ -40,7 +38,6 @@ pub fn node_document(about: &About, trouble: Option<&str>, since: &str) -> Value
             "labels": {
                 "kubernetes.io/hostname": about.name, "kubernetes.io/os": "linux", "kubernetes.io/arch": architecture,
             },
-            "annotations": { "coracle.dev/agent-address": about.agent_address },
         },
         "spec": { "podCIDR": about.pod_cidr },
         "status": {
@@ -61,7 +58,7 @@ pub fn node_document(about: &About, trouble: Option<&str>, since: &str) -> Value
     })
 }
 
-/// The patch that says of a node what its agent knows: its status, and where the agent listens.
+/// The patch that says of a node what its agent knows.
 pub fn node_status(document: &Value) -> Value {
-    json!({ "metadata": { "annotations": document["metadata"]["annotations"] }, "status": document["status"] })
+    json!({ "status": document["status"] })
 }

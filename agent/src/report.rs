@@ -140,10 +140,8 @@ impl Report {
         let mut document = document.clone();
         self.keep_since(&node, &mut document);
         let before = node.clone();
-        for part in ["annotations", "labels"] {
-            for (key, value) in document["metadata"][part].as_object().into_iter().flatten() {
-                node["metadata"][part][key] = value.clone();
-            }
+        for (key, value) in document["metadata"]["labels"].as_object().into_iter().flatten() {
+            node["metadata"]["labels"][key] = value.clone();
         }
         node["spec"]["podCIDR"] = document["spec"]["podCIDR"].clone();
         if node != before {

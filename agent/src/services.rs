@@ -11,12 +11,24 @@ use crate::hash::hash_text;
 /// What the kernel should hold, and what could not be put into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    /// A whole nft script: one transaction that replaces our table and touches nothing else.
-    pub script: String,
-    /// Service addresses, for routes.
-    pub addresses: BTreeSet<Ipv4Addr>,
+    /// One a service that has an address.
+    pub parts: Vec<Part>,
     /// What is asked for and not done.
     pub refused: Vec<Refused>,
+}
+
+/// What the kernel holds of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Also for routes.
+    pub address: Ipv4Addr,
+    /// Its ports and node ports, and which of `chains` they lead to.
+    ports: Vec<(i32, String)>,
+    node_ports: Vec<(i32, String)>,
+    chains: String,
 }
 
 /// A service that does not get all it asks for.
@@ -29,75 +41,142 @@ pub struct Refused {
     pub what: String,
 }
 
+/// A service whose rules nft does not take, though it takes those of the others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// In nft's words.
+    pub why: String,
+}
+
+impl LeftOut {
+    pub fn message(&self) -> String {
+        format!("its address does not work on this host, as the rules for it are refused: {}", self.why)
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service {}/{}: {}; all others work", self.namespace, self.name, self.message())
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "service {}/{}: {} is not supported by this version of the agent", self.namespace, self.name, self.what)
     }
 }
 
+/// Bytes of a comment that nft takes.
+const COMMENT_BYTES_MAX: usize = 128;
 /// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
 const PRIORITY: i32 = -110;
 
-/// The table of all services. `pod_cidr` is where this node's pods live.
-pub fn rules(services: &[Service], endpoints: &[Endpoints], pod_cidr: &str) -> Rules {
+/// What each service asks for.
+pub fn rules(services: &[Service], endpoints: &[Endpoints]) -> Rules {
     let mut rules = Rules::default();
     // Of two services with one address (a master that lost its claims) the first has it, or nft would refuse the whole table.
-    let mut by_address = BTreeMap::new();
-    let mut by_node_port = BTreeMap::new();
-    let mut chains = String::new();
+    let mut by_address = BTreeSet::new();
+    let mut by_node_port = BTreeSet::new();
     let mut sorted: Vec<&Service> = services.iter().collect();
     sorted.sort_by(|one, other| key(one).cmp(&key(other)));
     for service in sorted {
         let Ok(address) = service.spec.cluster_ip.parse::<Ipv4Addr>() else { continue };
+        let (namespace, name) = key(service);
         // Also where nothing is balanced: a refused connection says more than a lost one.
-        rules.addresses.insert(address);
+        let mut part = Part {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: service.metadata.uid.clone(),
+            address,
+            ports: Vec::new(),
+            node_ports: Vec::new(),
+            chains: String::new(),
+        };
         for port in balanced_ports(service, &mut rules.refused) {
             let ends = ends(service, port, endpoints);
             if ends.is_empty() {
                 continue;
             }
-            let (namespace, name) = key(service);
             let chain = format!("svc_{}", &hash_text(&format!("{namespace}/{name}/{}", port.port))[..16]);
-            by_address.entry((address, port.port)).or_insert_with(|| format!("{address} . tcp . {} : goto {chain}", port.port));
-            if port.node_port != 0 {
-                by_node_port.entry(port.node_port).or_insert_with(|| format!("tcp . {} : goto {chain}", port.node_port));
+            if by_address.insert((address, port.port)) {
+                part.ports.push((port.port, chain.clone()));
+            }
+            if port.node_port != 0 && by_node_port.insert(port.node_port) {
+                part.node_ports.push((port.node_port, chain.clone()));
             }
             let map: Vec<String> = ends.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
             let _ = writeln!(
-                chains,
-                "\tchain {chain} {{\n\t\tmeta l4proto tcp dnat ip to numgen random mod {} map {{ {} }} comment \"{namespace}/{name}:{}\"\n\t}}",
+                part.chains,
+                "\tchain {chain} {{\n\t\tmeta l4proto tcp dnat ip to numgen random mod {} map {{ {} }} comment \"{}\"\n\t}}",
                 ends.len(),
                 map.join(", "),
-                port.port
+                comment(&format!("{namespace}/{name}:{}", port.port))
             );
         }
+        rules.parts.push(part);
     }
-    rules.script = script(&rules.addresses, by_address.into_values().collect(), by_node_port.into_values().collect(), &chains, pod_cidr);
     rules
 }
 
-fn script(addresses: &BTreeSet<Ipv4Addr>, by_address: Vec<String>, by_node_port: Vec<String>, chains: &str, pod_cidr: &str) -> String {
-    let elements = |items: Vec<String>| {
-        if items.is_empty() { String::new() } else { format!("\t\telements = {{\n\t\t\t{}\n\t\t}}\n", items.join(",\n\t\t\t")) }
-    };
-    let shown = elements(addresses.iter().map(ToString::to_string).collect());
-    let (to_address, to_node_port) = (elements(by_address), elements(by_node_port));
+/// For people who list the table. What is too long, or would end the quotes, is cut or replaced, and has its hash: no two look alike.
+fn comment(text: &str) -> String {
+    let plain = |sign: char| sign.is_ascii_graphic() && !matches!(sign, '"' | '\\');
+    if text.len() <= COMMENT_BYTES_MAX && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let hash = &hash_text(text)[..16];
+    let shown: String = text.chars().map(|sign| if plain(sign) { sign } else { '?' }).take(COMMENT_BYTES_MAX - hash.len() - 1).collect();
+    format!("{shown}~{hash}")
+}
+
+/// A whole nft script: one transaction that replaces our table and touches nothing else. `pod_cidr` is where this node's pods live.
+pub fn script(parts: &[&Part], pod_cidr: &str) -> String {
     let balance =
         "\t\tip daddr . meta l4proto . th dport vmap @services\n\t\tfib daddr type local meta l4proto . th dport vmap @node_ports\n";
     let refuse = "\t\tip daddr @addresses meta l4proto tcp reject with tcp reset\n\t\tip daddr @addresses reject\n";
     format!(
         "table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n\
-         \tset addresses {{\n\t\ttype ipv4_addr\n{shown}\t}}\n\
-         \tmap services {{\n\t\ttype ipv4_addr . inet_proto . inet_service : verdict\n{to_address}\t}}\n\
-         \tmap node_ports {{\n\t\ttype inet_proto . inet_service : verdict\n{to_node_port}\t}}\n\
-         {chains}\
+         {}\
          \tchain prerouting {{\n\t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
          \tchain output {{\n\t\ttype nat hook output priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
          \tchain postrouting {{\n\t\ttype nat hook postrouting priority 90; policy accept;\n\
          \t\tct status dnat ip saddr {pod_cidr} ip daddr {pod_cidr} masquerade comment \"a pod to a service of a pod beside it, or of its own\"\n\t}}\n\
          \tchain refuse_forward {{\n\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\
          \tchain refuse_output {{\n\t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n\
-         }}\n"
+         }}\n",
+        held(parts)
+    )
+}
+
+/// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel says whether it
+/// would take these, and nothing is different afterwards.
+pub fn trial(parts: &[&Part]) -> String {
+    let name = "table ip coracle_trial";
+    format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", held(parts))
+}
+
+/// The sets and chains of services.
+fn held(parts: &[&Part]) -> String {
+    let elements = |items: Vec<String>| {
+        if items.is_empty() { String::new() } else { format!("\t\telements = {{\n\t\t\t{}\n\t\t}}\n", items.join(",\n\t\t\t")) }
+    };
+    let addresses: BTreeSet<Ipv4Addr> = parts.iter().map(|part| part.address).collect();
+    let ports: BTreeMap<_, _> =
+        parts.iter().flat_map(|part| part.ports.iter().map(|(port, chain)| ((part.address, port), chain))).collect();
+    let node_ports: BTreeMap<_, _> = parts.iter().flat_map(|part| part.node_ports.iter().map(|(port, chain)| (port, chain))).collect();
+    let shown = elements(addresses.iter().map(ToString::to_string).collect());
+    let to_address = ports.iter().map(|((address, port), chain)| format!("{address} . tcp . {port} : goto {chain}")).collect();
+    let to_node_port = node_ports.iter().map(|(port, chain)| format!("tcp . {port} : goto {chain}")).collect();
+    let (to_address, to_node_port) = (elements(to_address), elements(to_node_port));
+    let chains: String = parts.iter().map(|part| part.chains.as_str()).collect();
+    format!(
+        "\tset addresses {{\n\t\ttype ipv4_addr\n{shown}\t}}\n\
+         \tmap services {{\n\t\ttype ipv4_addr . inet_proto . inet_service : verdict\n{to_address}\t}}\n\
+         \tmap node_ports {{\n\t\ttype inet_proto . inet_service : verdict\n{to_node_port}\t}}\n\
+         {chains}"
     )
 }
 
@@ -207,16 +286,33 @@ mod tests {
              "ports": [{"name": "http", "port": 8080}, {"name": "other", "port": 1}]},
             {"addresses": [{"ip": "10.244.0.2"}], "ports": [{"name": "https", "port": 8443}]}]}))
         .unwrap()];
-        let rules = rules(&services, &endpoints, "10.244.0.0/24");
+        let rules = rules(&services, &endpoints);
+        let script = script(&rules.parts.iter().collect::<Vec<_>>(), "10.244.0.0/24");
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/golden/services.nft");
         if std::env::var_os("COR_GOLDEN").is_some() {
-            std::fs::write(file, &rules.script).unwrap();
+            std::fs::write(file, &script).unwrap();
         }
-        assert_eq!(rules.script, std::fs::read_to_string(file).unwrap());
-        assert_eq!(rules.addresses.len(), 4);
+        assert_eq!(script, std::fs::read_to_string(file).unwrap());
+        assert_eq!(rules.parts.len(), 4);
         assert_eq!(rules.refused.len(), 2, "{:?}", rules.refused);
         assert!(rules.refused[0].to_string().contains("default/dns: spec.ports[0].protocol UDP"), "{:?}", rules.refused);
         assert!(rules.refused[1].to_string().contains("default/sticky: spec.sessionAffinity"), "{:?}", rules.refused);
+    }
+
+    #[test]
+    fn comments_are_what_nft_takes_and_no_two_alike() {
+        assert_eq!(comment("default/web:80"), "default/web:80");
+        let long = |end: &str| format!("{}/{}{end}:30000", "n".repeat(63), "s".repeat(62));
+        let (one, other) = (comment(&long("a")), comment(&long("b")));
+        assert!(one != other && one.starts_with("nnn") && one.len() == COMMENT_BYTES_MAX && other.len() == COMMENT_BYTES_MAX, "{one}");
+        for text in ["a\" } flush ruleset", "a\nb", "\u{e4}".repeat(100).as_str(), "a\\", "a b"] {
+            let comment = comment(text);
+            assert!(
+                comment.len() <= COMMENT_BYTES_MAX && comment.chars().all(|c| c.is_ascii_graphic() && c != '"' && c != '\\'),
+                "{comment}"
+            );
+        }
+        assert_ne!(comment("a b"), comment("a\tb"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::desired::{Desired, Source};
 use crate::lanes::Lanes;
 use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, Waits, World};
 use crate::runtime::{Failure, Runtime, State};
-use crate::services::Refused;
+use crate::services::{LeftOut, Refused};
 use crate::status;
 
 /// Without any event the engine is listed this often: events can get lost.
@@ -85,6 +85,20 @@ impl Happening {
             warning: true,
             reason: "UnsupportedField".to_owned(),
             message: format!("{} is not supported by this version of the agent", refused.what),
+        }
+    }
+
+    /// A service that does not work on this host.
+    pub fn left_out(service: &LeftOut) -> Happening {
+        Happening {
+            subject: Subject::Service,
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            uid: service.uid.clone(),
+            container: None,
+            warning: true,
+            reason: "RulesRefused".to_owned(),
+            message: service.message(),
         }
     }
 }

@@ -5,6 +5,7 @@
 //!     take_any    what has been done already and must be counted
 
 use std::collections::HashMap;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,18 @@ pub enum Party {
     /// Through the socket that only root can open.
     Local,
     Address(IpAddr),
+    /// Through a socket of this host of which the kernel says who is at its other end.
+    User(u32),
+}
+
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::Local => f.write_str("the local socket"),
+            Party::Address(address) => address.fmt(f),
+            Party::User(uid) => write!(f, "user {uid}"),
+        }
+    }
 }
 
 impl Party {

@@ -1,6 +1,6 @@
 //! Carrying requests, for both programs; the only crate with server sockets.
 //!
-//!     network  hyper on TCP       \                                  / Whole, Long: one document
+//!     network  hyper on TCP, Unix \                                  / Whole, Long: one document
 //!                                  > Request -> Handler -> Answer --<  Stream: a watch or a log, item by item
 //!     local    tiny_http on Unix  /                                  \ Forward: fetched by the carrier from another server
 //!     client   the other direction: the agent's calls and watches
@@ -18,6 +18,7 @@ mod outbound;
 mod passing;
 mod pull;
 mod refusal;
+mod socket_file;
 pub mod system;
 
 use budget::Party;
@@ -25,7 +26,9 @@ use bytes::Bytes;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use passing::end_to_end;
+use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +79,7 @@ pub enum Caller {
     Network {
         address: SocketAddr,
     },
-    /// Came through the socket that only root can open.
+    /// Came through a Unix socket that only root can open, or whose listener admits who has connected.
     Local,
 }
 
@@ -123,13 +126,37 @@ pub struct Stream {
     pub lease: Box<dyn Send>,
 }
 
-/// A request to another HTTP server, in plain text over TCP.
+/// Where another HTTP server listens, in plain text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    Address(SocketAddr),
+    /// Of this host, by its file: asked only where that is a socket, no link to one, and it and who listens there are of root or of
+    /// this process' own user.
+    Socket(PathBuf),
+}
+
+impl From<SocketAddr> for Server {
+    fn from(address: SocketAddr) -> Server {
+        Server::Address(address)
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Address(address) => address.fmt(f),
+            Server::Socket(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// A request to another HTTP server.
 #[derive(Clone, Debug)]
 pub struct Forward {
-    pub address: SocketAddr,
+    pub address: Server,
     pub method: Method,
     pub target: PathAndQuery,
-    /// Sent along but for what belongs to one connection alone; Host is the address. See `end_to_end`.
+    /// Sent along but for what belongs to one connection alone; Host is the address, over a Unix socket localhost. See `end_to_end`.
     pub headers: HeaderMap,
     pub body: Bytes,
     /// From the request to the head of its answer: `FORWARD_HEAD` or `FORWARD_PROXY_HEAD`.
@@ -153,7 +180,8 @@ pub enum Passes {
 
 impl Forward {
     /// A plain GET, of which nothing but the content counts, as text or JSON.
-    pub fn get(address: SocketAddr, target: PathAndQuery, idle: Duration) -> Forward {
+    pub fn get(address: impl Into<Server>, target: PathAndQuery, idle: Duration) -> Forward {
+        let address = address.into();
         let (headers, body) = (HeaderMap::new(), Bytes::new());
         Forward { address, method: Method::GET, target, headers, body, head: FORWARD_HEAD, idle, passes: Passes::ContentType }
     }
@@ -213,14 +241,14 @@ impl Long {
     }
 }
 
-impl std::fmt::Debug for Long {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Long {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Long").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Stream").finish_non_exhaustive()
     }
 }

@@ -1,17 +1,19 @@
 //! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks, callers bound.
 use crate::passing::{end_to_end, passed};
 use crate::refusal::Refusal;
-use crate::{Forward, HeaderMap, HeaderValue, StatusCode, header};
+use crate::socket_file::{SocketFile, is_trusted};
+use crate::{Forward, HeaderMap, HeaderValue, Server, StatusCode, header};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
@@ -64,18 +66,28 @@ pub(crate) struct Forwarded {
 
 /// Must run on a tokio runtime with io and time.
 pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
-    let address = forward.address;
+    let address = &forward.address;
     let silent = |what| Refusal::Silent(format!("{address} {what}"));
     let broken = |why: &dyn std::fmt::Display| Refusal::Unreachable(format!("{address} cannot be asked: {why}"));
-    let connect = timeout(FORWARD_CONNECT, TcpStream::connect(address));
-    let wire = connect.await.map_err(|_| silent("does not accept connections"))?.map_err(|e| broken(&e))?;
     let request = http::Request::builder().method(forward.method.clone()).uri(forward.target.as_str());
     let mut request = request.body(Full::new(forward.body.clone())).map_err(|e| broken(&e))?;
     let mut sent = end_to_end(&forward.headers);
-    sent.insert(header::HOST, HeaderValue::from_str(&address.to_string()).map_err(|e| broken(&e))?);
+    let authority = authority(address);
+    sent.insert(header::HOST, HeaderValue::from_str(&authority).map_err(|e| broken(&e))?);
     sent.insert(header::CONNECTION, HeaderValue::from_static("close"));
     *request.headers_mut() = sent;
-    let fetched = timeout(forward.head.min(forward.idle), fetch(wire, request)).await;
+    let deaf = |_| silent("does not accept connections");
+    let patience = forward.head.min(forward.idle);
+    let fetched = match address {
+        Server::Address(address) => {
+            let wire = timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
+            timeout(patience, fetch(wire, request)).await
+        }
+        Server::Socket(path) => {
+            let wire = timeout(FORWARD_CONNECT, connect_own(path)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
+            timeout(patience, fetch(wire, request)).await
+        }
+    };
     let fetched = fetched.map_err(|_| silent("does not answer"))?.map_err(|e| broken(&e))?;
     // What follows would be no HTTP.
     if fetched.head.status == StatusCode::SWITCHING_PROTOCOLS {
@@ -83,12 +95,28 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
     }
     Ok(Forwarded {
         status: fetched.head.status,
-        headers: passed(&forward.passes, address, fetched.head.status, &fetched.head.headers),
+        headers: passed(&forward.passes, &authority, fetched.head.status, &fetched.head.headers),
         body: fetched.body,
         idle: forward.idle,
         idle_until: Box::pin(sleep(forward.idle)),
         _connection: fetched.connection,
     })
+}
+
+/// What the server is called in a request. What a Unix socket calls itself is no address.
+fn authority(server: &Server) -> String {
+    match server {
+        Server::Address(address) => address.to_string(),
+        Server::Socket(_) => "localhost".to_owned(),
+    }
+}
+
+/// To a program of root's or of one's own, whatever lies at the path.
+async fn connect_own(path: &Path) -> io::Result<UnixStream> {
+    let file = SocketFile::open(path)?;
+    let wire = UnixStream::connect(file.address()).await?;
+    let uid = wire.peer_cred()?.uid();
+    if is_trusted(uid) { Ok(wire) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("user {uid} listens there"))) }
 }
 
 impl Forwarded {

@@ -3,7 +3,6 @@
 //!     there   `end_to_end`: all but what belongs to the client's connection
 //!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from here for ours
 use crate::{HeaderMap, HeaderName, HeaderValue, Passes, StatusCode, header};
-use std::net::SocketAddr;
 
 /// What belongs to one connection and is not passed on (RFC 9110, 7.6.1, and older names); `Connection` may name more.
 const OF_ONE_CONNECTION: [&str; 9] = [
@@ -59,8 +58,8 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     headers.iter().filter(|(name, _)| stays(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Of the head that came from `address`.
-pub(crate) fn passed(passes: &Passes, address: SocketAddr, status: StatusCode, headers: &HeaderMap) -> HeaderMap {
+/// Of the head that came from the server of that name, `HOST:PORT`.
+pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, headers: &HeaderMap) -> HeaderMap {
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(JSON.as_bytes()));
     match passes {
         Passes::Log if status.is_success() => HeaderMap::from_iter([(header::CONTENT_TYPE, TEXT)]),
@@ -76,7 +75,7 @@ pub(crate) fn passed(passes: &Passes, address: SocketAddr, status: StatusCode, h
             // Beside its own one, which may forbid more.
             passed.append(header::CONTENT_SECURITY_POLICY, SANDBOX);
             let location = passed.get(header::LOCATION).and_then(|value| value.to_str().ok());
-            let moved = location.and_then(|value| behind(value, address, prefix));
+            let moved = location.and_then(|value| behind(value, authority, prefix));
             if let Some(moved) = moved.and_then(|moved| HeaderValue::from_str(&moved).ok()) {
                 passed.insert(header::LOCATION, moved);
             }
@@ -85,15 +84,14 @@ pub(crate) fn passed(passes: &Passes, address: SocketAddr, status: StatusCode, h
     }
 }
 
-/// A link to the server at `address` as it is reached through here. None: it leads elsewhere, or on from where it stands.
-fn behind(location: &str, address: SocketAddr, prefix: &str) -> Option<String> {
-    let authority = address.to_string();
+/// A link to that server as it is reached through here. None: it leads elsewhere, or on from where it stands.
+fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
     let of_http = location.strip_prefix("http://").or_else(|| location.strip_prefix("//"));
     let path = match of_http {
         Some(rest) => {
             // Without a port it is that of HTTP.
-            let bare = authority.strip_suffix(":80").unwrap_or(&authority);
-            rest.strip_prefix(&*authority)
+            let bare = authority.strip_suffix(":80").unwrap_or(authority);
+            rest.strip_prefix(authority)
                 .or_else(|| rest.strip_prefix(bare))
                 .filter(|path| path.is_empty() || path.starts_with(['/', '?', '#']))?
         }

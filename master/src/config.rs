@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
-const KEYS: [&str; 5] = ["data-dir", "listen", "admin-socket", "service-cidr", "store-limit"];
+const KEYS: [&str; 6] = ["data-dir", "listen", "admin-socket", "agent-sockets", "service-cidr", "store-limit"];
 /// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
@@ -23,6 +23,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     pub listen: Option<SocketAddr>,
     pub admin_socket: PathBuf,
+    /// The directory of the agents' sockets, `NODE.sock` each.
+    pub agent_sockets: PathBuf,
     pub service_cidr: Cidr,
     /// Bytes that the store may hold. None: a share of the memory that there is.
     pub store_limit: Option<u64>,
@@ -36,6 +38,7 @@ impl Default for Config {
             data_dir: "/var/lib/coracle/master".into(),
             listen: None,
             admin_socket: "/run/coracle/master/api.sock".into(),
+            agent_sockets: "/run/coracle/agent".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
             store_limit: None,
             workloads: true,
@@ -161,6 +164,7 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
     match key {
         "data-dir" => config.data_dir = path(value)?,
         "admin-socket" => config.admin_socket = path(value)?,
+        "agent-sockets" => config.agent_sockets = path(value)?,
         "listen" if value.is_empty() => config.listen = None,
         "listen" => config.listen = Some(listen(value)?),
         "service-cidr" => config.service_cidr = cidr(value)?,
@@ -250,6 +254,7 @@ mod tests {
         check("restore /a", Ok(Asked::Do(Deed::Restore("/a".into()), plain.clone())));
         check("store fsck --help", Ok(Asked::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
         check("--data-dir /a --help backup", Ok(Asked::Help(usage::of(&["backup".to_owned()]))));
+        check("--agent-sockets /tmp/a", Ok(Asked::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })));
         check("--listen localhost:0", Ok(Asked::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
     }
 
@@ -264,6 +269,7 @@ mod tests {
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));
         check("--data-dir here", Err("absolute path"));
+        check("--agent-sockets here", Err("absolute path"));
         check("--listen 0.0.0.0:80", Err("only loopback"));
         check("--listen 80", Err("an address and a port"));
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));

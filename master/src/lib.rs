@@ -95,7 +95,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         .with_workloads(config.workloads)
         .keeping(Own { range: config.service_cidr, host: making::host_name() })
         .trusting(identity.as_deref().map(Identity::authority));
-    let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger);
+    let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger).asking_agents_in(config.agent_sockets.clone());
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
         for name in PROTECTED {

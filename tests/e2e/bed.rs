@@ -143,7 +143,8 @@ pub struct Bed<'a> {
 impl<'a> Bed<'a> {
     pub fn new(engine: &'a Engine, test: &str) -> Bed<'a> {
         let folder = engine.folder.join("beds").join(test);
-        for part in ["manifests", "master", "agent"] {
+        // The agent makes its own, which nobody else may enter.
+        for part in ["manifests", "master"] {
             fs::create_dir_all(folder.join(part)).expect("a folder for the test");
         }
         Bed { engine, folder, master: None, agent: None, allocator: &ALLOCATOR }
@@ -164,6 +165,7 @@ impl<'a> Bed<'a> {
         let (data, socket) = (self.path("master"), self.path("run/api.sock"));
         let mut command = program("coracle-master");
         command.arg("--data-dir").arg(data).arg("--admin-socket").arg(socket).args(["--listen", MASTER]);
+        command.arg("--agent-sockets").arg(self.path("sockets"));
         self.master = Some(self.launch(&mut command, "master"));
     }
 
@@ -178,9 +180,10 @@ impl<'a> Bed<'a> {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", NAMESPACE]).arg(program("coracle-agent").get_program());
         command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
-        command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]).args(flags);
+        command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]);
+        command.arg("--socket-dir").arg(self.path("sockets")).args(flags);
         self.agent = Some(self.launch(&mut command, "agent"));
-        self.until("the agent answers", |bed| bed.try_get(&format!("http://{AGENT}/pods")).ok());
+        self.until("the agent answers", |bed| bed.ask_agent("/pods").ok());
     }
 
     /// An agent that follows the bed's master over its local socket.
@@ -256,6 +259,12 @@ impl<'a> Bed<'a> {
         run(Command::new("curl").args(["-sSf", "-m", "5", url]))
     }
 
+    /// Over the agent's socket.
+    pub fn ask_agent(&self, path: &str) -> Result<String, String> {
+        let socket = self.path("sockets/n1.sock");
+        run(Command::new("curl").args(["-sSf", "-m", "5", "--unix-socket"]).arg(socket).arg(format!("http://localhost{path}")))
+    }
+
     pub fn get(&self, path: &str) -> Value {
         let text = self.try_get(&format!("http://{MASTER}{path}")).unwrap_or_else(|e| panic!("GET {path}: {e}"));
         serde_json::from_str(&text).unwrap_or_else(|e| panic!("GET {path}: {e}: {text}"))
@@ -292,7 +301,7 @@ impl<'a> Bed<'a> {
 
     /// The pods that the agent itself reports, by name.
     pub fn agent_pods(&self) -> Vec<Value> {
-        let text = self.try_get(&format!("http://{AGENT}/pods")).unwrap_or_default();
+        let text = self.ask_agent("/pods").unwrap_or_default();
         let list: Value = serde_json::from_str(&text).unwrap_or_default();
         list["items"].as_array().cloned().unwrap_or_default()
     }
@@ -345,6 +354,7 @@ impl<'a> Bed<'a> {
         command.arg("20").arg(program("coracle-agent").get_program());
         command.arg("--data-dir").arg(self.path("second")).arg("--manifest-dir").arg(self.path("manifests"));
         command.args(["--docker-host", &self.engine.socket(), "--listen", "127.0.0.1:10260", "--node-name", "n2"]);
+        command.arg("--socket-dir").arg(self.path("sockets"));
         let output = command.stdin(Stdio::null()).output().expect("it starts");
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }

@@ -1,7 +1,7 @@
 //! Through the API: replicas, services, the guestbook of 2014, stock kubectl.
 
 use crate::Test;
-use crate::bed::{Bed, MASTER, run};
+use crate::bed::{AGENT, Bed, MASTER, run};
 use crate::images::BUSYBOX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -145,6 +145,18 @@ fn logs(bed: &mut Bed) {
     assert_eq!(bed.try_get(&format!("{url}?tailLines=1")).as_deref(), Ok("two\n"));
     let kubectl = run(Command::new("kubectl").args(["-s", &format!("http://{MASTER}"), "logs", "talks"]));
     assert_eq!(kubectl.as_deref(), Ok("one\ntwo\n"));
+
+    // Of the agent itself: root is answered on its socket, nobody else, and nobody on its port.
+    assert_eq!(bed.ask_agent("/containerLogs/default/talks/c").as_deref(), Ok("one\ntwo\n"));
+    for path in ["/pods", "/containerLogs/default/talks/c"] {
+        let refused = bed.try_get(&format!("http://{AGENT}{path}")).expect_err("the port has none of it");
+        assert!(refused.contains("404"), "{refused}");
+        let mut nobody = Command::new("setpriv");
+        nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "curl", "-sS", "-m", "5", "--unix-socket"]);
+        let refused = run(nobody.arg(bed.path("sockets/n1.sock")).arg(format!("http://localhost{path}"))).expect_err("he is nobody");
+        assert!(refused.contains("Empty reply") || refused.contains("reset"), "he reaches the socket, and is not heard: {refused}");
+    }
+    assert_eq!(bed.health(AGENT), (200, "ok".to_owned()));
 }
 
 /// A container that is put into a pod that runs sees another's processes, starts once, and the pod does not notice.

@@ -1,9 +1,15 @@
 //! What is killed, hung, restarted, exchanged.
 
 use crate::Test;
-use crate::bed::{AGENT, Bed};
+use crate::bed::{AGENT, Bed, run};
 use crate::images::BUSYBOX;
-use serde_json::json;
+use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::process::Command;
+
+/// An image that says what only an agent may say.
+const EVIL: &str = "coracle/evil:1";
 
 pub const TESTS: &[Test] = &[
     ("life_container_killed_by_hand", container_killed_by_hand),
@@ -14,6 +20,7 @@ pub const TESTS: &[Test] = &[
     ("life_engine_restarted", engine_restarted),
     ("life_engine_hung", engine_hung),
     ("life_strangers_are_not_touched", strangers_are_not_touched),
+    ("life_labels_of_an_image_are_not_ours", labels_of_an_image_are_not_ours),
     ("life_one_agent_to_an_engine", one_agent_to_an_engine),
     ("life_master_silent_emptied_exchanged", master_silent_emptied_exchanged),
     ("life_master_killed_under_load", master_killed_under_load),
@@ -205,6 +212,52 @@ fn strangers_are_not_touched(bed: &mut Bed) {
     bed.until("ours are gone", |bed| bed.running_of("s").is_empty().then_some(()));
     bed.until("ours are removed", |bed| (bed.docker(&["ps", "-aq"]).lines().count() == 1).then_some(()));
     assert_eq!(bed.docker(&["inspect", "-f", "{{.Id}} {{.State.Running}}", name]).trim(), format!("{} true", stranger.trim()));
+}
+
+/// An image says of its containers what the agent says of its own: a hook that asks a server of this host, and whatever else there is.
+fn labels_of_an_image_are_not_ours(bed: &mut Bed) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("it does not wait");
+    let port = listener.local_addr().expect("an address").port();
+    let hook = json!({"Http": {"scheme": "HTTP", "host": "127.0.0.1", "port": port, "path": "/from-a-label", "headers": []}});
+    let labels = [
+        ("kind", "container".to_owned()),
+        ("source", "file".to_owned()),
+        ("pre-stop", hook.to_string()),
+        ("host-ports", r#"[{"container_port":80,"protocol":"tcp","host_ip":"","host_port":8000}]"#.to_owned()),
+        ("holds-volumes", "true".to_owned()),
+        ("message-policy", "FallbackToLogsOnError".to_owned()),
+        ("message-file", "/etc/passwd".to_owned()),
+    ];
+    let base = bed.docker(&["create", BUSYBOX]);
+    let changes = labels.iter().flat_map(|(name, value)| ["--change".to_owned(), format!("LABEL dev.coracle.{name}={value:?}")]);
+    let commit: Vec<String> = ["commit".to_owned()].into_iter().chain(changes).chain([base.trim().to_owned(), EVIL.to_owned()]).collect();
+    bed.docker(&commit.iter().map(String::as_str).collect::<Vec<_>>());
+    bed.docker(&["rm", base.trim()]);
+
+    bed.start_agent_with(&[]);
+    bed.drop_manifest("s", &sleeper("s").replace(BUSYBOX, EVIL));
+    let id = runs(bed, "s");
+    let inspected: Value = serde_json::from_str(&bed.docker(&["inspect", &id])).expect("JSON");
+    let of_image: Value = serde_json::from_str(&bed.docker(&["inspect", EVIL])).expect("JSON");
+    assert_eq!(of_image[0]["Config"]["Labels"]["dev.coracle.pre-stop"], hook.to_string(), "the image says it");
+    for name in ["pre-stop", "host-ports", "holds-volumes", "message-policy"] {
+        assert_eq!(inspected[0]["Config"]["Labels"][format!("dev.coracle.{name}")], "", "{name}");
+    }
+    bed.remove_manifest("s");
+    bed.until("it is stopped and removed", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
+    assert_eq!(listener.accept().map(drop).map_err(|error| error.kind()), Err(ErrorKind::WouldBlock), "nobody was asked");
+
+    // Nor does the sweep believe them.
+    let stranger = bed.docker(&["run", "-d", "--name", "mine", EVIL, "sleep", "3600"]);
+    bed.drop_manifest("s", &sleeper("s").replace(BUSYBOX, EVIL));
+    runs(bed, "s");
+    bed.kill_agent();
+    let sweep = format!("source {}/../packaging/sweep.sh; sweep", env!("CARGO_MANIFEST_DIR"));
+    run(Command::new("bash").args(["-euc", &sweep]).env("DOCKER_HOST", bed.engine.socket())).expect("it sweeps");
+    assert_eq!(bed.docker(&["ps", "-aq", "--no-trunc"]).trim(), stranger.trim(), "ours are gone, and nothing else");
+    bed.docker(&["rm", "-f", "mine"]);
+    bed.docker(&["image", "rm", EVIL]);
 }
 
 fn one_agent_to_an_engine(bed: &mut Bed) {

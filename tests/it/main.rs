@@ -15,6 +15,7 @@ mod old_verbs;
 mod openapi;
 mod proxy;
 mod replay;
+mod service_rules;
 mod simulation;
 mod support;
 mod tidy;

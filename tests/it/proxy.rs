@@ -2,8 +2,12 @@
 
 use crate::transcript::{Bed, Reply, ask, check};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -40,18 +44,7 @@ impl Far {
     fn at(address: IpAddr) -> Far {
         let listener = TcpListener::bind((address, 0)).expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (tell, asked) = channel();
-        thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                let Some(request) = read(&stream) else { continue };
-                answer(stream, &request);
-                if tell.send(request).is_err() {
-                    return;
-                }
-            }
-        });
-        Far { address, asked }
+        Far { address, asked: answering(move || listener.accept().map(|(stream, _)| stream)) }
     }
 
     fn asked(&self) -> Asked {
@@ -63,7 +56,27 @@ impl Far {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Asked> {
+/// The same on a socket's file: what it was asked.
+fn agent_at(socket: &Path) -> Receiver<Asked> {
+    let listener = UnixListener::bind(socket).expect("a socket");
+    answering(move || listener.accept().map(|(stream, _)| stream))
+}
+
+fn answering<S: Read + Write>(accept: impl Fn() -> io::Result<S> + Send + 'static) -> Receiver<Asked> {
+    let (tell, asked) = channel();
+    thread::spawn(move || {
+        while let Ok(mut stream) = accept() {
+            let Some(request) = read(&mut stream) else { continue };
+            answer(stream, &request);
+            if tell.send(request).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+fn read(stream: &mut impl Read) -> Option<Asked> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok()?;
@@ -80,7 +93,7 @@ fn read(stream: &TcpStream) -> Option<Asked> {
     Some(Asked { line: line.trim_end().to_owned(), headers, body: String::from_utf8_lossy(&body).into_owned() })
 }
 
-fn answer(mut stream: TcpStream, request: &Asked) {
+fn answer(mut stream: impl Write, request: &Asked) {
     let head = match request.line.split(' ').nth(1).unwrap_or_default() {
         "/moved" => "HTTP/1.1 302 Found\r\nLocation: /login?x=1\r\nContent-Length: 0\r\n\r\n".to_owned(),
         "/teapot" => "HTTP/1.1 418 I'm a teapot\r\nX-Far: yes\r\nSet-Cookie: a=b\r\nSet-Cookie: c=d\r\nKeep-Alive: 5\r\nContent-Type: text/html\r\nContent-Length: 22\r\n\r\n<a href=\"/x\">tea</a>\r\n".to_owned(),
@@ -288,24 +301,39 @@ fn is_bare_text(reply: &Reply) {
     assert_eq!((found("content-type"), found("x-content-type-options"), found("set-cookie")), expected);
 }
 
+/// A master whose agents' sockets have a directory, with a node of that name.
+fn with_node(node: &Value) -> Bed {
+    let bed = Bed::new();
+    fs::create_dir(bed.folder.join("agents")).expect("a new folder");
+    must(&bed, "POST", "/api/v1/nodes", node);
+    bed
+}
+
 /// As `kubectl log` of 2015 asks.
 #[test]
-fn an_agent_is_asked_at_the_address_that_its_node_says() {
-    let (bed, far) = (Bed::new(), Far::at([127, 0, 0, 1].into()));
-    let node = json!({"metadata": {"name": "n", "annotations": {"coracle.dev/agent-address": far.address.to_string()}}});
-    must(&bed, "POST", "/api/v1/nodes", &node);
+fn an_agent_is_asked_on_the_socket_of_its_node() {
+    let bed = with_node(&json!({"metadata": {"name": "n"}}));
+    let agent = agent_at(&bed.folder.join("agents/n.sock"));
     for path in [
         "/api/v1beta1/proxy/minions/n/containerLogs/default/p/c?follow=false",
         "/api/v1/nodes/n/proxy/containerLogs/default/p/c?follow=false",
         "/api/v1/nodes/n:10250/proxy/containerLogs/default/p/c?follow=false",
         "/proxy/minion/n/containerLogs/default/p/c?follow=false",
     ] {
-        let reply = send(&bed, "GET", path, &[("Origin", "http://localhost"), ("Cookie", "a")], "");
+        let reply = send(&bed, "GET", path, &[("Cookie", "a")], "");
         assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]), "{path}");
         is_bare_text(&reply);
-        let asked = far.asked();
+        let asked = agent.recv_timeout(PATIENCE).expect("it is asked");
         assert_eq!(asked.line, "GET /containerLogs/default/p/c?follow=false HTTP/1.1", "{path}");
-        assert_eq!((asked.header("origin"), asked.header("cookie")), (None, None));
+        assert_eq!((asked.header("host"), asked.header("origin"), asked.header("cookie")), (Some("localhost"), None, None));
+    }
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}});
+    must(&bed, "POST", "/api/v1/namespaces/default/pods", &pod);
+    for pipe in [bed.network(), bed.local()] {
+        let reply = ask(pipe, "GET", "/api/v1/namespaces/default/pods/p/log?follow=true", &[], "");
+        assert_eq!((reply.code, &reply.body[..]), (200, &b"far"[..]));
+        let asked = agent.recv_timeout(PATIENCE).expect("it is asked");
+        assert!(asked.line.starts_with("GET /containerLogs/default/p/c?follow=true"), "{}", asked.line);
     }
     for (method, path, code) in [
         ("POST", "/api/v1/nodes/n/proxy/containerLogs/default/p/c", 405),
@@ -320,7 +348,43 @@ fn an_agent_is_asked_at_the_address_that_its_node_says() {
     ] {
         assert_eq!(send(&bed, method, path, &[], "").code, code, "{method} {path}");
     }
-    assert!(far.is_left_alone());
+    assert!(agent.try_recv().is_err(), "it is left alone");
+}
+
+/// Neither what a node says of its agent nor how it is called leads to another server of this host.
+#[test]
+fn no_object_says_where_agents_are() {
+    let (far, other) = (Far::at([127, 0, 0, 1].into()), "coracle.dev/agent-address");
+    let bed = with_node(&json!({"metadata": {"name": "n", "annotations": {other: far.address.to_string()}}}));
+    let agents = bed.folder.join("agents");
+    let engine = agent_at(&bed.folder.join("docker.sock"));
+    let refused = |path: &str, code: u16, why: &str| {
+        let reply = send(&bed, "GET", path, &[], "");
+        let text = String::from_utf8_lossy(&reply.body).into_owned();
+        assert!(reply.code == code && text.contains(why), "{path}: {} {text}", reply.code);
+    };
+    let pods = "/api/v1/nodes/n/proxy/pods";
+    refused(pods, 502, "n.sock cannot be asked: No such file");
+    symlink(bed.folder.join("docker.sock"), agents.join("n.sock")).expect("a new link");
+    refused(pods, 502, "n.sock cannot be asked: there is something that is not a socket");
+    fs::remove_file(agents.join("n.sock")).expect("the link");
+    fs::write(agents.join("n.sock"), "").expect("a new file");
+    refused(pods, 502, "not a socket");
+    for node in ["..%2Fdocker", "%2Frun%2Fdocker", "..", "%2E%2E%2Fdocker"] {
+        let reply = send(&bed, "GET", &format!("/api/v1/nodes/{node}/proxy/pods"), &[], "");
+        assert!((400..500).contains(&reply.code), "{node}: {}", reply.code);
+    }
+    for name in ["../docker", "/run/docker", "docker.sock/.."] {
+        let node = json!({"metadata": {"name": name, "annotations": {other: "/run/docker.sock"}}});
+        let reply = send(&bed, "POST", "/api/v1/nodes", &[("Content-Type", "application/json")], &node.to_string());
+        assert_eq!(reply.code, 422, "{name}");
+    }
+    // A pod that says it is there, whatever node that is.
+    let pod = json!({"metadata": {"name": "p", "annotations": {other: far.address.to_string()}},
+        "spec": {"nodeName": "docker", "containers": [{"name": "c", "image": "i"}]}});
+    must(&bed, "POST", "/api/v1/namespaces/default/pods", &pod);
+    refused("/api/v1/namespaces/default/pods/p/log", 503, "the node is not registered");
+    assert!(far.is_left_alone() && engine.try_recv().is_err());
 }
 
 /// Whatever an object says of its address, nobody is sent to this host's own loopback or to the wire's neighbours.

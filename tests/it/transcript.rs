@@ -67,6 +67,7 @@ impl Bed {
             data_dir: folder.join("data"),
             listen: Some("127.0.0.1:0".parse().expect("an address")),
             admin_socket: folder.join("run/api.sock"),
+            agent_sockets: folder.join("agents"),
             ..Config::default()
         };
         change(&mut config);

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use super::{Source, SourceState, Wanted, manifest};
 use crate::naming::fit_uid;
+use crate::private;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
 const RESCAN: Duration = Duration::from_secs(60);
@@ -45,6 +46,8 @@ pub struct Directory {
     doubles: BTreeSet<String>,
     /// Of the directory itself, said once.
     trouble: Option<String>,
+    /// The directory and the files that others may write, and who, said once.
+    open: BTreeMap<PathBuf, String>,
 }
 
 /// One manifest file as it was read last.
@@ -77,7 +80,7 @@ impl Directory {
         }
         let path = PathBuf::from(path);
         if files.is_empty() && !path.exists() {
-            match fs::create_dir_all(&path) {
+            match private::make_manifest_directory(&path) {
                 Ok(()) => log::info!("made the manifest directory {}", path.display()),
                 Err(error) => log::warn!("make the manifest directory {}: {error}", path.display()),
             }
@@ -90,6 +93,7 @@ impl Directory {
             gone: BTreeSet::new(),
             doubles: BTreeSet::new(),
             trouble: None,
+            open: BTreeMap::new(),
         }
     }
 
@@ -137,6 +141,7 @@ impl Directory {
                 return self.state(false);
             }
         };
+        self.look_who_writes(&names);
         let whole = names.len() <= FILES_MAX;
         let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in removed.into_iter().filter(|_| whole) {
@@ -149,6 +154,20 @@ impl Directory {
             log::warn!("{} has more than {FILES_MAX} files: the rest is not read", self.path.display());
         }
         self.state(whole)
+    }
+
+    /// Whoever may write a manifest is root on this host.
+    fn look_who_writes(&mut self, names: &BTreeSet<OsString>) {
+        let files = names.iter().take(FILES_MAX).map(|name| self.path.join(name));
+        let all = std::iter::once(self.path.clone()).chain(files);
+        let open: BTreeMap<PathBuf, String> = all.filter_map(|path| Some((path.clone(), private::writers(&path)?))).collect();
+        for (path, who) in open.iter().filter(|(path, who)| self.open.get(*path) != Some(who)) {
+            let path = path.display();
+            log::warn!(
+                "{path} can be written by {who}, who can start anything as root on this host: `chown root:root {path}; chmod go-w {path}`"
+            );
+        }
+        self.open = open;
     }
 
     /// Entries that do not begin with a dot, sorted.
@@ -303,9 +322,9 @@ fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
 }
 
 fn write_whole(folder: &Path, name: &OsString, document: &Value) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    private::make_directory(folder)?;
     let temporary = folder.join(".new");
-    fs::write(&temporary, document.to_string())?;
+    private::create_file(&temporary)?.write_all(document.to_string().as_bytes())?;
     fs::rename(temporary, folder.join(name))
 }
 
@@ -428,6 +447,24 @@ mod tests {
         fs::remove_file(bed.root.join("m/web.yaml")).unwrap();
         assert_eq!(names(&directory.read()), (vec![], true, 1));
         assert_eq!(names(&bed.open().read()), (vec![], true, 0));
+    }
+
+    #[test]
+    fn manifests_and_their_copies_are_for_root_and_who_else_writes_them_is_named() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+        let bed = Bed::new("modes");
+        let mut directory = bed.open();
+        bed.put("web.yaml", GOOD);
+        let mode = |path: &str| fs::metadata(bed.root.join(path)).unwrap().mode() & 0o777;
+        directory.read();
+        assert_eq!(["m", "d/last-good", "d/last-good/web.yaml"].map(mode), [0o750, 0o700, 0o600]);
+        assert_eq!(directory.open, BTreeMap::new());
+        for path in ["m", "m/web.yaml"] {
+            fs::set_permissions(bed.root.join(path), fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        directory.read();
+        let everybody = |path: &str| (bed.root.join(path), "everybody".to_owned());
+        assert_eq!(directory.open, BTreeMap::from([everybody("m"), everybody("m/web.yaml")]));
     }
 
     #[test]

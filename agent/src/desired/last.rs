@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{is_for_good, was_started};
+use crate::private;
 
 /// Far above what a thousand pods take; what is bigger was not written by this file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -64,9 +65,9 @@ impl Last {
 
     fn write(&self) -> io::Result<()> {
         let folder = self.path.parent().unwrap_or(Path::new("/"));
-        fs::create_dir_all(folder)?;
+        private::make_directory(folder)?;
         let temporary = self.path.with_extension("new");
-        let mut file = fs::File::create(&temporary)?;
+        let mut file = private::create_file(&temporary)?;
         file.write_all(serde_json::to_string(&self.written).map_err(io::Error::other)?.as_bytes())?;
         file.sync_all()?;
         fs::rename(temporary, &self.path)?;
@@ -111,6 +112,7 @@ fn record(pod: &Value) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     #[test]
     fn what_is_for_good_is_kept() {
@@ -142,6 +144,8 @@ mod tests {
         };
         let mut last = Last::open(text);
         last.keep(assignment("Pending"));
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
+        assert_eq!((mode(&last.path), mode(&dir)), (0o600, 0o700), "pods hold passwords");
         assert_eq!(Last::open(text).assignment(), &assignment("Running"));
         fs::remove_file(&last.path).unwrap();
         last.keep(assignment("Running"));

@@ -4,7 +4,7 @@ use coracle_api::meta::Time;
 use coracle_api::query::{LogOptions, Since};
 use coracle_api::status::{Reason, Status};
 use coracle_http::channel::channel;
-use coracle_http::{Answer, Body, HeaderMap, STREAM_ITEMS_MAX, StatusCode, Stream};
+use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
 
 use super::View;
 use crate::desired::Source;
@@ -15,7 +15,9 @@ use crate::runtime::{Seen, State};
 use crate::sync::Shown;
 
 pub fn answer(view: &View, path: &str, query: &str) -> Answer {
-    let parts: Vec<String> = path.trim_end_matches('/').split('/').filter_map(decode).collect();
+    let Some(parts) = segments(path) else {
+        return refuse(Status::bad_request("a path has no segments . and .. here, and no slash inside of one"));
+    };
     let [namespace, pod, container] = parts.as_slice() else {
         return Answer::text(StatusCode::NOT_FOUND, "404 page not found\n");
     };
@@ -38,8 +40,8 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
             let _ = out.send(format!("coracle: the rest of this log cannot be read: {failure}\n").into()).await;
         }
     });
-    // No Content-Type, as with the kubelet.
-    Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Stream(Stream { events, lease: Box::new(()) }) }
+    // What a container writes is text, whatever it looks like.
+    Answer::new(StatusCode::OK, "text/plain; charset=utf-8", Body::Stream(Stream { events, lease: Box::new(()) }))
 }
 
 /// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
@@ -121,6 +123,12 @@ fn wish(options: &LogOptions, now: Time) -> Wish {
     Wish { follow, timestamps, tail_lines, since, bytes_max, stream }
 }
 
+/// Decoded. None: one of them leads elsewhere in whatever reads it as a path, or is badly encoded.
+fn segments(path: &str) -> Option<Vec<String>> {
+    let plain = |segment: &String| !matches!(segment.as_str(), "" | "." | "..") && !segment.contains(['/', '\\', '\0']);
+    path.trim_end_matches('/').split('/').map(|segment| decode(segment).filter(plain)).collect()
+}
+
 /// Percent-decoding; None for what is not UTF-8 or badly encoded.
 fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
@@ -140,6 +148,15 @@ fn decode(text: &str) -> Option<String> {
 mod tests {
     use super::*;
     use coracle_api::query::Stream;
+
+    #[test]
+    fn paths() {
+        assert_eq!(segments("default/p/c/"), Some(vec!["default".to_owned(), "p".to_owned(), "c".to_owned()]));
+        assert_eq!(segments("a%2Db/p/c").map(|parts| parts[0].clone()).as_deref(), Some("a-b"));
+        for path in ["../secret", "default/../c", "default/%2e%2E/c", "default/./c", "default/..%2fp/c", "a//c", "a/%zz/c", "a/%00/c", ""] {
+            assert_eq!(segments(path), None, "{path}");
+        }
+    }
 
     #[test]
     fn queries() {

@@ -1,9 +1,11 @@
-//! What the agent answers on its port: `/healthz`, `/pods`, `/containerLogs/{namespace}/{pod}/{container}`.
+//! What the agent answers: on its port, which every program of this host reaches, `/healthz` alone; on its socket, which is for root and
+//! the master, also `/pods` and `/containerLogs/{namespace}/{pod}/{container}`: pods hold passwords, and logs anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 
 mod logs;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use coracle_http::{Answer, Handler, Method, Request, StatusCode};
@@ -20,10 +22,29 @@ pub struct View {
     pub docker: Arc<Docker>,
     pub runtime: tokio::runtime::Handle,
     pub node_name: String,
+    /// Where the rest is asked for.
+    pub socket: PathBuf,
 }
 
-pub fn handler(view: View) -> Handler {
+pub fn port(view: View) -> Handler {
+    Arc::new(move |request| match request.target.path() {
+        "/healthz" => answer(&view, &request),
+        path => elsewhere(path, &view.socket),
+    })
+}
+
+pub fn socket(view: View) -> Handler {
     Arc::new(move |request| answer(&view, &request))
+}
+
+/// Who knew the port of before finds the way.
+fn elsewhere(path: &str, socket: &Path) -> Answer {
+    let socket = socket.display();
+    let words = format!(
+        "this port answers /healthz alone; root and the master ask for pods and logs on the socket {socket}: \
+         curl --unix-socket {socket} http://localhost{path}"
+    );
+    Answer::refuse(StatusCode::NOT_FOUND, "NotFound", &words)
 }
 
 fn answer(view: &View, request: &Request) -> Answer {
@@ -66,4 +87,20 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
         })
         .collect();
     Answer::json(StatusCode::OK, json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coracle_http::Body;
+
+    #[test]
+    fn who_asks_the_port_is_told_where_pods_are() {
+        let answer = elsewhere("/pods", Path::new("/run/coracle/agent/n1.sock"));
+        let Body::Whole(text) = answer.body else { panic!("a refusal is whole") };
+        let status: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!((&status["kind"], &status["code"], &status["reason"]), (&json!("Status"), &json!(404), &json!("NotFound")));
+        let message = status["message"].as_str().unwrap();
+        assert!(message.ends_with("curl --unix-socket /run/coracle/agent/n1.sock http://localhost/pods"), "{message}");
+    }
 }

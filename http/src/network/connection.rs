@@ -2,6 +2,7 @@
 use super::crowd::{Place, Seat};
 use super::exchange::exchange;
 use super::reader::Reader;
+use super::socket::{Peer, Socket};
 use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
 use crate::budget::Party;
@@ -10,13 +11,11 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::future::Future;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::join;
-use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
@@ -29,7 +28,7 @@ const HEAD_FIELDS_MAX: usize = 64;
 /// What the exchanges of a connection share; HTTP/1.1 has one answer at a time, so one pace.
 pub(super) struct Client {
     pub(super) plane: Arc<Plane>,
-    pub(super) address: SocketAddr,
+    pub(super) peer: Peer,
     pub(super) party: Party,
     pub(super) seat: Arc<Seat>,
     pub(super) pace: Pace,
@@ -38,13 +37,13 @@ pub(super) struct Client {
     pub(super) ending: AtomicBool,
 }
 
-pub(super) async fn run(plane: Arc<Plane>, socket: TcpStream, address: SocketAddr, places: (OwnedSemaphorePermit, Place)) {
+pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (OwnedSemaphorePermit, Place)) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
     let reader = Reader { socket: reading, wire: wire.clone(), rest: Bytes::new() };
     let socket = join(reader, Pen(wire.clone()));
-    let (party, seat, pace) = (Party::at(address), places.1.seat.clone(), Pace::default());
-    let client = Arc::new(Client { plane, address, party, seat, pace, wire, ending: AtomicBool::new(false) });
+    let (party, seat, pace) = (peer.party(), places.1.seat.clone(), Pace::default());
+    let client = Arc::new(Client { plane, peer, party, seat, pace, wire, ending: AtomicBool::new(false) });
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()

@@ -5,7 +5,7 @@ use super::connection::Client;
 use crate::budget::Held;
 use crate::outbound;
 use crate::refusal::Refusal;
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, NO_SNIFFING, Request};
+use crate::{Answer, BODY_BYTES_MAX, Body, NO_SNIFFING, Request};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
@@ -50,7 +50,7 @@ pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incomin
         }
     };
     Ok(answered.unwrap_or_else(|refusal| {
-        client.plane.journal.refused(&refusal, &client.address);
+        client.plane.journal.refused(&refusal, &client.peer);
         whole(&client, refusal.answer(&path), None, bare)
     }))
 }
@@ -83,7 +83,7 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
         false => [Some(share.places.of(&head.method)), Some(plane.places.of(&head.method))],
     };
     let places = timeout(limits.slot, entered(places)).await.map_err(|_| Refusal::Busy("no handler is free"))?;
-    let call = Request { method: head.method, target, headers: head.headers, body, caller: Caller::Network { address: client.address } };
+    let call = Request { method: head.method, target, headers: head.headers, body, caller: client.peer.caller() };
     let handler = plane.handler.clone();
     let work = tokio::task::spawn_blocking(move || {
         // Inside: a handler goes on when its client has gone, and keeps its places as long.

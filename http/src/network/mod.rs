@@ -1,4 +1,5 @@
-//! The network side: every byte that comes from TCP, also from this host. hyper parses, this directory bounds.
+//! The network side: every byte that comes from TCP, also from this host, and what comes over a Unix socket that others than root may
+//! open. hyper parses, this directory bounds.
 //!
 //!     accept -> crowd -> connection -> exchange: check, admit, take the body, run the handler -> body: the answer at the client's speed
 //!
@@ -12,12 +13,15 @@ mod bell;
 mod body;
 mod connection;
 mod crowd;
+mod door;
 mod exchange;
 mod reader;
 mod share;
+mod socket;
 mod wire;
 
 pub use access::{Access, is_loopback};
+pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use reader::encoded;
 
 use crate::budget::{Budget, Party};
@@ -25,15 +29,16 @@ use crate::refusal::Journal;
 use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
 use bell::Bell;
 use crowd::Crowd;
+use door::Door;
 use share::{Places, Shares};
-use socket2::{Domain, Socket, TcpKeepalive, Type};
+use socket::{Peer, Socket};
+use socket2::{Domain, TcpKeepalive, Type};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
-use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
@@ -74,7 +79,7 @@ pub struct NetworkPlane {
 
 /// Binds only; whoever connects waits for `serve`. So a port in use is known before anything else starts.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    let socket = socket2::Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -141,28 +146,33 @@ struct Plane {
 /// Serves until `drain` turns true or its sender is gone; then says goodbye to everybody and returns when all have left, or after
 /// `Limits::drain`. Runs on any tokio runtime; its blocking pool should have a thread for each handler.
 pub async fn serve(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     handler: Handler,
     limits: Limits,
     access: Access,
     mut drain: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let door = Door::open(listener.into())?;
     let plane = Arc::new(Plane::new(handler, limits, access, drain.clone()));
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = door.accept() => accepted,
             _ = drain.wait_for(|stop| *stop) => break,
         };
         match accepted {
-            Ok((socket, address)) => admit(&plane, socket, address).await,
+            Ok((_, peer)) if !door.admits(peer) => {
+                plane
+                    .journal
+                    .note("not admitted", &format_args!("closed a connection of {peer} at once: this socket is not for that user"));
+            }
+            Ok((socket, peer)) => admit(&plane, socket, peer).await,
             Err(e) => {
                 plane.journal.note("accept", &format_args!("accept a connection: {e}"));
                 sleep(ACCEPT_PAUSE).await;
             }
         }
     }
-    drop(listener);
+    drop(door);
     let all = u32::try_from(plane.limits.connections_max).unwrap_or(u32::MAX);
     if timeout(plane.limits.drain, plane.connections.acquire_many(all)).await.is_err() {
         log::warn!("connections still open after {} s are dropped", plane.limits.drain.as_secs());
@@ -170,27 +180,29 @@ pub async fn serve(
     Ok(())
 }
 
-async fn admit(plane: &Arc<Plane>, socket: TcpStream, address: SocketAddr) {
-    let (place, gone) = match plane.crowd.enter(Party::at(address), plane) {
+async fn admit(plane: &Arc<Plane>, socket: Socket, peer: Peer) {
+    let (place, gone) = match plane.crowd.enter(peer.party(), plane) {
         Ok(entered) => entered,
-        Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {address} at once: {what}")),
+        Err(what) => return plane.journal.note(what, &format_args!("closed a connection of {peer} at once: {what}")),
     };
-    if let Some(Party::Address(of)) = gone {
-        plane.journal.note("made room", &format_args!("closed a connection of {of}, which has most: {address} comes and all are taken"));
+    if let Some(of) = gone {
+        plane.journal.note("made room", &format_args!("closed a connection of {of}, which has most: {peer} comes and all are taken"));
     }
     // Who has to go for this one holds its descriptor until its task had its turn.
     let Ok(permit) = plane.connections.clone().acquire_owned().await else { return };
     if let Err(e) = tune(&socket, &plane.limits) {
         // The peer may have gone already; a connection without these limits is not served.
-        log::debug!("tune a connection of {address}: {e}");
+        log::debug!("tune a connection of {peer}: {e}");
         return;
     }
     let seat = place.seat.clone();
-    let task = tokio::spawn(connection::run(plane.clone(), socket, address, (permit, place)));
+    let task = tokio::spawn(connection::run(plane.clone(), socket, peer, (permit, place)));
     seat.is_of(task.abort_handle());
 }
 
-fn tune(socket: &TcpStream, limits: &Limits) -> io::Result<()> {
+/// Who is on this host does not vanish from the wire.
+fn tune(socket: &Socket, limits: &Limits) -> io::Result<()> {
+    let Socket::Tcp(socket) = socket else { return Ok(()) };
     let raw = socket2::SockRef::from(socket);
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_QUIET).with_interval(KEEPALIVE_INTERVAL).with_retries(KEEPALIVE_PROBES);
     socket.set_nodelay(true)?;

@@ -1,6 +1,7 @@
 //! A connection's socket, as hyper reads it: where a head is due, its request line is first put into what hyper's parser takes.
 //!
 //! `curl '.../pods?labelSelector=a>5'` is taken by Go's server; hyper answers it by itself, with an empty 400.
+use super::socket::ReadHalf;
 use super::wire::Wire;
 use bytes::Bytes;
 use std::io;
@@ -8,10 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::tcp::OwnedReadHalf;
 
 pub(super) struct Reader {
-    pub(super) socket: OwnedReadHalf,
+    pub(super) socket: ReadHalf,
     pub(super) wire: Arc<Wire>,
     /// What has become longer than the room that hyper gave for it.
     pub(super) rest: Bytes,

@@ -6,6 +6,7 @@
 //! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is.
 
 use super::bell::Bell;
+use super::socket::WriteHalf;
 use crate::{STREAM_ITEMS_MAX, Stream};
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice, Write};
@@ -14,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::AsyncWrite;
-use tokio::net::tcp::OwnedWriteHalf;
 
 /// What a chunk has around its item: a length in hexadecimal and two line ends.
 const FRAME_BYTES: usize = 20;
@@ -29,7 +29,7 @@ pub(super) struct Wire {
 
 struct Line {
     /// None: the connection has ended.
-    socket: Option<OwnedWriteHalf>,
+    socket: Option<WriteHalf>,
     /// Of the answer in flight.
     stream: Option<Stream>,
     /// HTTP/1.0 knows no chunks: hyper writes all.
@@ -50,7 +50,7 @@ pub(super) struct Chunk {
 }
 
 impl Wire {
-    pub(super) fn new(bell: Bell, socket: OwnedWriteHalf) -> Wire {
+    pub(super) fn new(bell: Bell, socket: WriteHalf) -> Wire {
         let line = Line { socket: Some(socket), stream: None, chunked: false, quiet: false, rest: Bytes::new(), task: None };
         Wire { bell, line: Mutex::new(line), head_due: AtomicBool::new(true) }
     }
@@ -177,7 +177,7 @@ impl Chunk {
 pub(super) struct Pen(pub(super) Arc<Wire>);
 
 impl Pen {
-    fn write<T>(&self, how: impl FnOnce(Pin<&mut OwnedWriteHalf>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn write<T>(&self, how: impl FnOnce(Pin<&mut WriteHalf>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         self.0.line().socket.as_mut().map_or_else(gone, |socket| how(Pin::new(socket)))
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Pen {
     fn drop(&mut self) {
         let socket = self.0.line().socket.take();
         // The other half closes it.
-        socket.into_iter().for_each(OwnedWriteHalf::forget);
+        socket.into_iter().for_each(WriteHalf::forget);
     }
 }
 

@@ -7,4 +7,5 @@ mod hostile;
 mod local;
 mod outbound;
 mod streams;
+mod unix;
 mod wire;

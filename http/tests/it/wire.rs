@@ -2,7 +2,7 @@
 use bytes::Bytes;
 use coracle_http::channel::{self, channel as stream_channel};
 use coracle_http::network::{self, Access, NetworkPlane};
-use coracle_http::{Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
+use coracle_http::{Answer, Body, Caller, Forward, Handler, Limits, Request, STREAM_ITEMS_MAX, Server, StatusCode, Stream};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -72,6 +72,12 @@ impl Demo {
                 let address = SocketAddr::from(([127, 0, 0, 1], number() as u16));
                 let idle = Duration::from_millis(number());
                 Answer::forward(Forward::get(address, format!("/{}", words.next().unwrap()).parse().unwrap(), idle))
+            }
+            // The socket's file stands in the head.
+            path if path.starts_with("/by-socket/") => {
+                let server = Server::Socket(request.headers["x-socket"].to_str().unwrap().into());
+                let target = path.strip_prefix("/by-socket").unwrap().parse().unwrap();
+                Answer::forward(Forward::get(server, target, PATIENCE))
             }
             _ => Answer::refuse(StatusCode::NOT_FOUND, "NotFound", "no such path"),
         });

@@ -5,16 +5,12 @@ use crate::call::Call;
 use crate::fault::Fault;
 use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
-use coracle_api::node::Node;
+use coracle_api::node;
 use coracle_api::pod::Pod;
 use coracle_api::query::LogOptions;
 use coracle_api::status::Status;
-use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, Passes, PathAndQuery, StatusCode};
+use coracle_http::{Answer, Body, FORWARD_FOLLOW_IDLE, FORWARD_IDLE, Forward, HeaderMap, Passes, PathAndQuery, Server, StatusCode};
 use serde::de::DeserializeOwned;
-use std::net::SocketAddr;
-
-/// Where a node's agent listens, said by itself.
-const AGENT_ADDRESS: &str = "coracle.dev/agent-address";
 
 pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let options = LogOptions::read(&call.options.log, &call.name)?;
@@ -23,11 +19,11 @@ pub fn log(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     if pod.spec.node_name.is_empty() {
         return Ok(Answer { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::Whole(Default::default()) });
     }
-    let address = agent_address(serve, &pod.spec.node_name)?;
+    let agent = agent(serve, &pod.spec.node_name)?;
     let place = format!("{}/{}/{}", encoded(&call.namespace), encoded(&call.name), encoded(&container));
     let target = PathAndQuery::try_from(format!("/containerLogs/{place}?{}", options.query()));
     let target = target.map_err(|error| Status::internal_error(format!("ask the agent: {error}")))?;
-    let forward = Forward::get(address, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE });
+    let forward = Forward::get(agent, target, if options.follow { FORWARD_FOLLOW_IDLE } else { FORWARD_IDLE });
     Ok(Answer::forward(Forward { passes: Passes::Log, ..forward }))
 }
 
@@ -47,15 +43,14 @@ fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
     }
 }
 
-/// Only this host's own: nothing that a client may write sends requests elsewhere.
-pub fn agent_address(serve: &Serve, node: &str) -> Result<SocketAddr, Fault> {
+/// By the name of its node, in the directory that this master was given: nothing that a client may write leads anywhere else.
+pub fn agent(serve: &Serve, node: &str) -> Result<Server, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
     let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     let unknown = |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
-    let node: Node = view(&stored.ok_or_else(|| unknown("the node is not registered"))?)?;
-    let text = node.metadata.annotations.get(AGENT_ADDRESS).ok_or_else(|| unknown(&format!("it has no annotation {AGENT_ADDRESS}")))?;
-    let address: SocketAddr = text.parse().map_err(|_| unknown(&format!("{AGENT_ADDRESS} is {text:?}, no address and port")))?;
-    if address.ip().is_loopback() { Ok(address) } else { Err(unknown(&format!("{address} is not on this host"))) }
+    stored.ok_or_else(|| unknown("the node is not registered"))?;
+    let socket = node::agent_socket(node).ok_or_else(|| unknown("no socket can have that name"))?;
+    Ok(Server::Socket(serve.agent_sockets.join(socket)))
 }
 
 pub fn view<T: DeserializeOwned>(stored: &Stored) -> Result<T, Fault> {

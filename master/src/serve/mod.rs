@@ -49,6 +49,7 @@ use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::budget::{Held, Party};
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, RwLock};
 use std::time::Instant;
@@ -82,6 +83,8 @@ pub struct Serve {
     described: description::Described,
     /// Whose turn it is to be asked among the endpoints of a service.
     turn: AtomicUsize,
+    /// Where the agents' sockets are.
+    agent_sockets: PathBuf,
     /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
     places: RwLock<()>,
 }
@@ -101,6 +104,7 @@ impl Serve {
             metrics: metrics::Metrics::default(),
             described: description::Described::default(),
             turn: AtomicUsize::new(0),
+            agent_sockets: PathBuf::new(),
             places: RwLock::new(()),
         }
     }
@@ -108,6 +112,11 @@ impl Serve {
     /// With whom what is used of quotas is counted.
     pub fn charging(self, ledger: Arc<Ledger>) -> Serve {
         Serve { ledger, ..self }
+    }
+
+    /// Where the agents' sockets are; without it no agent can be asked.
+    pub fn asking_agents_in(self, agent_sockets: PathBuf) -> Serve {
+        Serve { agent_sockets, ..self }
     }
 
     /// Who is told of signs of life.

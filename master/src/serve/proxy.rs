@@ -1,7 +1,7 @@
 //! The way through the master to a pod, a service or a node: the carrier asks there and passes everything on.
 //!
-//! Only GETs of what agents answer reach an agent, and only at the address that its node says; whatever else is asked for is
-//! never asked of this host's own loopback.
+//! Only GETs of what agents answer reach an agent, and only at its own socket; whatever else is asked for is never asked of this host's
+//! own loopback.
 
 use super::{Serve, key_of, log, upgrades};
 use crate::fault::Fault;
@@ -93,16 +93,16 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
         let words = "an agent answers nothing but /healthz, /pods and /containerLogs/ through this server";
         return Err(Status::forbidden(&Resource::core("nodes"), node, words).into());
     }
-    let address = log::agent_address(serve, node)?;
+    let agent = log::agent(serve, node)?;
     let headers = request.headers.get(header::ACCEPT).map(|accept| (header::ACCEPT, accept.clone())).into_iter().collect();
-    let forward = Forward::get(address, target(rest, request)?, FORWARD_FOLLOW_IDLE);
+    let forward = Forward::get(agent, target(rest, request)?, FORWARD_FOLLOW_IDLE);
     let passes = if rest.starts_with(AGENT_LOGS) { Passes::Log } else { Passes::ContentType };
     Ok(Answer::forward(Forward { method: request.method.clone(), headers, passes, ..forward }))
 }
 
 fn forward(address: SocketAddr, prefix: &str, rest: &str, request: &Request) -> Result<Forward, Fault> {
     Ok(Forward {
-        address,
+        address: address.into(),
         method: request.method.clone(),
         target: target(rest, request)?,
         headers: headers(request),

@@ -13,7 +13,7 @@ use coracle_api::meta::Time;
 use super::super::{Failure, Seen, State};
 use super::ready::NETWORK;
 use super::{Docker, held};
-use crate::naming::{LABEL_KIND, LABEL_MESSAGE_FILE, LABEL_MESSAGE_POLICY};
+use crate::naming::{LABEL_KIND, Tag};
 
 /// Of a termination message; what is longer loses its beginning, as with the kubelet.
 const MESSAGE_BYTES_MAX: u64 = 4096;
@@ -97,11 +97,13 @@ impl Docker {
 
     /// The end of the file; of the log where the policy says so, the file is empty and the container failed.
     async fn termination_message(&self, seen: &Seen, exit_code: i32) -> Option<String> {
-        let file = seen.labels.get(LABEL_MESSAGE_FILE).and_then(|path| read_end(path).ok()).unwrap_or_default();
+        // What only carries our labels names any file of this host.
+        let tag = Tag::read(&seen.name, &seen.labels)?;
+        let file = tag.message_file.and_then(|path| read_end(&path).ok()).unwrap_or_default();
         if !file.is_empty() {
             return Some(file);
         }
-        if exit_code == 0 || !seen.labels.contains_key(LABEL_MESSAGE_POLICY) {
+        if exit_code == 0 || !tag.message_from_log {
             return None;
         }
         let log = self.read_log_tail(&seen.id, MESSAGE_LOG_BYTES_MAX, MESSAGE_LOG_LINES_MAX).await.unwrap_or_default();

@@ -1,0 +1,130 @@
+//! Files and directories of the agent: for its own user alone, whatever the umask says. They hold what pods are given, passwords too.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use nix::unistd::{getegid, geteuid};
+
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+const MANIFESTS_MODE: u32 = 0o750;
+/// Any access of anybody but the owner.
+const OF_OTHERS: u32 = 0o077;
+
+/// With those above it that are missing; what is there stays as it is.
+pub fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
+}
+
+/// Manifests may hold passwords; the group of root may read them.
+pub fn make_manifest_directory(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), fs::create_dir_all)?;
+    DirBuilder::new().mode(MANIFESTS_MODE).create(path)
+}
+
+/// Empty. What a killed agent has left under this name is replaced, with whatever mode it had.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+}
+
+/// Makes the data directory, or says by which command it becomes one.
+pub fn data_directory(path: &str) -> io::Result<()> {
+    make_directory(Path::new(path))?;
+    let found = fs::metadata(path)?;
+    if !found.is_dir() {
+        return Err(io::Error::other("it is no directory"));
+    }
+    let own = geteuid().as_raw();
+    let refused = |text: String| Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    if found.uid() != own {
+        return refused(format!("it belongs to user {}, not to this agent's: `chown {own} {path} && chmod 0700 {path}`", found.uid()));
+    }
+    if found.mode() & OF_OTHERS != 0 {
+        return refused(format!(
+            "others may enter it (mode {:04o}), and it holds what pods keep secret: `chmod 0700 {path}`",
+            found.mode() & 0o7777
+        ));
+    }
+    Ok(())
+}
+
+/// Who beside root and the agent's own user may write what is there. None: nobody, or it cannot be looked at.
+pub fn writers(path: &Path) -> Option<String> {
+    let found = fs::metadata(path).ok()?;
+    if found.uid() != 0 && found.uid() != geteuid().as_raw() {
+        return Some(format!("user {}", found.uid()));
+    }
+    if found.mode() & 0o002 != 0 {
+        return Some("everybody".to_owned());
+    }
+    let group = ![0, getegid().as_raw()].contains(&found.gid());
+    (group && found.mode() & 0o020 != 0).then(|| format!("group {}", found.gid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("coracle-private-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn what_is_made_is_for_its_owner() {
+        let path = folder("made");
+        make_directory(&path.join("a/b")).unwrap();
+        assert_eq!([mode(&path), mode(&path.join("a")), mode(&path.join("a/b"))], [0o700; 3]);
+        // What another umask has left under the same name.
+        let file = path.join("f");
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        create_file(&file).unwrap();
+        assert_eq!((mode(&file), fs::read_to_string(&file).unwrap().as_str()), (0o600, ""));
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn a_data_directory_that_others_may_enter_is_refused_with_the_line_that_mends_it() {
+        let path = folder("data");
+        let text = path.to_str().unwrap();
+        data_directory(text).unwrap();
+        assert_eq!(mode(&path), 0o700);
+        for bad in [0o750, 0o755, 0o777, 0o701] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(bad)).unwrap();
+            let refused = data_directory(text).unwrap_err().to_string();
+            assert!(refused.contains(&format!("`chmod 0700 {text}`")), "{refused}");
+            assert_eq!(mode(&path), bad, "it is not mended behind anybody's back");
+        }
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        data_directory(text).unwrap();
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn who_may_write() {
+        let path = folder("writers");
+        make_directory(&path).unwrap();
+        for (mode, expected) in
+            [(0o700, None), (0o755, None), (0o777, Some("everybody".to_owned())), (0o1777, Some("everybody".to_owned()))]
+        {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            assert_eq!(writers(&path), expected, "{mode:o}");
+        }
+        assert_eq!(writers(&path.join("none")), None);
+        fs::remove_dir_all(path).unwrap();
+    }
+}

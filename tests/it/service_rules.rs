@@ -1,0 +1,164 @@
+//! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there may be, and where it
+//! refuses some all the same, only these are left out.
+
+use coracle_agent::services::{Part, rules, script, trial};
+use coracle_agent::sync::Shown;
+use coracle_agent::{net, services};
+use coracle_api::service::{Endpoints, Service};
+use coracle_tests::fuzz::Dice;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::Ipv4Addr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+
+const POD_CIDR: &str = "10.244.0.0/24";
+/// Set for a test that runs once more in a namespace of its own.
+const INSIDE: &str = "CORACLE_INSIDE_NAMESPACE";
+/// Scripts of as many services each; a script takes some milliseconds.
+const ROUNDS: u64 = 24;
+const SERVICES: u64 = 12;
+
+/// Whether this is the run inside; outside, the run inside has passed.
+fn inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let steps = "PATH=$PATH:/usr/sbin:/sbin; ip link set lo up && exec \"$0\" \"$@\"";
+    let program = std::env::current_exe().expect("this program");
+    let mut inside = Command::new("unshare");
+    inside.args(["--map-root-user", "--net", "sh", "-c", steps]).arg(program).args(["--exact", test]).env(INSIDE, "1");
+    let output = inside.output().expect("unshare of util-linux");
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{test} in a network namespace of its own (it takes unshare, ip of iproute2, nft of nftables, and leave to make user namespaces):\n{said}"
+    );
+    false
+}
+
+fn nft(input: &str) -> Result<String, String> {
+    let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nft of nftables");
+    child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    if output.status.success() { Ok(String::new()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+}
+
+fn table(name: &str) -> Option<String> {
+    let output = Command::new("nft").args(["list", "table", "ip", name]).output().expect("nft of nftables");
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A name of so many letters, with signs inside.
+fn name(dice: &mut Dice, length: usize) -> String {
+    const INNER: &[u8] = b"abcxyz0189-";
+    const OUTER: &[u8] = b"azkq";
+    let mut text = String::new();
+    for at in 0..length {
+        let signs = if at == 0 || at + 1 == length { OUTER } else { INNER };
+        text.push(char::from(*dice.pick(signs)));
+    }
+    text
+}
+
+fn length(dice: &mut Dice, most: usize) -> usize {
+    if dice.once_in(3) { most } else { 1 + dice.below(most) }
+}
+
+fn port(dice: &mut Dice) -> usize {
+    let other = 1 + dice.below(65535);
+    *dice.pick(&[1, 80, 65535, other])
+}
+
+/// A service that the API takes, and endpoints of it.
+fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
+    let of_namespace = length(dice, 63);
+    let namespace = name(dice, of_namespace);
+    let of_name = length(dice, 63);
+    let name_of_it = name(dice, of_name);
+    let several = 1 + dice.below(4);
+    let mut numbers: Vec<usize> = (0..several).map(|_| port(dice)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let protocol = |dice: &mut Dice| *dice.pick(&["TCP", "TCP", "TCP", "UDP", "SCTP"]);
+    let ports: Vec<Value> = numbers
+        .iter()
+        .enumerate()
+        .map(|(index, number)| {
+            let node_port = if dice.once_in(2) { 30000 + dice.below(2768) } else { 0 };
+            json!({"name": format!("p{index}"), "port": number, "protocol": protocol(dice), "nodePort": node_port})
+        })
+        .collect();
+    let metadata = json!({"namespace": namespace, "name": name_of_it});
+    let ip = Ipv4Addr::from_bits(address).to_string();
+    let subsets: Vec<Value> = (0..dice.below(3))
+        .map(|_| {
+            let addresses: Vec<Value> =
+                (0..dice.below(40)).map(|_| json!({"ip": Ipv4Addr::from_bits(dice.below(1 << 32) as u32).to_string()})).collect();
+            let ports: Vec<Value> =
+                ports.iter().map(|p| json!({"name": p["name"], "port": port(dice), "protocol": p["protocol"]})).collect();
+            json!({"addresses": addresses, "ports": ports})
+        })
+        .collect();
+    let spec = json!({"clusterIP": ip, "type": "NodePort", "ports": ports});
+    (json!({"metadata": metadata, "spec": spec}), json!({"metadata": metadata, "subsets": subsets}))
+}
+
+fn read(all: &[(Value, Value)]) -> services::Rules {
+    let services: Vec<Service> = all.iter().map(|(service, _)| Service::read(service).expect("a service")).collect();
+    let endpoints: Vec<Endpoints> = all.iter().map(|(_, ends)| serde_json::from_value(ends.clone()).expect("endpoints")).collect();
+    rules(&services, &endpoints)
+}
+
+#[test]
+fn whatever_services_there_may_be_their_rules_are_taken() {
+    if !inside("service_rules::whatever_services_there_may_be_their_rules_are_taken") {
+        return;
+    }
+    for seed in 0..ROUNDS {
+        let mut dice = Dice::of(seed + 1);
+        let all: Vec<(Value, Value)> = (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + (seed * SERVICES + n) as u32)).collect();
+        let rules = read(&all);
+        let parts: Vec<&Part> = rules.parts.iter().collect();
+        assert_eq!(parts.len(), all.len());
+        nft(&trial(&parts)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        assert_eq!(table("coracle_trial"), None, "a trial leaves nothing");
+        nft(&script(&parts, POD_CIDR)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        let held = table("coracle").expect("the table is there");
+        assert!(parts.iter().all(|part| held.contains(&part.address.to_string())), "seed {seed}");
+    }
+}
+
+/// The kernel has no port 70000; no master gives one out, and if it did the others went on.
+#[test]
+fn a_service_whose_rules_are_refused_is_left_out_and_named() {
+    if !inside("service_rules::a_service_whose_rules_are_refused_is_left_out_and_named") {
+        return;
+    }
+    let one = |name: &str, ip: &str, port: u32| {
+        let metadata = json!({"namespace": "default", "name": name, "uid": name});
+        (
+            json!({"metadata": metadata, "spec": {"clusterIP": ip, "ports": [{"port": port}]}}),
+            json!({"metadata": metadata, "subsets": [{"addresses": [{"ip": "10.244.0.9"}], "ports": [{"port": 80}]}]}),
+        )
+    };
+    let good = [one("a", "10.96.0.1", 80), one("c", "10.96.0.3", 80), one("d", "10.96.0.4", 80)];
+    let bad = one("b", "10.96.0.2", 70_000);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (rules_in, wanted) = watch::channel(Some(read(&good)));
+    let (_shown_in, shown) = watch::channel(Arc::new(Shown::default()));
+    let (happenings_in, mut happenings) = mpsc::channel(8);
+    runtime.block_on(async {
+        tokio::spawn(net::run(wanted, POD_CIDR.to_owned(), shown, happenings_in));
+        rules_in.send_replace(Some(read(&[good.as_slice(), &[bad]].concat())));
+        let event = happenings.recv().await.expect("it is told of");
+        assert_eq!((event.namespace.as_str(), event.name.as_str(), event.reason.as_str()), ("default", "b", "RulesRefused"));
+        assert!(event.message.contains("its address does not work on this host") && event.message.contains("nft:"), "{}", event.message);
+        let held = table("coracle").expect("the table is there");
+        for (address, there) in [("10.96.0.1", true), ("10.96.0.2", false), ("10.96.0.3", true), ("10.96.0.4", true)] {
+            assert_eq!(held.contains(&format!("{address} . tcp . 80")), there, "{address}: {held}");
+        }
+        assert!(!held.contains("10.96.0.2"), "{held}");
+    });
+}
