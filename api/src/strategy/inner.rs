@@ -115,7 +115,7 @@ pub fn invalid(type_name: &str, path: &Path, value: &Value, words: &str) -> Prob
 /// The same of a list of them.
 pub fn invalid_list(type_name: &str, path: &Path, values: &[Value], words: &str) -> Problem {
     let all: Vec<String> = values.iter().map(|value| shown(type_name, value)).collect();
-    Problem::invalid(path, values.into(), words).showing(format!("[{}]", all.join(",")))
+    Problem::invalid(path, values.to_vec(), words).showing(format!("[{}]", all.join(",")))
 }
 
 /// The same of two specs of pods.

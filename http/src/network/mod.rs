@@ -24,7 +24,7 @@ pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
 pub(crate) use reader::encoded;
 
-use crate::budget::{Budget, Party};
+use crate::budget::Budget;
 use crate::refusal::Journal;
 use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
 use bell::Bell;
