@@ -51,7 +51,14 @@ impl Held {
         if is_volatile(entry) {
             self.volatile += bytes;
         }
-        *self.namespaces.entry(entry.stored.key.namespace.clone()).or_default() += bytes;
+        self.add_to(&entry.stored.key.namespace, bytes);
+    }
+
+    fn add_to(&mut self, namespace: &str, bytes: u64) {
+        match self.namespaces.get_mut(namespace) {
+            Some(held) => *held += bytes,
+            None => drop(self.namespaces.insert(namespace.to_owned(), bytes)),
+        }
     }
 
     pub fn take(&mut self, entry: &Entry) {
@@ -75,7 +82,7 @@ impl Held {
         if by > 0 {
             self.all += by;
             self.volatile += if is_volatile(entry) { by } else { 0 };
-            *self.namespaces.entry(change.key.namespace.clone()).or_default() += by;
+            self.add_to(&change.key.namespace, by);
         }
     }
 
