@@ -192,7 +192,7 @@ fn full(what: &str, held: u64, may: &str, limit: u64) -> String {
 /// `127.9 MB`, never more than it is.
 pub fn megabytes(bytes: u64) -> String {
     let (whole, rest) = (bytes >> 20, bytes % (1 << 20));
-    if rest == 0 { format!("{whole} MB") } else { format!("{whole}.{} MB", rest * 10 >> 20) }
+    if rest == 0 { format!("{whole} MB") } else { format!("{whole}.{} MB", (rest * 10) >> 20) }
 }
 
 #[cfg(test)]
