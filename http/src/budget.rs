@@ -85,7 +85,9 @@ impl Budget {
     }
 
     pub fn take_any(&self, party: Party, units: usize) -> Held {
-        self.0.lock().add(party, units);
+        if units > 0 {
+            self.0.lock().add(party, units);
+        }
         Held { budget: self.0.clone(), party, units, beyond: 0 }
     }
 
@@ -103,15 +105,13 @@ impl Shared {
 
 impl Taken {
     fn add(&mut self, party: Party, units: usize) {
-        if units > 0 {
-            self.all += units;
-            *self.parties.entry(party).or_default() += units;
-        }
+        self.all += units;
+        *self.parties.entry(party).or_default() += units;
     }
 
     fn remove(&mut self, party: Party, units: usize) {
         self.all -= units;
-        if let Some(has) = self.parties.get_mut(&party).filter(|_| units > 0) {
+        if let Some(has) = self.parties.get_mut(&party) {
             *has -= units;
             if *has == 0 {
                 self.parties.remove(&party);
@@ -127,10 +127,13 @@ impl Taken {
 impl Held {
     /// Whether its party may have so many more; if not, it has what it had.
     pub fn grow(&mut self, units: usize) -> bool {
+        if units == 0 {
+            return true;
+        }
         let Shared { units: whole, times, .. } = *self.budget;
         let mut taken = self.budget.lock();
         let left = whole.checked_sub(taken.all + units);
-        let may = units == 0 || left.is_some_and(|left| taken.of(self.party) + units <= left.saturating_mul(times));
+        let may = left.is_some_and(|left| taken.of(self.party) + units <= left.saturating_mul(times));
         if may {
             taken.add(self.party, units);
             self.units += units;
@@ -153,7 +156,9 @@ impl Held {
             return false;
         }
         let more = share.saturating_sub(self.units).min(units);
-        taken.add(self.party, more);
+        if more > 0 {
+            taken.add(self.party, more);
+        }
         self.units += more;
         self.beyond += units - more;
         true
@@ -163,8 +168,10 @@ impl Held {
     pub fn shrink(&mut self, units: usize) {
         let counted = units.saturating_sub(self.beyond).min(self.units);
         self.beyond = self.beyond.saturating_sub(units);
-        self.units -= counted;
-        self.budget.lock().remove(self.party, counted);
+        if counted > 0 {
+            self.units -= counted;
+            self.budget.lock().remove(self.party, counted);
+        }
     }
 }
 
