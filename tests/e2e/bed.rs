@@ -136,8 +136,8 @@ pub struct Bed<'a> {
     folder: PathBuf,
     master: Option<Child>,
     agent: Option<Child>,
-    /// What the programs are started with, besides.
-    allocator: &'static [(&'static str, &'static str)],
+    /// What the programs are started with, besides: the units' settings, or nothing, as people start them.
+    pub allocator: &'static [(&'static str, &'static str)],
 }
 
 impl<'a> Bed<'a> {
@@ -148,12 +148,6 @@ impl<'a> Bed<'a> {
             fs::create_dir_all(folder.join(part)).expect("a folder for the test");
         }
         Bed { engine, folder, master: None, agent: None, allocator: &ALLOCATOR }
-    }
-
-    /// Without the units' settings.
-    pub fn as_people_start_it(mut self) -> Bed<'a> {
-        self.allocator = &[];
-        self
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
