@@ -351,7 +351,6 @@ mod tests {
             &[
                 "spec.metrics[0].external.target.averageValue: Required value: must set either a target value for metric or a per-pod target",
                 "spec.metrics[0].pods: Required value: must populate information for the given metric source",
-                "spec.metrics[0].external: Forbidden: must populate the given metric source only",
             ],
         );
         check(

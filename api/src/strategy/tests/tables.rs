@@ -212,12 +212,12 @@ fn what_others_name() {
         json!({"handler": "h", "overhead": {"podFixed": {"gpu": "-1"}},
         "scheduling": {"nodeSelector": {"a b": ""}, "tolerations": [{"key": "a"}, {"key": "a"}, {"operator": "Exists", "value": "v"}]}}),
         &[
-            "overhead.podFixed.limits[gpu]: Invalid value: \"gpu\": must be a standard resource type",
-            "overhead.podFixed.limits[gpu]: Invalid value: \"gpu\": must be a standard resource for",
-            "overhead.podFixed.limits[gpu]: Invalid value: \"-1\": must be greater than or equal to 0",
+            "overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource type",
+            "overhead.limits[gpu]: Invalid value: \"gpu\": must be a standard resource for",
+            "overhead.limits[gpu]: Invalid value: \"-1\": must be greater than or equal to 0",
             "scheduling.nodeSelector: Invalid value: \"a b\"",
             "scheduling.tolerations[2].operator: Invalid value: \"v\": value must be empty",
-            "scheduling.tolerations[1]: Duplicate value: {\"key\":\"a\"}",
+            "scheduling.tolerations[1]: Duplicate value: {\"Key\":\"a\",\"Operator\":\"\",\"Value\":\"\",\"Effect\":\"\",\"TolerationSeconds\":null}",
         ],
     );
     check(
