@@ -181,7 +181,7 @@ impl Status {
     /// For what is no row of the kind table: `("meta.k8s.io", "DeleteOptions")`.
     pub fn invalid_of(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Status {
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
-        let message = format!("{qualified} {name:?} is invalid: {}", all_of(&once(problems)));
+        let message = format!("{qualified} {} is invalid: {}", coracle_schema::go_quoted(name), all_of(&once(problems)));
         let causes = problems.iter().map(cause_of).collect();
         let details = Details { name: name.to_owned(), group: group.to_owned(), kind: kind.to_owned(), causes, ..Details::default() };
         failure(Reason::Invalid, message, details)

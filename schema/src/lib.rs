@@ -29,7 +29,7 @@ pub mod yaml;
 pub use check::check;
 pub use decode::{Decoded, Fault, decode, json_kind};
 pub use default::default;
-pub use problem::{Path, Problem, Reason};
+pub use problem::{Path, Problem, Reason, go_quoted};
 pub use quantity::{Quantity, QuantityError, Sum, canonical as canonical_quantity};
 pub use read::{in_order, in_order_of, read, read_from};
 pub use tidy::tidy;

@@ -90,6 +90,7 @@ pub fn node_selector(selector: &Value, path: &Path) -> Vec<Problem> {
             break;
         }
         found.extend(node_term(term, &path.index(at)));
+        found.extend(impossible(term, &path.index(at)));
     }
     found
 }
@@ -148,9 +149,20 @@ fn node_rule(rule: &Value, path: &Path) -> Vec<Problem> {
     }
     let key = text(rule, "key");
     found.extend(names::problems(&path.field("key"), key, names::qualified(key)));
-    for (n, value) in values.iter().enumerate().take(super::PROBLEMS_MAX) {
-        let value = value.as_str().unwrap_or_default();
-        found.extend(names::problems(&at.index(n), value, names::label_value(value)));
+    found
+}
+
+/// Values that no label of a node can have: of what is only wished for nobody minds them.
+fn impossible(term: &Value, path: &Path) -> Vec<Problem> {
+    let mut found = Vec::new();
+    for (at, rule) in list(term, "matchExpressions").iter().enumerate() {
+        for (n, value) in list(rule, "values").iter().enumerate() {
+            if full(&found) {
+                return found;
+            }
+            let (value, path) = (value.as_str().unwrap_or_default(), path.field("matchExpressions").index(at).field("values").index(n));
+            found.extend(names::problems(&path, value, names::label_value(value)));
+        }
     }
     found
 }

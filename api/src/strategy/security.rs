@@ -260,7 +260,7 @@ mod tests {
         of(json!({"supplementalGroupsPolicy": "Some"}), &[&format!("{place}.supplementalGroupsPolicy: Unsupported value: \"Some\"")]);
         told(
             of_pod(&json!({"hostUsers": false, "hostPID": true}), &Path::new("spec")),
-            &["spec.hostPID: Forbidden: when `hostUsers` is false, `hostPID` must not be true"],
+            &["spec.HostPID: Forbidden: when `hostUsers` is false"],
         );
         let port = json!({"hostPort": 1, "containerPort": 2});
         told(

@@ -132,6 +132,7 @@ pub fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
         "emptyDir" if quantity(&of["sizeLimit"]) < Quantity::ZERO => {
             vec![Problem::forbidden(&path.field("sizeLimit"), "SizeLimit field must be a valid resource quantity")]
         }
+        "hostPath" if place.is_empty() => Vec::new(),
         "hostPath" => {
             let known = ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
             let mut found = problems(&at, place, names::no_back_steps(place));
@@ -144,8 +145,10 @@ pub fn plain(kind: &str, of: &Value, path: &Path) -> Vec<Problem> {
         "iscsi" => {
             let name = text(of, "iqn");
             let form = || Problem::invalid(&path.field("iqn"), name, "must be valid format starting with iqn, eui, or naa");
-            let mut found: Vec<Problem> = between("lun", "must be between 0 and 255, inclusive");
+            let lun: Vec<Problem> = between("lun", "must be between 0 and 255, inclusive");
+            let mut found = Vec::new();
             found.extend((!name.is_empty() && !["iqn", "eui", "naa"].iter().any(|start| name.starts_with(start))).then(form));
+            found.extend(lun);
             if (of["chapAuthDiscovery"] == true || of["chapAuthSession"] == true) && !has(of, "secretRef") {
                 found.push(Problem::required(&path.field("secretRef"), ""));
             }
@@ -270,9 +273,11 @@ fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
                 let shown = if kind == "downwardAPI" { file } else { text(one, "name") };
                 found.push(Problem::invalid(path, shown, DUPLICATE_PATHS));
             }
+            // Kubernetes does not name the source of a token.
+            let place = if kind == "serviceAccountToken" { path } else { &at };
             for field in files {
                 let file = text(one, field);
-                found.extend(problems(&at.field(field), file, names::not_reserved(file)));
+                found.extend(problems(&place.field(field), file, names::not_reserved(file)));
                 if !file.is_empty() && !seen.insert(file) {
                     found.push(Problem::invalid(path, file, DUPLICATE_PATHS));
                 }
@@ -416,7 +421,7 @@ mod tests {
         one(
             "iscsi",
             json!({"targetPortal": "p", "iqn": "x", "lun": -1, "chapAuthSession": true}),
-            &[".lun: Invalid value: -1", ".iqn: Invalid value: \"x\": must be valid format", ".secretRef: Required value"],
+            &[".iqn: Invalid value: \"x\": must be valid format", ".lun: Invalid value: -1", ".secretRef: Required value"],
         );
         one("flocker", json!({}), &[": Required value: one of datasetName and datasetUUID is required"]);
         one("fc", json!({"targetWWNs": ["a"]}), &[".lun: Required value: lun is required"]);

@@ -181,7 +181,7 @@ fn maps_and_other_lists() {
         (
             json!({"tolerations": [{}]}),
             json!({"$deleteFromPrimitiveList/tolerations": [{}]}),
-            Err("invalid patch format of primitive list"),
+            Err("cannot merge lists without merge key for type struct"),
         ),
     ] {
         check(standing, patch, expected);
