@@ -8,6 +8,7 @@ use crate::meta::Resource;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 pub const RANGES: Resource = Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("servicecidrs") };
 /// The range that the cluster was begun with, and the service of the API, as Kubernetes calls both.
@@ -33,8 +34,15 @@ pub fn own_range(range: &str) -> Value {
     json!({"metadata": {"name": OWN}, "spec": {"cidrs": [range]}})
 }
 
+/// An address has one name.
+fn canonical(name: &str) -> names::Faults {
+    let faults = names::ip(name);
+    let plain = name.parse::<IpAddr>().ok().map(|address| address.to_string()).filter(|plain| plain != name && faults.is_empty());
+    faults.into_iter().chain(plain.map(|plain| format!("must be in canonical form ({plain:?})"))).collect()
+}
+
 fn address(address: &Value, rules: Rules) -> Vec<Problem> {
-    let mut found = meta::validate(address, Scope::Cluster, names::ip, rules);
+    let mut found = meta::validate(address, Scope::Cluster, canonical, rules);
     let (parent, path) = (&address["spec"]["parentRef"], Path::new("spec.parentRef"));
     if !has(&address["spec"], "parentRef") {
         found.push(Problem::required(&path, ""));
@@ -66,7 +74,7 @@ fn ranges(range: &Value) -> Vec<Problem> {
         return vec![Problem::required(&path, "at least one CIDR required")];
     }
     if ranges.len() > RANGES_MAX {
-        let shown = json!({"cidrs": ranges});
+        let shown = json!({"CIDRs": ranges});
         return vec![Problem::invalid(&path, shown, format!("may only hold up to {RANGES_MAX} values"))];
     }
     let texts: Vec<&str> = ranges.iter().filter_map(Value::as_str).collect();
@@ -106,6 +114,7 @@ mod tests {
         let parent = json!({"parentRef": {"group": "", "resource": "services", "namespace": "default", "name": "web"}});
         check("10.96.0.7", parent.clone(), &[]);
         check("fe80::42:1dff:fe84:f9e2", parent.clone(), &[]);
+        check("FE80::1", parent.clone(), &["metadata.name: Invalid value: \"FE80::1\": must be in canonical form (\"fe80::1\")"]);
         check("web", parent, &["metadata.name: Invalid value: \"web\": must be a valid IP address"]);
         check("10.96.0.7", json!({}), &["spec.parentRef: Required"]);
         let expected = ["spec.parentRef.resource: Required", "spec.parentRef.name: Invalid value: \"a/b\": may not contain '/'"];

@@ -98,10 +98,9 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&class["spec"], Path::new("spec"));
     found.extend(selectors(spec, &path));
     found.extend(several(list(spec, "config"), LIST_MAX, &path.field("config"), opaque));
-    found.extend(spec["extendedResourceName"].as_str().into_iter().flat_map(|name| {
-        let path = path.field("extendedResourceName");
-        names::problems(&path, name, names::qualified(name))
-    }));
+    if let Some(name) = spec["extendedResourceName"].as_str().filter(|name| !name.contains('/') || !names::qualified(name).is_empty()) {
+        found.push(Problem::invalid(&path.field("extendedResourceName"), name, "must be a valid extended resource name"));
+    }
     found
 }
 
@@ -136,10 +135,9 @@ fn asked(spec: &Value, path: &Path) -> Vec<Problem> {
         match said {
             Some(field) => {
                 let name = text(constraint, field);
-                let whole = name.contains('/');
-                let words = "must include a domain";
-                found.extend((!whole).then(|| Problem::invalid(&path.field(field), name, words)));
-                found.extend(names::problems(&path.field(field), name, names::qualified(name)));
+                let words = "a fully qualified name must be a domain and a name separated by a slash";
+                let faults = if name.contains('/') { names::qualified(name) } else { vec![words.to_owned()] };
+                found.extend(names::problems(&path.field(field), name, faults));
             }
             None => {
                 let words = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields are set";
@@ -181,11 +179,7 @@ fn request(request: &Value, path: &Path) -> Vec<Problem> {
 
 fn named(of: &Value, path: &Path) -> Vec<Problem> {
     let name = text(of, "name");
-    if name.is_empty() {
-        vec![Problem::required(&path.field("name"), "")]
-    } else {
-        names::problems(&path.field("name"), name, names::label(name))
-    }
+    names::problems(&path.field("name"), name, names::label(name))
 }
 
 /// One device, or so many of a class.
@@ -245,11 +239,16 @@ fn meant(of: &Value, names: &BTreeMap<&str, Vec<&str>>, path: &Path) -> Vec<Prob
         None => names.contains_key(name),
         Some((request, inner)) => names.get(request).is_some_and(|all| all.contains(&inner)),
     };
-    several(list(of, "requests"), LIST_MAX, &path.field("requests"), |name, path| {
+    let (said, path) = (list(of, "requests"), path.field("requests"));
+    let mut found = several(said, LIST_MAX, &path, |name, path| {
         let name = name.as_str().unwrap_or_default();
         let words = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
         if known(name) { Vec::new() } else { vec![Problem::invalid(path, name, words)] }
-    })
+    });
+    let mut seen = HashSet::new();
+    let twice = said.iter().enumerate().filter(|(_, name)| !seen.insert(name.as_str())).take(LIST_MAX);
+    found.extend(twice.map(|(n, name)| Problem::new(&path.index(n), Reason::Duplicate, Some(name.clone()), "")));
+    found
 }
 
 fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
@@ -257,21 +256,29 @@ fn slice(slice: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&slice["spec"], Path::new("spec"));
     found.extend(driver_name(text(spec, "driver"), &path.field("driver")));
     found.extend(pool(&spec["pool"], &path.field("pool")));
-    let places = ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"];
-    let said = places
-        .iter()
-        .filter(|field| if field.ends_with('s') || **field == "perDeviceNodeSelection" { yes(spec, field) } else { has(spec, field) });
+    let node = text(spec, "nodeName");
+    if has(spec, "nodeName") && node.is_empty() {
+        found.push(Problem::invalid(&path.field("nodeName"), node, "must be either unset or set to a non-empty string"));
+    } else if !node.is_empty() {
+        found.extend(names::problems(&path.field("nodeName"), node, names::subdomain(node)));
+    }
+    for field in ["allNodes", "perDeviceNodeSelection"] {
+        if has(spec, field) && !yes(spec, field) {
+            found.push(Problem::invalid(&path.field(field), false, "must be either unset or set to true"));
+        }
+    }
+    let places = [
+        ("nodeName", !node.is_empty()),
+        ("nodeSelector", has(spec, "nodeSelector")),
+        ("allNodes", yes(spec, "allNodes")),
+        ("perDeviceNodeSelection", yes(spec, "perDeviceNodeSelection")),
+    ];
+    let said: Vec<String> = places.iter().filter(|(_, said)| *said).map(|(field, _)| format!("`{field}`")).collect();
     let words = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
-    match said.count() {
+    match said.len() {
         0 if is_empty(&spec["sharedCounters"]) => found.push(Problem::required(&path, words)),
         0 | 1 => {}
-        _ => found.push(Problem::invalid(&path, "{...}", format!("{words}, but multiple fields are set"))),
-    }
-    let (node, at) = (text(spec, "nodeName"), path.field("nodeName"));
-    if has(spec, "nodeName") && node.is_empty() {
-        found.push(Problem::invalid(&at, node, "must be either unset or set to a non-empty string"));
-    } else if !node.is_empty() {
-        found.extend(names::problems(&at, node, names::subdomain(node)));
+        _ => found.push(Problem::invalid(&path, format!("{{{}}}", said.join(", ")), format!("{words}, but multiple fields are set"))),
     }
     found.extend(several(list(spec, "devices"), DEVICES_MAX, &path.field("devices"), named));
     found.extend(doubled(list(spec, "devices"), &path.field("devices")));
@@ -318,7 +325,7 @@ fn several(entries: &[Value], most: usize, path: &Path, each: impl Fn(&Value, &P
 fn doubled(entries: &[Value], path: &Path) -> Vec<Problem> {
     let mut seen = HashSet::new();
     let twice = entries.iter().enumerate().filter(|(_, entry)| !seen.insert(text(entry, "name"))).take(LIST_MAX);
-    twice.map(|(n, entry)| Problem::new(&path.index(n).field("name"), Reason::Duplicate, Some(text(entry, "name").into()), "")).collect()
+    twice.map(|(n, entry)| Problem::new(&path.index(n), Reason::Duplicate, Some(text(entry, "name").into()), "")).collect()
 }
 
 #[cfg(test)]
@@ -335,9 +342,9 @@ mod tests {
         }
         let exactly = |name: &str| json!({"name": name, "exactly": {"deviceClassName": "gpu.example.com"}});
         check(json!({"requests": [exactly("a"), exactly("b")]}), &[]);
-        check(json!({"requests": [exactly("a"), exactly("a")]}), &["spec.devices.requests[1].name: Duplicate"]);
+        check(json!({"requests": [exactly("a"), exactly("a")]}), &["spec.devices.requests[1]: Duplicate"]);
         check(json!({"requests": [{"name": "a"}]}), &["spec.devices.requests[0]: Required"]);
-        let expected = ["spec.devices.requests[0].name: Required", "spec.devices.requests[0].exactly.deviceClassName: Required"];
+        let expected = ["spec.devices.requests[0].name: Invalid", "spec.devices.requests[0].exactly.deviceClassName: Required"];
         check(json!({"requests": [{"exactly": {}}]}), &expected);
         let all = json!({"name": "a", "exactly": {"deviceClassName": "c", "allocationMode": "All", "count": 2}});
         check(json!({"requests": [all]}), &["spec.devices.requests[0].exactly.count: Invalid"]);
@@ -361,7 +368,7 @@ mod tests {
         check(of(json!({"nodeName": "n", "devices": [{"name": "device-0"}]})), &[]);
         check(of(json!({})), &["spec: Required"]);
         check(of(json!({"nodeName": "n", "allNodes": true})), &["spec: Invalid"]);
-        check(of(json!({"allNodes": true, "devices": [{"name": "d"}, {"name": "d"}]})), &["spec.devices[1].name: Duplicate"]);
+        check(of(json!({"allNodes": true, "devices": [{"name": "d"}, {"name": "d"}]})), &["spec.devices[1]: Duplicate"]);
         let expected = ["spec.driver: Required", "spec.pool.name: Required", "spec.pool.resourceSliceCount: Invalid"];
         check(json!({"allNodes": true, "pool": {"resourceSliceCount": 0}}), &expected);
     }

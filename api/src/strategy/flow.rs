@@ -4,12 +4,13 @@ use super::doc::{has, list, number, text, yes};
 use super::meta::{self, Scope};
 use super::{Rules, Strategy, container, full, general, keep_metadata, names, without_status};
 use coracle_schema::{Path, Problem, Reason};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 
 const PRECEDENCE_MAX: i64 = 10_000;
 const QUEUES_MAX: i64 = 10_000_000;
 const PERCENT_MAX: i64 = 100;
+const HASH_BITS_MAX: i64 = 60;
 /// The one level that nothing is counted for, and the one schema that comes first.
 const EXEMPT: &str = "exempt";
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
@@ -50,8 +51,9 @@ fn schema(schema: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::invalid(&at, precedence, "only the schema named 'exempt' may have matchingPrecedence 1"));
     }
     if has(spec, "distinguisherMethod") {
-        let at = path.field("distinguisherMethod").field("type");
-        found.extend(container::one_of(text(&spec["distinguisherMethod"], "type"), &["ByNamespace", "ByUser"], &at));
+        let (at, kind) = (path.field("distinguisherMethod").field("type"), text(&spec["distinguisherMethod"], "type"));
+        let wrong = container::one_of(kind, &["ByNamespace", "ByUser"], &at);
+        found.extend(wrong.map(|problem| Problem { value: Some(json!({"Type": kind})), ..problem }));
     }
     let (name, at) = (text(&spec["priorityLevelConfiguration"], "name"), path.field("priorityLevelConfiguration").field("name"));
     if name.is_empty() {
@@ -120,7 +122,7 @@ fn subject(subject: &Value, path: &Path) -> Vec<Problem> {
             found.extend(names::problems(&at.field("namespace"), namespace, names::label(namespace)));
         }
     }
-    for (other, field) in ["user", "serviceAccount", "group"].map(|field| (KINDS.iter().find(|(_, own)| *own == field), field)) {
+    for (other, field) in ["serviceAccount", "user", "group"].map(|field| (KINDS.iter().find(|(_, own)| *own == field), field)) {
         if let Some((other, _)) = other.filter(|_| field != *own && has(subject, field)) {
             found.push(Problem::forbidden(&path.field(field), format!("{field} is forbidden when subject kind is not '{other}'")));
         }
@@ -179,6 +181,7 @@ fn level(level: &Value, rules: Rules) -> Vec<Problem> {
                 found.push(Problem::forbidden(&path.field("limited"), "must be nil if the type is not Limited"));
             }
             found.extend(shares(&spec["exempt"], &path.field("exempt")));
+            found.extend(lent(&spec["exempt"], &path.field("exempt")));
         }
         "Limited" => {
             if has(spec, "exempt") {
@@ -196,20 +199,18 @@ fn level(level: &Value, rules: Rules) -> Vec<Problem> {
     found
 }
 
-fn shares(of: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = Vec::new();
-    if let Some(shares) = number(of, "nominalConcurrencyShares").filter(|shares| *shares < 0) {
-        found.push(Problem::invalid(&path.field("nominalConcurrencyShares"), shares, "must be a non-negative integer"));
-    }
-    if let Some(share) = number(of, "lendablePercent").filter(|share| !(0..=PERCENT_MAX).contains(share)) {
-        let words = format!("must be between 0 and {PERCENT_MAX}, inclusive");
-        found.push(Problem::invalid(&path.field("lendablePercent"), share, words));
-    }
-    found
+fn shares(of: &Value, path: &Path) -> Option<Problem> {
+    let shares = number(of, "nominalConcurrencyShares").filter(|shares| *shares < 0)?;
+    Some(Problem::invalid(&path.field("nominalConcurrencyShares"), shares, "must be a non-negative integer"))
+}
+
+fn lent(of: &Value, path: &Path) -> Option<Problem> {
+    let share = number(of, "lendablePercent").filter(|share| !(0..=PERCENT_MAX).contains(share))?;
+    Some(Problem::invalid(&path.field("lendablePercent"), share, format!("must be between 0 and {PERCENT_MAX}, inclusive")))
 }
 
 fn limited(limited: &Value, path: &Path) -> Vec<Problem> {
-    let mut found = shares(limited, path);
+    let mut found: Vec<Problem> = shares(limited, path).into_iter().collect();
     let (response, at) = (&limited["limitResponse"], path.field("limitResponse"));
     match text(response, "type") {
         "Reject" if has(response, "queuing") => {
@@ -220,6 +221,7 @@ fn limited(limited: &Value, path: &Path) -> Vec<Problem> {
         "Queue" => found.push(Problem::required(&at.field("queuing"), "must not be empty if limited.limitResponse.type is Limited")),
         kind => found.extend(container::one_of(kind, &["Queue", "Reject"], &at.field("type"))),
     }
+    found.extend(lent(limited, path));
     if let Some(share) = number(limited, "borrowingLimitPercent").filter(|share| *share < 0) {
         let words = "if specified, must be a non-negative integer";
         found.push(Problem::invalid(&path.field("borrowingLimitPercent"), share, words));
@@ -239,8 +241,13 @@ fn queues(queuing: &Value, path: &Path) -> Vec<Problem> {
     if queues > QUEUES_MAX {
         found.push(Problem::invalid(&path.field("queues"), queues, format!("must not be greater than {QUEUES_MAX}")));
     }
+    // A hand is dealt by the bits of a hash.
+    let bits = ((queues.max(1) as f64).log2() * hand as f64).ceil() as i64;
     if hand > 0 && hand > queues {
         found.push(Problem::invalid(&path.field("handSize"), hand, format!("should not be greater than queues ({queues})")));
+    } else if hand > 0 && bits > HASH_BITS_MAX {
+        let words = format!("required entropy bits of deckSize {queues} and handSize {hand} should not be greater than {HASH_BITS_MAX}");
+        found.push(Problem::invalid(&path.field("handSize"), hand, words));
     }
     found
 }
@@ -268,7 +275,6 @@ fn conditions(of: &Value) -> Vec<Problem> {
 mod tests {
     use super::*;
     use crate::strategy::tests::told;
-    use serde_json::json;
 
     #[test]
     fn schemas() {

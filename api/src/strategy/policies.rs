@@ -12,7 +12,7 @@ use std::collections::HashSet;
 const ANNOTATIONS_MAX: usize = 20;
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 /// What a policy can change: nothing of what goes.
-const MUTABLE: [&str; 3] = ["*", "CREATE", "UPDATE"];
+const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
 pub static VALIDATING_POLICY: Strategy = of(validating);
 pub static VALIDATING_BINDING: Strategy = of(validating_binding);
