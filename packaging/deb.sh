@@ -19,13 +19,33 @@ mkdir -p "$out"
 # script FILE: a maintainer script from standard input.
 script() { { echo '#!/bin/sh'; echo 'set -e'; cat; } >"$1"; chmod 0755 "$1"; }
 
+# prepared NAME: what the unit of that name finds when it starts. A directory of the package of before, which was root's, is given to the
+# master by its unit once that master has stopped.
+prepared() {
+    if [ "$1" = master ]; then
+        cat <<'TEXT'
+    systemd-sysusers coracle-master.conf
+    if [ ! -e /var/lib/coracle/master ]; then
+        install -d -m 0755 /var/lib/coracle
+        install -d -m 0700 -o coracle-master -g coracle-master /var/lib/coracle/master
+    fi
+TEXT
+    else
+        cat <<'TEXT'
+    # Manifests hold passwords. As the package of before made it, everybody could read it; what an administrator chose stays.
+    if ! dpkg-statoverride --list /etc/coracle/manifests >/dev/null; then chmod 0750 /etc/coracle/manifests; fi
+    if [ -d /run/systemd/system ]; then systemd-tmpfiles --create coracle-agent.conf; fi
+TEXT
+    fi
+}
+
 # units NAME: what follows an installation and goes before a removal, for the unit of that name.
 maintainer_scripts() {
     local name=$1 control=$2
     script "$control/postinst" <<TEXT
 if [ "\$1" = configure ]; then
+$(prepared "$name")
     if [ -d /run/systemd/system ]; then
-        systemd-tmpfiles --create /usr/lib/tmpfiles.d/coracle-$name.conf
         systemctl --system daemon-reload
     fi
     # deb-systemd-helper remembers what an administrator disabled.
@@ -69,7 +89,11 @@ package() {
     mkdir -p "$control" "$doc"
     install -D -m 0755 "target/release/coracle-$name" "$root/usr/bin/coracle-$name"
     install -D -m 0644 "systemd/coracle-$name.service" "$root/usr/lib/systemd/system/coracle-$name.service"
-    install -D -m 0644 "systemd/coracle-$name.tmpfiles" "$root/usr/lib/tmpfiles.d/coracle-$name.conf"
+    if [ "$name" = master ]; then
+        install -D -m 0644 systemd/coracle-master.sysusers "$root/usr/lib/sysusers.d/coracle-master.conf"
+    else
+        install -D -m 0644 systemd/coracle-agent.tmpfiles "$root/usr/lib/tmpfiles.d/coracle-agent.conf"
+    fi
     install -D -m 0644 "packaging/$name.conf" "$root/etc/coracle/$name.conf"
     [ "$name" != agent ] || mkdir -p "$root/etc/coracle/manifests"
     install -D -m 0644 "packaging/man/coracle-$name.8" "$root/usr/share/man/man8/coracle-$name.8"
@@ -109,6 +133,7 @@ TEXT
     (cd "$root" && find usr etc -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum >DEBIAN/md5sums)
     find "$root" -print0 | xargs -0 touch -h -d "@$SOURCE_DATE_EPOCH"
     find "$root" -type d -print0 | xargs -0 chmod 0755
+    [ "$name" != agent ] || chmod 0750 "$root/etc/coracle/manifests"
     dpkg-deb --root-owner-group --build "$root" "$out/coracle-${name}_${version}_$arch.deb" >/dev/null
     rm -rf "$root"
     echo "built $out/coracle-${name}_${version}_$arch.deb"
@@ -116,7 +141,7 @@ TEXT
 
 # The symbols that Rust's standard library asks of glibc are those of Debian 12 when it is built there.
 libc="libc6 (>= $(dpkg-query -W -f '${Version}' libc6 | sed 's/^\([0-9]*\.[0-9]*\).*/\1/')), libgcc-s1"
-package master "$libc, init-system-helpers (>= 1.54~)" "" \
+package master "$libc, init-system-helpers (>= 1.54~), systemd | systemd-standalone-sysusers | systemd-sysusers" "" \
     "Kubernetes API, scheduler and controllers for small hosts" \
     "The master of Coracle keeps pods, replication controllers, services and nodes as JSON files on this host, serves them through the Kubernetes API (v1 and the v1beta1 of 2014) and places pods on the hosts that run coracle-agent."
 package agent "$libc, init-system-helpers (>= 1.54~), docker.io | docker-ce" "nftables, iproute2" \

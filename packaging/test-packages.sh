@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the pod
-# runs; restarts of both units and a reboot of the machine keep or bring back everything; purge leaves nothing.
+# runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root does to the data
+# directory keep or bring back everything; purge leaves nothing.
 #
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
@@ -67,6 +68,37 @@ demo_image() {
 }
 
 pod_answers() { inside sh -c 'curl -sSf -m 5 --unix-socket /run/coracle/agent/box.sock http://localhost/pods | grep -q "\"phase\": *\"Running\"" && curl -sSf -m 2 http://127.0.0.1:8000/ | grep -q hello'; }
+# The packages as they were when the master was root, with the programs of today: made in the machine's /root/before.
+packages_of_before() {
+    inside sh -ec '
+        mkdir -p /root/before
+        for deb in /root/coracle-*.deb; do
+            rm -rf /root/tree && dpkg-deb -R "$deb" /root/tree && cd /root/tree
+            sed -i "s/^Version: .*/Version: 0.0.1/" DEBIAN/control
+            sed -i -e "/systemd-sysusers/d" -e "/-o coracle-master/d" -e "/statoverride/d" DEBIAN/postinst
+            unit=usr/lib/systemd/system/coracle-master.service
+            if [ -e $unit ]; then
+                sed -i -E "/^(User|Group|ExecStartPre|RuntimeDirectory.*|PrivateUsers|InaccessiblePaths)=/d" $unit
+                sed -i "s,^ProtectSystem=strict,&\nReadWritePaths=/run/coracle," $unit
+                mkdir -p usr/lib/tmpfiles.d
+                printf "d /run/coracle 0755 root root -\nd /run/coracle/master 0700 root root -\n" >usr/lib/tmpfiles.d/coracle-master.conf
+                sed -i "2a systemd-tmpfiles --create" DEBIAN/postinst
+                rm -r usr/lib/sysusers.d
+            else
+                chmod 0755 etc/coracle/manifests
+            fi
+            dpkg-deb --root-owner-group -b . "/root/before/$(basename "$deb")" >/dev/null
+        done'
+}
+
+# Whose the master's process is.
+master_is() { inside sh -c 'stat -c %U "/proc/$(systemctl show -p MainPID --value coracle-master)" | grep -qx "$1"' sh "$1"; }
+all_is_the_masters() { inside sh -c 'test -z "$(find /var/lib/coracle/master /run/coracle/master ! -user coracle-master)"'; }
+ask() { inside curl -sSf -m 5 --unix-socket /run/coracle/master/api.sock "$@"; }
+has_config_map() { ask "http://localhost/api/v1/namespaces/default/configmaps/$1"; }
+make_config_map() {
+    ask -H 'Content-Type: application/json' -d "{\"metadata\": {\"name\": \"$1\"}}" http://localhost/api/v1/namespaces/default/configmaps >/dev/null
+}
 container() { inside docker ps -q --no-trunc --filter label=io.kubernetes.container.name=page; }
 mirror_is_there() { inside sh -c 'curl -sSf --unix-socket /run/coracle/master/api.sock http://localhost/api/v1/namespaces/default/pods | grep -q hello-box'; }
 
@@ -78,9 +110,13 @@ await 60 "systemd is up" inside sh -c 'systemctl is-system-running | grep -qE "r
 await 60 "its docker answers" inside docker version
 demo_image
 
-say "installing both packages"
+install_from() { inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i "$1"/coracle-*.deb' sh "$1" >/dev/null || fail "the packages of $1 do not install"; }
+
+say "installing both packages as they were when the master was root"
 for deb in "$tree"/build/deb/*.deb; do docker cp "$deb" "$machine:/root/" >/dev/null; done
-inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg -i /root/coracle-*.deb' >/dev/null || fail "the packages do not install"
+packages_of_before
+install_from /root/before
+await 20 "the master is root" master_is root
 for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
 inside sh -c 'ss -tln 2>/dev/null | grep -q ":8080 "' && fail "the master's plain port must be off"
 
@@ -97,7 +133,68 @@ await 60 "the pod of a dropped manifest answers on its host port" pod_answers
 await 20 "the master shows it" mirror_is_there
 await 10 "systemctl status says it in words" inside sh -c 'systemctl status coracle-agent | grep -q "Status:.*run"'
 
+await 10 "a config map is made" make_config_map kept
+
+say "upgrading both packages"
 before=$(container)
+install_from /root
+for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
+await 20 "the master has a user of its own" master_is coracle-master
+await 20 "all files are its own" all_is_the_masters
+await 20 "the config map is there" has_config_map kept
+await 30 "the pod answers" pod_answers
+await 30 "the master shows it" mirror_is_there
+[ "$(container)" = "$before" ] || fail "the upgrade has restarted the container"
+[ "$(inside stat -c %a /etc/coracle/manifests)" = 750 ] || fail "/etc/coracle/manifests is open"
+
+say "what the master may not do"
+inside systemd-analyze security --offline=true --threshold=15 /usr/lib/systemd/system/coracle-master.service >/dev/null 2>&1 || fail "the master's unit is too open"
+inside systemd-analyze security --offline=true --threshold=45 /usr/lib/systemd/system/coracle-agent.service >/dev/null 2>&1 || fail "the agent's unit is too open"
+in_master() { inside sh -c 'nsenter -t "$(systemctl show -p MainPID --value coracle-master)" -m -S "$(id -u coracle-master)" -G "$(id -g coracle-master)" -- sh -c "$1"' sh "$1"; }
+in_master 'test -d /run/coracle/agent' || fail "nothing can be tried in the master's place"
+for closed in /run/docker.sock /etc/shadow /root /etc/coracle/manifests; do
+    ! in_master "test -r $closed" || fail "the master reads $closed"
+done
+inside sh -c '! setpriv --reuid nobody --regid nogroup --clear-groups curl -sSf -m 5 --unix-socket /run/coracle/master/api.sock http://localhost/healthz 2>/dev/null' ||
+    fail "anybody may speak to the master's socket"
+inside sh -c 'test "$(readlink "/proc/$(systemctl show -p MainPID --value coracle-agent)/ns/mnt")" = "$(readlink /proc/1/ns/mnt)"' ||
+    fail "the agent has a mount namespace of its own"
+inside sh -c '! journalctl -u coracle-agent | grep -i "not permitted\|permission denied"' || fail "the agent lacks a capability"
+say "ok: what they may not do"
+
+say "what root does to the data directory"
+data=/var/lib/coracle/master
+inside coracle-master backup /root/running.jsonl >/dev/null || fail "no backup of a running master"
+inside coracle-master store flush >/dev/null || fail "no flush of a running master"
+inside systemctl stop coracle-master
+for words in "backup /root/stopped.jsonl" "store verify" "store fsck" "store flush" "store salvage"; do
+    inside coracle-master $words >/dev/null || fail "$words"
+    all_is_the_masters || fail "$words leaves files of root"
+done
+[ "$(inside stat -c %a:%U /root/running.jsonl /root/stopped.jsonl | sort -u)" = 600:root ] || fail "a backup is not root's alone"
+# By hand, in a folder that is root's, in a file that nobody else may read.
+inside sh -c 'umask 077; mkdir -p "$1/objects/core/configmaps/by-hand" && cd "$1/objects/core/configmaps" &&
+    echo "{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {\"name\": \"edited\"}}" >default/edited.json' sh $data
+inside systemctl start coracle-master
+await 20 "what root wrote is there" has_config_map edited
+await 20 "all files are the master's" all_is_the_masters
+inside systemctl stop coracle-master
+# Into the directory that the package has made, and into none.
+inside sh -c 'cp -a "$1" "$1.old" && rm -rf "$1"/*' sh $data
+inside coracle-master restore /root/stopped.jsonl >/dev/null || fail "no restore into the empty directory"
+all_is_the_masters || fail "the restore leaves files of root"
+inside systemctl start coracle-master
+await 20 "what was restored is there" has_config_map kept
+inside systemctl stop coracle-master
+inside rm -rf $data
+inside coracle-master restore /root/running.jsonl >/dev/null || fail "no restore where no directory is"
+inside systemctl start coracle-master
+await 20 "what was restored is there" has_config_map kept
+await 20 "all files are the master's" all_is_the_masters
+inside rm -rf $data.old
+await 30 "the pod answers" pod_answers
+[ "$(container)" = "$before" ] || fail "what was done to the master has restarted the container"
+
 inside systemctl restart coracle-agent coracle-master
 await 30 "both are active after a restart" inside sh -c 'systemctl is-active coracle-master coracle-agent'
 await 30 "the pod answers after the restart" pod_answers
@@ -116,12 +213,22 @@ await 60 "systemd is up" inside sh -c 'systemctl is-system-running | grep -qE "r
 await 90 "the pod is back after the reboot" pod_answers
 await 20 "the master shows it" mirror_is_there
 
-say "purging both packages"
-inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg --purge coracle-agent coracle-master' >/dev/null 2>&1 || fail "the packages do not purge"
-left=$(inside sh -c 'docker ps -aq; docker network ls -q --filter name=coracle; docker volume ls -q; docker image ls -q coracle/pause
-    nft list tables | grep coracle; ip route | grep 10.96
-    find / -xdev \( -path /proc -o -path /sys -o -path /root -o -path /var/lib/docker \) -prune -o -name "*coracle*" -print
-    ls -d /etc/coracle /var/lib/coracle /run/coracle 2>/dev/null' | grep -v -e '^/var/log/' -e '/var/cache/' -e '^/tmp/' || true)
-[ -z "$left" ] || fail "purge leaves behind: $left"
-say "ok: purge leaves nothing"
+purge_leaves_nothing() {
+    say "purging both packages"
+    inside sh -c 'DEBIAN_FRONTEND=noninteractive dpkg --purge coracle-agent coracle-master' >/dev/null 2>&1 || fail "the packages do not purge"
+    local left
+    left=$(inside sh -c 'docker ps -aq; docker network ls -q --filter name=coracle; docker volume ls -q; docker image ls -q coracle/pause
+        nft list tables | grep coracle; ip route | grep 10.96
+        find / -xdev \( -path /proc -o -path /sys -o -path /root -o -path /var/lib/docker \) -prune -o -name "*coracle*" -print
+        ls -d /etc/coracle /var/lib/coracle /run/coracle 2>/dev/null' | grep -v -e '^/var/log/' -e '/var/cache/' -e '^/tmp/' || true)
+    [ -z "$left" ] || fail "purge leaves behind: $left"
+    say "ok: purge leaves nothing"
+}
+purge_leaves_nothing
+
+say "installing both packages where there were none"
+install_from /root
+for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
+await 20 "all files are the master's" all_is_the_masters
+purge_leaves_nothing
 echo "1 passed, 0 failed"

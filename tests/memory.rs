@@ -158,6 +158,8 @@ fn rules() -> Rules<'static> {
 fn fill(folder: &Path) {
     let at: PathBuf = folder.join("data/objects/core/configmaps/default");
     fs::create_dir_all(&at).expect("a new folder");
+    // The master takes none that others may enter.
+    fs::set_permissions(folder.join("data"), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("ours");
     for number in 0..OBJECTS {
         let name = format!("a-config-of-some-name-{number:05}");
         let mut object = json!({

@@ -30,6 +30,8 @@ coracle-agent: runs Kubernetes pods on this host's Docker
   --help, --version
 ";
 
+/// Those that are paths.
+const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
 const KEYS: [&str; 8] = ["manifest-dir", "data-dir", "docker-host", "node-name", "listen", "socket-dir", "master", "pod-cidr"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +96,7 @@ pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
             return Err(BadConfig(format!("--{key} is no option: see --help")));
         }
         let value = value.or_else(|| rest.next().cloned()).ok_or_else(|| BadConfig(format!("--{key} needs a value")))?;
+        let value = if PATHS.contains(&key) { from_here(value, key)? } else { value };
         if flags.insert(key.to_owned(), Given { value, at: format!("--{key}") }).is_some() {
             return Err(BadConfig(format!("--{key} is given twice")));
         }
@@ -104,6 +107,15 @@ pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
     };
     given.extend(flags);
     config(&given, host).map(|config| Asked::Run(Box::new(config)))
+}
+
+/// A path of the command line begins where its writer stands; a file is read from anywhere, so its paths are absolute.
+fn from_here(value: String, key: &str) -> Result<String, BadConfig> {
+    if value.is_empty() {
+        return Ok(value);
+    }
+    let path = std::path::absolute(&value).map_err(|error| BadConfig(format!("--{key} {value}: {error}")))?;
+    path.into_os_string().into_string().map_err(|path| BadConfig(format!("--{key} {}: it is not UTF-8", path.display())))
 }
 
 /// A value, and where it stands: for messages.
@@ -240,6 +252,12 @@ mod tests {
     fn defaults_are_those_of_the_manual() {
         let config = run(&[]).unwrap();
         assert_eq!((config.node_name.as_str(), config.docker_host.as_str()), ("box", "unix:///var/run/docker.sock"));
+        let here = std::env::current_dir().unwrap();
+        let relative = run(&["--data-dir", "data", "--manifest-dir=../pods"]).unwrap();
+        assert_eq!(
+            (relative.data_dir, relative.manifest_dir),
+            (here.join("data").display().to_string(), here.join("../pods").display().to_string())
+        );
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
     }
@@ -267,12 +285,15 @@ mod tests {
         refused(&["--socket-dir", "here"], "absolute");
         refused(&["--pod-cidr", "10.244.0.1/24"], "10.244.0.1/24");
         refused(&["--master", "ftp://x"], "--master");
-        refused(&["--data-dir", "here"], "absolute");
         refused(&["--docker-host", "ssh://x"], "--docker-host");
         refused(&["--config", "/nonexistent"], "/nonexistent");
         refused(&["--data-dir", "/a", "--data-dir", "/b"], "twice");
         let in_file = |text: &str| parse_file("f", text).err().unwrap().to_string();
         assert!(in_file("a\n").starts_with("f line 1"));
         assert!(in_file("\nnope = 1\n").contains("nope"));
+        let path = std::env::temp_dir().join(format!("coracle-config-relative-{}", std::process::id()));
+        std::fs::write(&path, "data-dir = here\n").unwrap();
+        refused(&["--config", path.to_str().unwrap()], "absolute");
+        std::fs::remove_file(path).unwrap();
     }
 }

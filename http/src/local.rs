@@ -111,10 +111,10 @@ pub fn prepare(path: &Path) -> io::Result<()> {
         }
         _ => {}
     }
-    match UnixStream::connect(path).map_err(|e| e.kind()) {
+    match UnixStream::connect(path) {
         Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another process serves this socket")),
-        Err(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
-        Err(kind) => Err(kind.into()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

@@ -4,14 +4,17 @@
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
 //! store flush, backup                     through the local socket while a master runs; the directory itself while none does
 //! ```
+//!
+//! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
 use crate::config::{Config, Deed};
+use crate::owner;
 use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep::{self, BACKUP, FLUSH};
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -57,6 +60,7 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
 }
 
 fn inspect(config: &Config, deep: bool) -> Result<Outcome, String> {
+    owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
     let found = with_rules(&kinds, |rules| store::inspect(&config.data_dir, rules, deep)).map_err(|error| error.to_string())?;
     Ok(Outcome { text: report(&config.data_dir, &found), code: u8::from(!found.whole()) })
@@ -86,6 +90,7 @@ fn report(dir: &Path, found: &Findings) -> String {
 }
 
 fn salvage(config: &Config) -> Result<Outcome, String> {
+    owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
     let salvaged = with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
     let mut lines = salvaged.renamed;
@@ -103,12 +108,13 @@ fn salvage(config: &Config) -> Result<Outcome, String> {
 
 fn flush(config: &Config) -> Result<Outcome, String> {
     match ask(config, "POST", FLUSH)? {
-        Some(mut answer) => {
+        Some(Answered { mut body, .. }) => {
             let mut text = String::new();
-            answer.read_to_string(&mut text).map_err(|error| format!("the master's answer broke off: {error}"))?;
+            body.read_to_string(&mut text).map_err(|error| format!("the master's answer broke off: {error}"))?;
             Ok(Outcome::good(text.trim_end().to_owned()))
         }
         None => {
+            owner::become_owner(&config.data_dir)?;
             let store = open(config)?;
             if let Some(why) = store.frozen() {
                 return Err(format!("{}: {why}; the files stay as they are", config.data_dir.display()));
@@ -134,18 +140,20 @@ fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
     let tmp = PathBuf::from(tmp);
     // Locked until it has its name.
     let mut out = begin_backup(&tmp).map_err(|why| format!("{}: {why}", tmp.display()))?;
-    let written = write_backup(config, &mut out).and_then(|()| {
+    let written = write_backup(config, &mut out).and_then(|warned| {
         let copy = File::open(&tmp).map_err(|error| error.to_string())?;
         let told = store::read_backup(BufReader::new(copy), |_, _| Ok(()))?;
         fs::rename(&tmp, file).map_err(|error| error.to_string())?;
         File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| error.to_string())?;
-        Ok(told)
+        Ok((told, warned))
     });
-    let told = written.map_err(|why| {
+    let (told, warned) = written.map_err(|why| {
         fs::remove_file(&tmp).ok();
         format!("{shown}: {why}")
     })?;
-    Ok(but_for(format!("{shown}: {} objects at revision {}", told.objects, told.revision), &told.left_out))
+    let mut text = format!("{shown}: {} objects at revision {}", told.objects, told.revision);
+    warned.iter().for_each(|warning| text.push_str(&format!("\nthe master says: {warning}")));
+    Ok(but_for(text, &told.left_out))
 }
 
 /// By whatever way: what is not there lies nowhere.
@@ -171,10 +179,15 @@ fn begin_backup(tmp: &Path) -> Result<File, String> {
     }
 }
 
-fn write_backup(config: &Config, out: &mut File) -> Result<(), String> {
+/// Gives what the master warned of.
+fn write_backup(config: &Config, out: &mut File) -> Result<Vec<String>, String> {
+    let mut warned = Vec::new();
     match ask(config, "GET", BACKUP)? {
-        Some(mut answer) => io::copy(&mut answer, out).map(drop).map_err(|error| error.to_string())?,
-        None => {
+        Some(mut answer) => {
+            warned = answer.warned;
+            io::copy(&mut answer.body, out).map(drop).map_err(|error| error.to_string())?;
+        }
+        None => owner::as_owner(&config.data_dir, || {
             let store = open(config)?;
             let pieces: Backup = store.backup();
             for piece in pieces {
@@ -182,14 +195,20 @@ fn write_backup(config: &Config, out: &mut File) -> Result<(), String> {
             }
             // The copy is whole all the same, also of a directory that cannot be written to.
             store.close().unwrap_or_else(|error| log::warn!("{error}"));
-        }
+            Ok(())
+        })?,
     }
-    out.sync_all().map_err(|error| error.to_string())
+    out.sync_all().map_err(|error| error.to_string())?;
+    Ok(warned)
 }
 
 fn restore(config: &Config, file: &Path) -> Result<Outcome, String> {
-    let told =
-        store::restore(&config.data_dir, || File::open(file).map(BufReader::new)).map_err(|why| format!("{}: {why}", file.display()))?;
+    let failed = |why: String| format!("{}: {why}", file.display());
+    let opened = File::open(file).map_err(|error| failed(error.to_string()))?;
+    let again = || (&opened).rewind().map(|()| BufReader::new(&opened));
+    owner::become_owner(&config.data_dir)?;
+    owner::refuse(&config.data_dir)?;
+    let told = store::restore(&config.data_dir, again).map_err(failed)?;
     let text = format!("{}: {} objects of revision {}; start the master", config.data_dir.display(), told.objects, told.revision);
     Ok(but_for(text, &told.left_out))
 }
@@ -208,8 +227,14 @@ fn open(config: &Config) -> Result<FlatStore, String> {
     })
 }
 
-/// The body of a running master's answer. None: no master listens there.
-fn ask(config: &Config, method: &str, path: &str) -> Result<Option<impl Read>, String> {
+/// What a running master answers.
+struct Answered {
+    body: BufReader<UnixStream>,
+    warned: Vec<String>,
+}
+
+/// None: no master listens there.
+fn ask(config: &Config, method: &str, path: &str) -> Result<Option<Answered>, String> {
     let shown = config.admin_socket.display();
     let mut stream = match UnixStream::connect(&config.admin_socket) {
         Ok(stream) => stream,
@@ -223,10 +248,20 @@ fn ask(config: &Config, method: &str, path: &str) -> Result<Option<impl Read>, S
     write!(stream, "{method} {path}?{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
     let mut answer = BufReader::new(stream);
     let status = head_line(&mut answer).map_err(broken)?;
-    while !head_line(&mut answer).map_err(broken)?.is_empty() {}
+    let mut warned = Vec::new();
+    loop {
+        let line = head_line(&mut answer).map_err(broken)?;
+        match line.split_once(':') {
+            _ if line.is_empty() => break,
+            Some((name, value)) if name.eq_ignore_ascii_case("warning") => {
+                warned.extend(value.split_once('"').map(|(_, text)| text.trim_end_matches('"').to_owned()));
+            }
+            _ => {}
+        }
+    }
     let code = status.split(' ').nth(1);
     if code == Some("200") {
-        return Ok(Some(answer));
+        return Ok(Some(Answered { body: answer, warned }));
     }
     let mut text = String::new();
     answer.take(HEAD_BYTES_MAX).read_to_string(&mut text).map_err(broken)?;

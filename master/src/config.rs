@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
 const KEYS: [&str; 6] = ["data-dir", "listen", "admin-socket", "agent-sockets", "service-cidr", "store-limit"];
+/// Those that are paths.
+const PATHS: [&str; 2] = ["data-dir", "admin-socket"];
 /// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
@@ -103,6 +105,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
         read_file(&mut config, &path, read)?;
     }
     for (key, value) in given {
+        // Where he stands who wrote the flag; a file is read from anywhere.
+        let value = if PATHS.contains(&&*key) { from_here(&value).map_err(|why| format!("--{key} {value}: {why}"))? } else { value };
         set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
     }
     Ok(match deed {
@@ -176,7 +180,13 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
 
 fn path(value: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(value);
-    if path.is_absolute() { Ok(path) } else { Err("must be an absolute path".to_owned()) }
+    if path.is_absolute() { Ok(path) } else { Err("must be an absolute path: a file says nothing of where it is read from".to_owned()) }
+}
+
+/// A path of the command line.
+fn from_here(value: &str) -> Result<String, String> {
+    let path = std::path::absolute(value).map_err(|error| error.to_string())?;
+    path.into_os_string().into_string().map_err(|path| format!("{}: it is not UTF-8", path.display()))
 }
 
 fn listen(value: &str) -> Result<SocketAddr, String> {
@@ -222,6 +232,7 @@ mod tests {
             Some("/twice") => Ok("listen = [::1]:1\nlisten = [::1]:2\n".to_owned()),
             Some("/unknown") => Ok("lisen = 1\n".to_owned()),
             Some("/shapeless") => Ok("listen\n".to_owned()),
+            Some("/relative") => Ok("data-dir = here\n".to_owned()),
             Some("/far") => Ok("\nlisten = 0.0.0.0:80\n".to_owned()),
             _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
         };
@@ -241,6 +252,9 @@ mod tests {
         let listen = Some("127.0.0.1:8080".parse().unwrap());
         check("--config /good", Ok(Asked::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
         check("--data-dir=/b --config /good", Ok(Asked::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
+        let here = std::env::current_dir().unwrap();
+        let relative = Config { data_dir: here.join("data"), admin_socket: here.join("run/api.sock"), ..plain.clone() };
+        check("--data-dir data --admin-socket ./run/api.sock", Ok(Asked::Run(relative)));
         let service_cidr = Cidr::parse("10.0.0.0/24").unwrap();
         check("--service-cidr 10.0.0.0/24", Ok(Asked::Run(Config { service_cidr, ..plain.clone() })));
         check("--store-limit 128M", Ok(Asked::Run(Config { store_limit: Some(128 << 20), ..plain.clone() })));
@@ -268,8 +282,9 @@ mod tests {
         check("restore a b", Err("restore takes one file"));
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));
-        check("--data-dir here", Err("absolute path"));
         check("--agent-sockets here", Err("absolute path"));
+        check("--data-dir=", Err("--data-dir : "));
+        check("--config /relative", Err("/relative line 1: data-dir = here: must be an absolute path"));
         check("--listen 0.0.0.0:80", Err("only loopback"));
         check("--listen 80", Err("an address and a port"));
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));

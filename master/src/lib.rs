@@ -16,6 +16,7 @@ pub mod identity;
 pub mod making;
 pub mod memory;
 pub mod notify;
+pub mod owner;
 pub mod page;
 pub mod prepare;
 pub mod query;
@@ -138,6 +139,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
+    owner::refuse(&config.data_dir).map_err(|why| format!("--data-dir {why}"))?;
     let limit = config.store_limit.unwrap_or_else(|| memory::store_share(memory::granted()));
     let opened = with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;

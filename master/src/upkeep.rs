@@ -4,12 +4,15 @@
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
-use coracle_http::{Answer, Body, Caller, Request, StatusCode, Stream};
+use coracle_http::{Answer, Body, Caller, HeaderValue, Request, StatusCode, Stream, header};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 pub const BACKUP: &str = "/coracle/store/backup";
 pub const FLUSH: &str = "/coracle/store/flush";
+/// Said with a backup.
+pub const GONE: &str = "its data directory is not the one any more that it opened: what is written now is refused";
 /// Pieces on their way to the client; each is some 64 KiB.
 const PIECES_MAX: usize = 4;
 
@@ -35,19 +38,29 @@ impl Upkeep {
             ("POST", FLUSH) => flush,
             _ => return None,
         };
-        if request.target.query() != Some(&*self.query) {
+        // What takes its path while it is away is not written to, and whoever names it means this store.
+        let now = query(&self.data_dir);
+        let is_gone = now != self.query;
+        if request.target.query() != Some(&*self.query) && request.target.query() != Some(&*now) {
             let why = format!("it serves {}", self.data_dir.display());
             return Some(refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) }));
         }
         let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
-        Some(done(&self.store).unwrap_or_else(failed))
+        let mut answer = done(&self.store).unwrap_or_else(failed);
+        if is_gone && let Ok(told) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
+            answer.headers.insert(header::WARNING, told);
+        }
+        Some(answer)
     }
 }
 
 /// Which directory is meant.
 pub fn query(path: &Path) -> String {
-    // What is not there is none that anybody serves.
-    store::identity(path).map_or_else(|| "directory=none".to_owned(), |(device, inode)| format!("directory={device:x}-{inode:x}"))
+    // What is not there is known by its name alone.
+    match store::identity(path) {
+        Some((device, inode)) => format!("directory={device:x}-{inode:x}"),
+        None => path.as_os_str().as_bytes().iter().fold("directory=none&path=".to_owned(), |said, byte| format!("{said}{byte:02x}")),
+    }
 }
 
 fn refusal(code: StatusCode, status: &Status) -> Answer {

@@ -19,7 +19,7 @@ usage: coracle-master [flags]
   --config FILE         read flags from FILE: lines of `key = value`, keys as here without the dashes, # begins a comment
   --data-dir DIR        where objects are stored (default /var/lib/coracle/master)
   --listen ADDR:PORT    serve plain HTTP there too; only addresses of this host itself are taken (default: off)
-  --admin-socket PATH   the socket that only root can open (default /run/coracle/master/api.sock)
+  --admin-socket PATH   the local socket, for root and this user alone (default /run/coracle/master/api.sock)
   --agent-sockets DIR   where the agents' sockets are, NODE.sock each (default /run/coracle/agent)
   --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
   --store-limit SIZE    how much all objects may take in memory, like 128M (default: a quarter of the memory, at least 64M)

@@ -143,10 +143,8 @@ pub struct Bed<'a> {
 impl<'a> Bed<'a> {
     pub fn new(engine: &'a Engine, test: &str) -> Bed<'a> {
         let folder = engine.folder.join("beds").join(test);
-        // The agent makes its own, which nobody else may enter.
-        for part in ["manifests", "master"] {
-            fs::create_dir_all(folder.join(part)).expect("a folder for the test");
-        }
+        // Both make their own, which nobody else may enter.
+        fs::create_dir_all(folder.join("manifests")).expect("a folder for the test");
         Bed { engine, folder, master: None, agent: None, allocator: &ALLOCATOR }
     }
 

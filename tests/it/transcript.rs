@@ -71,6 +71,8 @@ impl Bed {
             ..Config::default()
         };
         change(&mut config);
+        // The master takes none that others may enter.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&config.data_dir).expect("a new folder");
         found(&config.data_dir);
         let master = Some(coracle_master::start(&config).expect("a master starts"));
         Bed { folder, master }

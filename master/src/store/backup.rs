@@ -9,12 +9,13 @@
 //! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
 //! what came after it has to look again.
 
-use super::disk::{self, Disk, LOCK, RealDisk};
+use super::disk::{self, Disk, RealDisk};
 use super::document::Crc;
 use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, Head};
 use super::journal::WAL;
 use super::judge::FILE_BYTES_MAX;
+use super::lock::{self, LOCK};
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, REVISION_MAX};
 use super::state::OBJECT_BYTES_MAX;
@@ -208,7 +209,7 @@ pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Resu
 fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
     find::refuse_newer(disk, dir).and_then(|()| find::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
-    let _lock = disk::lock(dir).map_err(|error| error.to_string())?;
+    let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.
     let fresh = Fresh::inside(dir, &[HEAD, OBJECTS, TMP]);
     let done = free(disk, dir).and_then(|()| put(disk, STAGED, &opened, told).map_err(|error| format!("{}: {error}", dir.display())));

@@ -153,7 +153,7 @@ struct Room {
 }
 
 pub struct Checkpoint {
-    disk: Arc<dyn Disk>,
+    pub disk: Arc<dyn Disk>,
     protocol: Protocol,
     /// What HEAD.json will say.
     pub head: Head,

@@ -15,6 +15,7 @@ use super::checkpoint::{Dirty, Wanted};
 use super::disk::Disk;
 use super::draft::Draft;
 use super::files::DiskError;
+use super::gone::here;
 use super::head::Head;
 use super::journal::Journal;
 use super::journal::record::{Record, Was};
@@ -191,7 +192,7 @@ impl FlatStore {
                     let why = "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
                     ticket.reply.give(Err(Refused::Disk { why, space: true }));
                 }
-                Ok(Verdict::Change(change)) if backlog && !shrinks(&change) => ticket.reply.give(Err(writer.behind())),
+                Ok(Verdict::Change(change)) if backlog && !shrinks(&change) => ticket.reply.give(Err(writer.behind(&self.inner.setup))),
                 Ok(Verdict::Change(change)) => {
                     let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(&change.former);
                     batch.claims.extend(claims.map(|claimed| claimed.claim.clone()));
@@ -238,6 +239,7 @@ impl Writer {
     /// HEAD.json says that the store is not closed, where the start could not say it: a journal that is gone would not be missed.
     pub(super) fn begin_to_write(&mut self, protocol: &Protocol) -> Result<(), DiskError> {
         if self.head.clean {
+            here(&*self.disk)?;
             let head = Head { clean: false, ..self.head.clone() };
             head.write(&*self.disk, protocol)?;
             self.head = head;
@@ -267,8 +269,17 @@ impl Writer {
     }
 
     /// Why nothing may be added to the journal.
-    fn behind(&self) -> Refused {
+    fn behind(&self, setup: &Setup) -> Refused {
+        let left = self.disk.room();
         match &self.unsettled {
+            None if left.is_some_and(|left| setup.nearly_full(left)) => {
+                let left_kib = left.unwrap_or_default() >> 10;
+                let why = format!(
+                    "the disk is nearly full: {left_kib} KiB are left, and the files that the journal is ahead of need them; make room on its \
+                     file system, or delete something"
+                );
+                Refused::Disk { why, space: true }
+            }
             None => {
                 let why = "the disk is slower than what is written: the files are far behind the journal, and catching up".to_owned();
                 Refused::Busy { why, retry_after_s: BACKLOG_RETRY_S }

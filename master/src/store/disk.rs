@@ -1,12 +1,11 @@
 //! The disk below the store, as few calls as it needs, so that tests can fail and cut each of them.
 
-use super::OpenError;
 use super::spelling::{raw, told};
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
@@ -63,6 +62,10 @@ pub trait Disk: Send + Sync {
     fn room(&self) -> Option<u64> {
         None
     }
+    /// Why nobody would find what is written here: the directory's path leads to another one, or to none.
+    fn gone(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A file that is written in place.
@@ -70,7 +73,7 @@ pub trait DiskFile: Send {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Makes what was written durable. After an error nothing is known of the file, and a later success proves nothing.
     fn sync(&self) -> io::Result<()>;
-    /// It has no name any more: nobody finds what is written to it.
+    /// Its path leads to another file, or to none: nobody finds what is written to it.
     fn is_gone(&self) -> bool {
         false
     }
@@ -106,7 +109,7 @@ const STAMP: &str = "user.coracle";
 const STAMP_FORM: &str = "1";
 
 /// What is no file is not waited for, as a pipe would be, and a link is not followed out of the directory.
-const UNFOLLOWED: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW);
+pub const UNFOLLOWED: OFlag = OFlag::O_NONBLOCK.union(OFlag::O_NOFOLLOW);
 
 /// Of a file that is filled: few calls, and less memory than is asked of the kernel in one piece.
 const PIECE_BYTES: usize = 64 << 10;
@@ -118,8 +121,17 @@ pub struct RealDisk {
     root: PathBuf,
     /// Any file of the file system that the directory lies on.
     top: File,
+    /// Which directory it is.
+    identity: (u64, u64),
     /// The kernel says what a sync of everything could not write.
     syncs_all: bool,
+}
+
+/// A file that is written in place, and where its name is.
+struct RealFile {
+    file: File,
+    path: PathBuf,
+    identity: (u64, u64),
 }
 
 impl RealDisk {
@@ -127,7 +139,8 @@ impl RealDisk {
     pub fn new(root: &Path) -> io::Result<RealDisk> {
         DirBuilder::new().recursive(true).mode(0o700).create(root)?;
         let syncs_all = fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| tells_sync_errors(&release));
-        Ok(RealDisk { root: root.to_owned(), top: File::open(root)?, syncs_all })
+        let top = File::open(root)?;
+        Ok(RealDisk { root: root.to_owned(), identity: which(&top.metadata()?), top, syncs_all })
     }
 
     /// A folder and all that is in it, where it is.
@@ -212,8 +225,9 @@ impl Disk for RealDisk {
     }
 
     fn open(&self, path: &str) -> io::Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new().write(true).custom_flags(UNFOLLOWED.bits()).open(self.at(path))?;
-        Ok(Box::new(file))
+        let path = self.at(path);
+        let file = OpenOptions::new().write(true).custom_flags(UNFOLLOWED.bits()).open(&path)?;
+        Ok(Box::new(RealFile { identity: which(&file.metadata()?), file, path }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -305,20 +319,42 @@ impl Disk for RealDisk {
         let free = if Uid::effective().is_root() { found.f_bavail.max(for_root) } else { found.f_bavail };
         Some(free * found.f_frsize)
     }
+
+    fn gone(&self) -> Option<String> {
+        leads_elsewhere(&self.root, self.identity).then(|| {
+            format!(
+                "{0} is not the directory any more that the master opened: it was removed or moved, or something is mounted over it; put it \
+                 back, or save everything from memory by `coracle-master backup FILE --data-dir {0}` while this master runs",
+                self.root.display()
+            )
+        })
+    }
 }
 
-impl DiskFile for File {
+impl DiskFile for RealFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.write_all_at(bytes, offset)
+        self.file.write_all_at(bytes, offset)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.sync_data()
+        self.file.sync_data()
     }
 
     fn is_gone(&self) -> bool {
-        self.metadata().is_ok_and(|found| found.nlink() == 0)
+        leads_elsewhere(&self.path, self.identity)
     }
+}
+
+/// A path that cannot be looked up now may lead there still.
+fn leads_elsewhere(path: &Path, to: (u64, u64)) -> bool {
+    match fs::metadata(path) {
+        Ok(found) => which(&found) != to,
+        Err(error) => matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
+    }
+}
+
+fn which(found: &Metadata) -> (u64, u64) {
+    (found.dev(), found.ino())
 }
 
 /// `release`: as uname(2) has it.
@@ -329,58 +365,6 @@ fn tells_sync_errors(release: &str) -> bool {
 
 fn stamp_value(crc: u32, metadata: &Metadata) -> String {
     format!("{STAMP_FORM} {crc:08x} {}.{:09}", metadata.mtime(), metadata.mtime_nsec())
-}
-
-/// A directory that is this process's.
-pub struct Lock {
-    /// The folder itself, which nobody can remove and make anew under us as the file.
-    _folder: File,
-    /// For people, and for masters that lock the file alone.
-    _file: File,
-}
-
-/// The file that is locked, with a pid for people inside.
-pub const LOCK: &str = "LOCK";
-
-/// Takes the directory for this process, for as long as the file stays open.
-pub fn lock(root: &Path) -> Result<Lock, OpenError> {
-    let path = root.join(LOCK);
-    let failed = |error: io::Error| OpenError::Io { path: path.clone(), error };
-    if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
-        return Err(failed(io::Error::other("it is no plain file, and nothing of the store's: move it away")));
-    }
-    let folder = File::open(root).map_err(failed)?;
-    let alone = folder.try_lock();
-    // A file that is open for writing would keep a file system from being mounted read-only; an existing one locks there as well.
-    let write = || OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
-    let writing = write();
-    let mut file = File::open(&path).map_err(|error| failed(writing.as_ref().err().map_or(error, again)))?;
-    match alone.and_then(|()| file.try_lock()) {
-        Ok(()) => {
-            let line = format!("{}\n", std::process::id());
-            // The pid is for people: the lock holds without it, on a full disk too.
-            if let Err(error) = writing.and_then(|mut file| file.set_len(0).and_then(|()| file.write_all(line.as_bytes()))) {
-                log::warn!("{}: the pid could not be written: {error}", path.display());
-            }
-            Ok(Lock { _folder: folder, _file: file })
-        }
-        Err(TryLockError::WouldBlock) => {
-            let mut pid = String::new();
-            file.read_to_string(&mut pid).map_err(failed)?;
-            // Whoever could not write his own has left that of one before him.
-            let lives = |pid: &&str| writing.is_ok() && Path::new("/proc").join(pid).is_dir();
-            Err(OpenError::InUse {
-                dir: root.to_owned(),
-                pid: Some(pid.trim()).filter(|pid| !pid.is_empty()).filter(lives).map(str::to_owned),
-            })
-        }
-        Err(TryLockError::Error(error)) => Err(failed(error)),
-    }
-}
-
-/// The same error, to be told once more.
-fn again(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| io::Error::from(error.kind()), io::Error::from_raw_os_error)
 }
 
 /// A fresh identity from the kernel.
@@ -395,7 +379,7 @@ pub fn boot_id() -> io::Result<String> {
 
 /// Which directory somebody means: the same one has several paths, above all in a container. None: there is nothing.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
-    fs::metadata(path).ok().map(|there| (there.dev(), there.ino()))
+    fs::metadata(path).ok().map(|there| which(&there))
 }
 
 #[cfg(test)]

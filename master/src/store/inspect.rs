@@ -11,6 +11,7 @@ use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
 use super::load::{self, Ids, Loaded};
+use super::lock;
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, Setup};
 use super::sums::Sums;
@@ -137,14 +138,14 @@ fn unfit(key: &Key, why: &str) -> Damage {
     Damage { why: format!("{file}: {why}"), file, key: Some(key.clone()), kind: None, remedy }
 }
 
-fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, disk::Lock), OpenError> {
+fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, lock::Lock), OpenError> {
     let failed = |error| OpenError::Io { path: dir.to_owned(), error };
     if is_none(dir) {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, NO_STORE)));
     }
     let disk = RealDisk::new(dir).map_err(failed)?;
     find::refuse_newer(&disk, dir)?;
-    Ok((Arc::new(disk), disk::lock(dir)?))
+    Ok((Arc::new(disk), lock::lock(dir)?))
 }
 
 /// `fresh_store`: the identity of a store that has none.

@@ -5,9 +5,10 @@
 
 use super::checkpoint::Checkpoint;
 use super::commit::Writer;
-use super::files::{DiskError, failed, make_folder};
+use super::files::{DiskError, failed};
+use super::gone::here;
 use super::head::{FORMAT, Head};
-use super::journal::{self, WAL};
+use super::journal;
 use super::setup::{KEEPER_BEGINS_AFTER, SPARED_SEGMENTS};
 use super::sums::Sums;
 use super::{FlatStore, Inner, locked};
@@ -204,7 +205,7 @@ impl FlatStore {
         let writer = locked(&self.inner.writer);
         let uptime = self.uptime();
         let old = writer.dirty.since().is_some_and(|since| uptime >= since + CHECKPOINT_AFTER);
-        let due = old || writer.full || writer.unsettled.is_some() || checkpoint_is_large(&writer);
+        let due = old || writer.full || writer.journal.is_lost() || writer.unsettled.is_some() || checkpoint_is_large(&writer);
         due && writer.checkpoint_after.is_none_or(|after| uptime >= after)
     }
 
@@ -238,7 +239,7 @@ impl FlatStore {
         if writer.checkpointing || writer.frozen.is_some() {
             return Ok(None);
         }
-        let moved = if writer.journal.leave_gone() { self.go_on_elsewhere(&mut writer) } else { Ok(()) };
+        let moved = self.go_on_elsewhere(&mut writer);
         let position = Some(writer.journal.position());
         if moved.is_ok() && writer.dirty.is_empty() && writer.head.wal == position {
             return Ok(None);
@@ -273,17 +274,6 @@ impl FlatStore {
         Ok(Some(checkpoint))
     }
 
-    /// What a segment held that somebody took away, the checkpoint that begins now brings to the files.
-    fn go_on_elsewhere(&self, writer: &mut Writer) -> Result<(), DiskError> {
-        self.remark(format!(
-            "{WAL}/: somebody took away a segment while the master wrote to it: all that was acknowledged is brought to the files now, and \
-             the journal goes on in a new segment"
-        ));
-        make_folder(&*writer.disk, WAL)?;
-        writer.begin_to_write(&self.inner.setup.protocol)?;
-        writer.journal.heal()
-    }
-
     /// Nobody writes any more: HEAD.json says the exact revision, and what the files sum up to.
     pub(super) fn last_checkpoint(&self, last: Revision, files: Sums) -> Result<(), DiskError> {
         let clean = |head: &mut Head| (head.reserved, head.clean, head.files, head.summed) = (last.0, true, files, true);
@@ -302,6 +292,7 @@ impl FlatStore {
     /// Takes its steps, and keeps the next segment ready meanwhile.
     fn bring(&self, checkpoint: &mut Checkpoint) -> Result<(), DiskError> {
         loop {
+            here(&*checkpoint.disk)?;
             for _ in 0..FILES_AT_A_TIME {
                 if !checkpoint.step()? {
                     return Ok(());

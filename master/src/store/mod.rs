@@ -11,7 +11,7 @@
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
 //! find, load, gather, tree, covered, examine, copied, aside, begin (a start: the journal, the files, who changed them, the new segment) · quarantine (what is no object of ours) · volatile (over a restart)
 //! inspect (what a start would find; the way out), backup (one revision in one file, and back)
-//! scrub (all files read again, now and then) · silence (a disk that does not answer) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
+//! scrub (all files read again, now and then) · silence (a disk that does not answer) · gone (a directory that is taken away) · lock (whose it is) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
 mod aside;
@@ -30,6 +30,7 @@ mod files;
 mod find;
 mod follow;
 mod gather;
+mod gone;
 mod head;
 mod history;
 mod inspect;
@@ -37,6 +38,7 @@ mod journal;
 mod judge;
 mod keeper;
 mod load;
+mod lock;
 mod names;
 mod outline;
 mod pages;
@@ -120,7 +122,7 @@ struct Inner {
     boot: String,
     volatile: Option<Box<dyn Disk>>,
     /// Keeps the directory ours.
-    _lock: Option<disk::Lock>,
+    _lock: Option<lock::Lock>,
 }
 
 impl FlatStore {
@@ -141,7 +143,7 @@ impl FlatStore {
         };
         let disk = RealDisk::new(dir).map_err(failed(dir))?;
         find::refuse_newer(&disk, dir)?;
-        let lock = disk::lock(dir)?;
+        let lock = lock::lock(dir)?;
         if backup::unfinished(&disk).is_none() {
             backup::clear(&disk, dir);
         }
@@ -165,7 +167,7 @@ impl FlatStore {
     fn open_on(
         disk: Arc<dyn Disk>,
         volatile: Option<Box<dyn Disk>>,
-        lock: Option<disk::Lock>,
+        lock: Option<lock::Lock>,
         ids: Ids,
         rules: &Rules,
         setup: Setup,

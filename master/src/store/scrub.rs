@@ -64,6 +64,10 @@ impl FlatStore {
     /// Looks at the next file. False: that was the end of a round.
     pub(super) fn scrub_one(&self) -> bool {
         let after = locked(&self.inner.scrub).after.clone();
+        // What lies at its path is nothing of the store's.
+        if locked(&self.inner.writer).disk.gone().is_some() {
+            return locked(&self.inner.scrub).went_on(None, self.uptime());
+        }
         let next = self.state().after(after.as_deref()).map(|entry| (entry.stored.key.clone(), entry.file_crc));
         let healed = match &next {
             Some((key, Some(crc))) => self.is_rotten(key, *crc) && self.heal_file(key),

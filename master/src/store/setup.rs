@@ -46,6 +46,8 @@ const RETAINED_SHARE: u64 = 8;
 /// The journal gets another segment ahead while there is room for so many: the rest is for the files of those that count, without which
 /// none of them is ever done with, and for deletes.
 pub const ROOM_SEGMENTS: u64 = 8;
+/// With room for fewer the disk is what keeps the journal short, and not how fast it is.
+const ROOM_SEGMENTS_NEARLY: u64 = 32;
 /// Longer ones than usual are for disks with room for so many of them.
 pub const ROOM_SEGMENTS_LONG: u64 = 64;
 /// Files leave so many segments' worth of the room where it may not be enough for all of them: a start needs a segment for its deletes,
@@ -101,6 +103,11 @@ impl Setup {
             backlog_bytes: share(self.backlog_bytes_max, BACKLOG_SHARE, 4),
             retained_bytes: self.retained_bytes_max.min(room / RETAINED_SHARE),
         }
+    }
+
+    /// Whether a journal that may not grow is the disk's affair more than its writers'.
+    pub fn nearly_full(&self, left: u64) -> bool {
+        left < ROOM_SEGMENTS_NEARLY * self.segment_bytes as u64
     }
 
     /// How long a segment is that nobody waits for. `live_bytes`: of the journal that the files have not caught up with.

@@ -172,3 +172,84 @@ fn a_command_does_nothing_to_a_master_of_another_directory() {
     let help = Command::new(env!("CARGO_BIN_EXE_coracle-master")).args(["store", "flush", "--help"]).output().unwrap();
     assert!(help.status.success() && String::from_utf8(help.stdout).unwrap().contains("exit code 0"));
 }
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[test]
+fn a_directory_that_is_taken_away_takes_no_write_and_is_saved_from_memory() {
+    let folder = Folder::new("gone");
+    let master = Master::start(&folder, "data");
+    let mut client = Client::new(master.address);
+    let mut post = |name: &str| client.call("POST", CONFIG_MAPS, &format!(r#"{{"metadata": {{"name": "{name}"}}}}"#)).unwrap();
+    assert_eq!(post("before").0, 201);
+    std::fs::remove_dir_all(folder.path("data")).unwrap();
+    for _ in 0..3 {
+        let (code, status) = post("after");
+        assert!(code == 503 && status["message"].as_str().unwrap().contains("is not the directory any more"), "{code} {status}");
+    }
+    assert_eq!(folder.log("data").matches("the store cannot be written to").count(), 1, "{}", folder.log("data"));
+    let mut client = Client::new(master.address);
+    assert_eq!(client.call("GET", "/readyz", "").unwrap().0, 500);
+    let file = folder.path("saved.jsonl");
+    let (said, code) = command(&folder, &["backup", &file], "data", "data");
+    assert!(code == Some(0) && said.contains("its data directory is not the one any more"), "{code:?}: {said}");
+    let (said, code) = command(&folder, &["backup", &file], "nowhere", "data");
+    assert!(code == Some(1) && said.contains("is another"), "{code:?}: {said}");
+    let (said, code) = command(&folder, &["store", "flush"], "data", "data");
+    assert!(code == Some(1) && said.contains("is not the directory any more"), "{code:?}: {said}");
+    let (said, code) = command(&folder, &["restore", &file], "saved", "none");
+    assert_eq!(code, Some(0), "{said}");
+    let restored = Master::start(&folder, "saved");
+    let mut client = Client::new(restored.address);
+    assert_eq!(client.call("GET", &format!("{CONFIG_MAPS}/before"), "").unwrap().0, 200);
+    assert_eq!(client.call("GET", &format!("{CONFIG_MAPS}/after"), "").unwrap().0, 404);
+}
+
+#[test]
+fn a_directory_that_others_may_enter_is_refused_with_the_line_that_mends_it() {
+    let folder = Folder::new("open");
+    let data = folder.make("data");
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    folder.make("run");
+    let (said, code) = command(&folder, &[], "data", "data");
+    assert!(code == Some(1) && said.contains(&format!("run `chmod 0700 {data}`")), "{code:?}: {said}");
+    assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "nothing is made in it");
+    std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    Master::start(&folder, "data");
+}
+
+/// Only root can become somebody.
+#[test]
+fn a_command_of_root_leaves_no_file_of_roots() {
+    use std::os::unix::fs::{MetadataExt, chown};
+    const NOBODY: u32 = 65_534;
+    if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
+        println!("not root: nothing to see");
+        return;
+    }
+    let folder = Folder::for_all("owned");
+    drop(Master::start(&folder, "data"));
+    let script = format!("chown -R {NOBODY}:{NOBODY} {}", folder.path("data"));
+    assert!(Command::new("sh").args(["-c", &script]).status().unwrap().success());
+    let (said, code) = command(&folder, &[], "data", "data");
+    assert!(code == Some(1) && said.contains("run `chown -R root: "), "a master is nobody but the owner: {said}");
+    // Root's alone, with its folder.
+    folder.make("private");
+    let file = folder.path("private/saved.jsonl");
+    let stray = |name: &str| {
+        let found = Command::new("find").args([&folder.path(name), "!", "-uid", &NOBODY.to_string()]).output().unwrap();
+        String::from_utf8(found.stdout).unwrap()
+    };
+    for words in [&["backup", &file][..], &["store", "verify"], &["store", "fsck"], &["store", "flush"], &["store", "salvage"]] {
+        let (said, code) = command(&folder, words, "data", "none");
+        assert_eq!((code, &*stray("data")), (Some(0), ""), "{words:?}: {said}");
+    }
+    assert_eq!(std::fs::metadata(&file).unwrap().uid(), 0);
+    chown(folder.make("empty"), Some(NOBODY), Some(NOBODY)).unwrap();
+    for fresh in ["empty", "empty/new"] {
+        let (said, code) = command(&folder, &["restore", &file], fresh, "none");
+        assert_eq!((code, &*stray(fresh)), (Some(0), ""), "{fresh}: {said}");
+        std::fs::remove_dir_all(folder.path(fresh)).unwrap();
+        chown(folder.make("empty"), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+}

@@ -24,6 +24,18 @@ impl Folder {
         Folder { path }
     }
 
+    /// One that everybody may come to: the folder of the build may be root's alone.
+    pub fn for_all(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("coracle-survive-{test}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Folder { path }
+    }
+
+    /// What a master has said so far.
+    pub fn log(&self, name: &str) -> String {
+        fs::read_to_string(self.path.join(format!("{name}.log"))).unwrap()
+    }
+
     pub fn path(&self, name: &str) -> String {
         self.path.join(name).to_string_lossy().into_owned()
     }
@@ -62,9 +74,11 @@ impl Master {
         let log = folder.path.join(format!("{name}.log"));
         let file = fs::OpenOptions::new().append(true).create(true).open(&log).unwrap();
         let said_before = file.metadata().unwrap().len();
-        let run = folder.make("run");
+        folder.make("run");
+        // Paths may be relative.
         let child = Command::new(env!("CARGO_BIN_EXE_coracle-master"))
-            .args(["--data-dir", &folder.path(name), "--listen", "127.0.0.1:0", "--admin-socket", &format!("{run}/{name}.sock")])
+            .current_dir(&folder.path)
+            .args(["--data-dir", name, "--listen", "127.0.0.1:0", "--admin-socket", &format!("run/{name}.sock")])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(file)

@@ -13,10 +13,11 @@
 //! refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE: what a start keeps.
-//! debt: what a start could not write. past PURE: what the files were before · dates PURE: when they were written.
+//! debt: what a start could not write · gone: a segment that somebody takes away. past PURE: what the files were before · dates PURE: when they were written.
 
 mod dates;
 mod debt;
+mod gone;
 pub mod held;
 pub mod past;
 mod place;
@@ -85,6 +86,8 @@ pub struct Journal {
     own: u64,
     /// Bytes written since the last checkpoint began.
     pub fresh_bytes: u64,
+    /// Its last segment was taken away: nothing is written before the files hold what was in it.
+    lost: bool,
     pub dates: Dates,
     /// Of the last batch.
     text: Vec<u8>,
@@ -128,6 +131,7 @@ impl Journal {
             free: 0,
             own: next,
             fresh_bytes: 0,
+            lost: false,
             dates,
             text: Vec::new(),
         }
@@ -225,6 +229,7 @@ impl Journal {
     fn append_as(&mut self, records: &[Record], text: &mut Vec<u8>) -> Result<(), DiskError> {
         let mut failures = 0;
         loop {
+            self.refuse_lost()?;
             let Some(writing) = &self.writing else {
                 self.begin_segment(records)?;
                 continue;
@@ -234,7 +239,12 @@ impl Journal {
                 self.begin_segment(records)?;
                 continue;
             }
-            match writing.write(text, &self.setup.protocol) {
+            let done = writing.write(text, &self.setup.protocol);
+            if writing.file.is_gone() {
+                self.lose();
+                continue;
+            }
+            match done {
                 Ok(()) => {
                     self.written(text.len(), records);
                     return Ok(());
@@ -255,19 +265,6 @@ impl Journal {
     /// The files hold all that its segments say: those that are gone count no more.
     pub fn forget(&mut self, gone: impl Fn(u64) -> bool) {
         self.live.retain(|(segment, _)| !gone(*segment));
-    }
-
-    /// Gives up what is written to, or stands ready, where somebody took the file away: nobody would find what it holds. Says whether.
-    pub fn leave_gone(&mut self) -> bool {
-        let is_gone = |writing: &Option<Writing>| writing.as_ref().is_some_and(|writing| writing.file.is_gone());
-        let (now, ahead) = (is_gone(&self.writing), is_gone(&self.ahead));
-        if now {
-            self.give_up_segment();
-        }
-        if ahead {
-            self.ahead = None;
-        }
-        now || ahead
     }
 
     /// Proves that the disk takes writes again.

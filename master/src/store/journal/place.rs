@@ -47,6 +47,9 @@ impl Writing {
 impl Placing {
     pub fn place(self) -> Result<Writing, DiskError> {
         let disk = &*self.disk;
+        if let Some(why) = disk.gone() {
+            return Err(failed("make", NEXT)(io::Error::other(why)));
+        }
         let over = self.old.is_some();
         let (from, bytes) = match self.old {
             Some((segment, bytes)) => (path(segment), bytes),

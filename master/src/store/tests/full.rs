@@ -137,6 +137,21 @@ fn what_a_start_gave_up_for_room_is_not_missed_where_something_else_failed_too()
     assert!(written > 20, "{written}");
 }
 
+/// Writers are not the cause where there is no room for what they write.
+#[test]
+fn the_first_refusal_on_a_nearly_full_disk_names_the_disk() {
+    for bytes in [200, 3_000, 20_000] {
+        let disk = SimDisk::new(1);
+        let store = memory_on(&disk);
+        disk.fill(900 << 10);
+        store.tend();
+        let written = (0..10_000).map(|number| store.write(create(pod(&format!("N{number}"), &"x".repeat(bytes), None))));
+        let refused = written.filter_map(Result::err).next().expect("the disk has an end");
+        let Refused::Disk { why, space: true } = &refused else { panic!("{bytes}: {refused:?}") };
+        assert!(why.contains("the disk is nearly full") || why.contains("the disk is full"), "{bytes}: {why}");
+    }
+}
+
 /// Writes until nothing more is taken. Gives what was.
 fn fill_up(store: &FlatStore, bytes: usize) -> Vec<String> {
     let (mut names, mut refused) = (Vec::new(), 0);

@@ -8,6 +8,7 @@ mod edits;
 mod faults;
 mod full;
 mod fuzz;
+mod gone;
 mod journal;
 mod keeping;
 mod limits;

@@ -317,6 +317,23 @@ fn a_lock_that_is_none_is_named() {
     assert_eq!(fs::read(dir.at("precious")).expect("ours"), b"mine");
 }
 
+/// It may be anybody's file: the pid goes to a new one.
+#[test]
+fn a_lock_that_is_another_file_as_well_is_not_written_to() {
+    let dir = Dir::new("lock-linked", true);
+    let precious = dir.0.with_extension("precious");
+    fs::write(&precious, "mine").expect("ours");
+    fs::remove_file(dir.at("LOCK")).expect("ours");
+    fs::hard_link(&precious, dir.at("LOCK")).expect("ours");
+    let store = dir.open().expect("it starts");
+    assert_eq!(fs::read(&precious).expect("ours"), b"mine");
+    assert_eq!(fs::read_to_string(dir.at("LOCK")).expect("ours"), format!("{}\n", std::process::id()));
+    let Err(error) = dir.open() else { panic!("two masters") };
+    assert!(error.to_string().contains(&format!("pid {}", std::process::id())), "{error}");
+    store.halt();
+    fs::remove_file(precious).expect("ours");
+}
+
 #[test]
 fn a_damaged_head_needs_nothing_to_be_done() {
     for text in ["", "{}"] {

@@ -165,31 +165,6 @@ fn a_segment_under_another_name_gets_its_own_again() {
     assert_eq!((names_in(&store), store.health().degraded), (["Whole", "a", "c"].map(str::to_owned).to_vec(), None));
 }
 
-/// The files still say all of it: it is brought, and the journal goes on where it is found.
-#[test]
-fn a_segment_that_is_taken_away_while_it_is_written_to_costs_nothing_once_it_is_noticed() {
-    for whole_folder in [false, true] {
-        let place = Place::new("taken-away");
-        let store = place.open();
-        store.write(create(pod("a", "first", None))).expect("it is new");
-        store.tend();
-        let wal = place.0.join("wal");
-        fs::remove_dir_all(&wal).expect("ours");
-        if !whole_folder {
-            fs::create_dir(&wal).expect("ours");
-        }
-        store.write(create(pod("b", "first", None))).expect("it is new");
-        store.flush().expect("the disk is well");
-        assert!(store.health().remarks.iter().any(|remark| remark.contains("took away a segment")), "{:?}", store.health());
-        store.write(create(pod("c", "first", None))).expect("it is new");
-        store.halt();
-        drop(store);
-        let store = place.open();
-        assert_eq!((names_in(&store), store.health().degraded), (["a", "b", "c"].map(str::to_owned).to_vec(), None));
-        assert_eq!(store.health().damaged, []);
-    }
-}
-
 #[test]
 fn what_may_be_missing_with_head_and_journal_is_said() {
     let place = Place::killed("headless");
