@@ -309,3 +309,22 @@ fn each_file_is_synced_by_itself_where_all_cannot_be() {
         assert_eq!(["A", "C", "D"].map(|name| spec(&disk, &path(name))), ["first"; 3]);
     }
 }
+
+#[test]
+fn old_events_are_forgotten_and_the_keeper_knows_when() {
+    let (_disk, store) = kept();
+    let before = store.revision();
+    let mut a = now(&store, "A");
+    for status in ["up", "down"] {
+        a = store.write(update(pod("A", "first", Some(status)), a.revision)).expect("it was seen");
+    }
+    assert!(store.inner.keeper.hear());
+    assert!(store.tend().is_some_and(|rest| rest <= history::HISTORY_LIFE));
+    let watch = || store.watch(Scope { resource: a.key.resource.clone(), namespace: None, name: None }, Some(before), Box::new(|_| true));
+    assert_eq!(watch().map(|watch| watch.replay.len()).ok(), Some(2));
+    assert_eq!(locked(&store.inner.followers).age(store.uptime() + history::HISTORY_LIFE), None);
+    assert!(matches!(watch(), Err(Unwatched::Gone(gone)) if gone.oldest == a.revision));
+    assert!(
+        store.watch(Scope { resource: a.key.resource.clone(), namespace: None, name: None }, Some(a.revision), Box::new(|_| true)).is_ok()
+    );
+}
