@@ -24,6 +24,7 @@ mod tidy;
 mod time;
 mod trail;
 pub mod types;
+mod way;
 pub mod yaml;
 
 pub use check::check;

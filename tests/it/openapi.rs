@@ -10,6 +10,7 @@
 //! 5. Types that no kind of ours uses are not there.
 //! 6. That a text is empty, a number zero or a switch off when it is missing is not told, nor that a map is merged by key.
 //! 7. Choices that a kind's own rules look at, or that stand in a status, are not told (`CHOICES`).
+//! 8. Bytes are not told to be a list.
 
 use coracle_schema::openapi::{self, Dialect};
 use serde_json::Value;
@@ -126,6 +127,9 @@ fn plain(field: &str, mut theirs: Field, mut ours: Field) -> (Field, Field) {
     }
     if !theirs.iter().any(|word| word.starts_with("list=")) {
         ours.remove("list=atomic");
+    }
+    if theirs.contains("string(byte)") {
+        theirs.remove("list=atomic");
     }
     if theirs.remove("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1") {
         theirs.insert("io.k8s.apimachinery.pkg.runtime.RawExtension".to_owned());

@@ -87,8 +87,9 @@ impl Gate {
         Gate { own: Some(Arc::new(own)), ..self }
     }
 
+    /// None: nobody keeps it here.
     pub fn own(&self) -> Option<Arc<Own>> {
-        self.own.clone()
+        self.own.clone().filter(|_| self.workloads)
     }
 
     pub fn authority(&self) -> Option<Arc<str>> {

@@ -12,6 +12,7 @@ use super::intent::{Decision, Intent};
 use super::slices;
 use super::view::{EndpointsView, NodeView, SliceView};
 use coracle_api::meta::{Key, Resource};
+use coracle_api::node::Node;
 use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
 use coracle_api::strategy::lease::SERVICE;
 use coracle_api::strategy::{Cidr, elsewhere};
@@ -66,8 +67,8 @@ pub fn decide(cluster: &Cluster, own: &Own, now: Now) -> Option<Decision> {
         return None;
     }
     if let Some(address) = address(cluster, own).filter(|_| !service.deleting) {
-        intents.extend(endpoints(cluster, address));
-        intents.extend(slice(cluster, address));
+        intents.extend(endpoints(cluster, &address));
+        intents.extend(slice(cluster, &address));
         // Those of a service that a person made before.
         intents.extend(slices::decide(cluster, &key(), None));
     }
@@ -85,11 +86,17 @@ fn service(own: &Own) -> Option<Intent> {
 }
 
 /// Of the node that says that it is on this host; of a cluster of one node, which is one host, that one's.
-fn address<'c>(cluster: &'c Cluster, own: &Own) -> Option<&'c str> {
-    let here = |node: &&NodeView| own.host.as_ref().is_some_and(|host| node.host == *host);
+fn address(cluster: &Cluster, own: &Own) -> Option<String> {
+    let here = |node: &&NodeView| own.host.is_some() && said(node, "Hostname") == own.host;
     let alone = || cluster.nodes.values().next().filter(|_| cluster.nodes.len() == 1);
     let node = cluster.nodes.values().find(here).or_else(alone)?;
-    Some(node.address.as_str()).filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
+    said(node, "InternalIP").filter(|address| address.parse::<std::net::IpAddr>().is_ok() && elsewhere(address).is_none())
+}
+
+/// What a node says of its addresses. None: it has not said.
+fn said(node: &NodeView, kind: &str) -> Option<String> {
+    let Node { status, .. } = serde_json::from_slice(&node.document.json).ok()?;
+    status.addresses.into_iter().find(|one| one.kind == kind).map(|one| one.address)
 }
 
 fn endpoints(cluster: &Cluster, address: &str) -> Option<Intent> {

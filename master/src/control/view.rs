@@ -133,9 +133,6 @@ pub struct NodeView {
     pub ready: String,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
-    /// Its address and the name of its host, as it says. Empty: it has not said.
-    pub address: String,
-    pub host: String,
     /// None: no bound is known.
     pub pods_max: Option<i64>,
     pub document: Stored,
@@ -308,10 +305,7 @@ fn requested(whole: &ResourceRequirements, containers: &[Container], name: &str,
 pub fn node(stored: &Stored) -> Option<NodeView> {
     let node: Node = read(stored)?;
     let allocatable = if node.status.allocatable.is_empty() { &node.status.capacity } else { &node.status.allocatable };
-    let address = |kind: &str| node.status.addresses.iter().find(|one| one.kind == kind).map(|one| one.address.clone()).unwrap_or_default();
     Some(NodeView {
-        address: address("InternalIP"),
-        host: address("Hostname"),
         revision: stored.revision,
         ready: node.status.condition("Ready").map(|condition| condition.status.clone()).unwrap_or_default(),
         cpu_milli: allocatable.get("cpu").map_or(i64::MAX, |amount| amount.milli()),
