@@ -14,10 +14,6 @@ pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     let node = text(status, "nominatedNodeName");
     if !node.is_empty() && node != text(was, "nominatedNodeName") {
         found.extend(names::problems(&path.field("nominatedNodeName"), node, names::subdomain(node)));
-        if !text(&new["spec"], "nodeName").is_empty() {
-            let words = "may not be set on pods that are already bound to a node";
-            found.push(Problem::forbidden(&path.field("nominatedNodeName"), words));
-        }
     }
     if let Some(seen) = number(status, "observedGeneration").filter(|seen| *seen < 0) {
         found.push(Problem::invalid(&path.field("observedGeneration"), seen, "must be a non-negative integer"));
@@ -102,7 +98,7 @@ fn standing(status: &Value) -> Vec<Problem> {
     }
     for (field, told) in [("podIPs", "podIPs"), ("hostIPs", "hostIPs")] {
         let (all, at) = (list(status, field), path.field(told));
-        if let Some(first) = all.first().filter(|first| field == "hostIPs" && first["ip"] != status["hostIP"]) {
+        if let Some(first) = all.first().filter(|first| field == "hostIPs" && has(status, "hostIP") && first["ip"] != status["hostIP"]) {
             found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
         }
         for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
