@@ -254,7 +254,7 @@ impl Serve {
 
     fn rules(&self, call: &Call) -> Rules {
         let other_form = call.shown.alias.is_some();
-        let patched = call.version == Version::V1 && matches!(call.verb, Verb::Patch | Verb::PatchStatus | Verb::PatchPart);
+        let patched = call.version == Version::V1 && call.verb == Verb::Patch;
         let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
         Rules { old_names, old_labels, service_cidr: Some(self.maker.service_cidr()), patched, other_form, ..Rules::default() }
     }
