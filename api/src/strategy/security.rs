@@ -265,7 +265,7 @@ mod tests {
         let port = json!({"hostPort": 1, "containerPort": 2});
         told(
             of_pod(&json!({"hostNetwork": true, "containers": [{"ports": [port]}]}), &Path::new("spec")),
-            &["spec.containers[0].ports[0].containerPort: Invalid value: 2: must match `hostPort`"],
+            &["spec.containers[0].ports[0].hostPort: Invalid value: 1: must match `containerPort` when `hostNetwork` is true"],
         );
     }
 
