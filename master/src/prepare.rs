@@ -428,10 +428,7 @@ const IMMUTABLE: &str = "field is immutable";
 /// may call the place by the name that Kubernetes has for it.
 fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
     for problem in of_type {
-        let same = |other: &Problem| {
-            other.reason == problem.reason
-                && (other.path == problem.path || (other.value == problem.value && other.detail == problem.detail))
-        };
+        let same = |other: &Problem| strategy::told(other, &problem);
         if !problems.iter().any(same) {
             // An object is looked at before it is compared with the one that stands.
             let compared = problems.iter().position(|other| other.detail == IMMUTABLE);

@@ -314,6 +314,15 @@ fn full(found: &[Problem]) -> bool {
     found.len() >= PROBLEMS_MAX
 }
 
+/// Whether a strategy has told of what a type has found: at the place, at the place without its indexes, of the whole whose type it is,
+/// or in the same words elsewhere.
+pub fn told(by_strategy: &Problem, of_type: &Problem) -> bool {
+    let (told, found) = (by_strategy.path.as_str(), of_type.path.as_str());
+    let bare: String = found.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
+    let alike = by_strategy.reason == of_type.reason && by_strategy.value == of_type.value && by_strategy.detail == of_type.detail;
+    told == found || told == bare || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(told)) || alike
+}
+
 /// A field that must be there and be one of a list.
 fn supported(of: &Value, field: &str, list: &[&str], path: &Path) -> Option<Problem> {
     let path = path.field(field);

@@ -85,10 +85,7 @@ pub fn made(kind: &Kind, namespace: &str, mut object: Value) -> Result<(Value, V
     (kind.strategy.create)(&mut object, &mut making);
     let mut found = (kind.strategy.validate)(&object, rules);
     for problem in check(&types, &kind.type_name, &object) {
-        let same = |other: &Problem| {
-            other.reason == problem.reason
-                && (other.path == problem.path || (other.value == problem.value && other.detail == problem.detail))
-        };
+        let same = |other: &Problem| crate::strategy::told(other, &problem);
         if !found.iter().any(same) {
             found.push(problem);
         }
