@@ -320,7 +320,9 @@ pub fn told(by_strategy: &Problem, of_type: &Problem) -> bool {
     let (told, found) = (by_strategy.path.as_str(), of_type.path.as_str());
     let bare: String = found.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
     let alike = by_strategy.reason == of_type.reason && by_strategy.value == of_type.value && by_strategy.detail == of_type.detail;
-    told == found || told == bare || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(told)) || alike
+    // That it may not change is another matter.
+    let of_place = (told == found || told == bare) && by_strategy.detail != "field is immutable";
+    of_place || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(told)) || alike
 }
 
 /// A field that must be there and be one of a list.
