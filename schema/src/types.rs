@@ -337,6 +337,59 @@ fn field(line: &str) -> Result<Field, String> {
     Ok(Field { name: Cow::Owned(name), number, inside, element, container, rules })
 }
 
+fn shape(text: &str) -> Result<(Element, Container), String> {
+    let inner = |open, close| text.strip_prefix(open).and_then(|text: &str| text.strip_suffix(close));
+    let (name, container) = match (inner('[', ']'), inner('{', '}')) {
+        (Some(entry), _) => (entry, Container::List),
+        (_, Some(entry)) => match entry.strip_prefix('[').and_then(|entry| entry.strip_suffix(']')) {
+            Some(entry) => (entry, Container::MapOfLists),
+            None => (entry, Container::Map),
+        },
+        _ => (text, Container::One),
+    };
+    let element = match name {
+        "string" => Element::Text,
+        "bool" => Element::Bool,
+        "int32" => Element::Int32,
+        "int64" => Element::Int64,
+        "float" => Element::Float,
+        "bytes" => Element::Bytes,
+        "time" => Element::Time,
+        "microtime" => Element::MicroTime,
+        "quantity" => Element::Quantity,
+        "intorstring" => Element::IntOrText,
+        "any" => Element::Any,
+        other => {
+            type_name(short(other))?;
+            Element::Named(Cow::Owned(other.to_owned()))
+        }
+    };
+    Ok((element, container))
+}
+
+fn read_attribute(rule: &mut Rule, attribute: &str) -> Result<(), String> {
+    let (key, value) = attribute.split_once('=').unwrap_or((attribute, ""));
+    let parts = |by: char| value.split(by).map(|part| Cow::Owned(part.to_owned())).collect::<Vec<_>>();
+    match key {
+        "required" => rule.required = true,
+        "nonzero" => rule.zero_is_missing = true,
+        "set" => rule.merge = Merge::Set,
+        "atomic" => rule.merge = Merge::Atomic,
+        "granular" => rule.merge = Merge::Granular,
+        "declared" => rule.declared = true,
+        "pointer" => rule.pointer = true,
+        "keys" => rule.merge = Merge::Keys(Cow::Owned(parts(','))),
+        "patch" => rule.patch = Cow::Owned(value.to_owned()),
+        "enum" => rule.choices = Cow::Owned(parts('|')),
+        "default" => {
+            serde_json::from_str::<serde_json::Value>(value).map_err(|why| format!("default {value:?} is no JSON: {why}"))?;
+            rule.default = Some(Cow::Owned(value.to_owned()));
+        }
+        _ => return Err(format!("{attribute:?} is no attribute")),
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
