@@ -182,7 +182,7 @@ mod tests {
         }
         let refused = &["metadata.name: Invalid value: \"a%b\": may not contain '%'"];
         told((EVENT.validate)(&event(json!({"metadata": {"name": "a%b", "namespace": "ns"}})), Rules::default()), refused);
-        let nul = &["metadata.name: Invalid value: \"a\\u0000b\": may not contain '\\x00'"];
+        let nul = &["metadata.name: Invalid value: \"a\\x00b\": may not contain '\\x00'"];
         told((EVENT.validate)(&event(json!({"metadata": {"name": "a\0b", "namespace": "ns"}})), Rules::default()), nul);
         let observed = "2020-01-01T00:00:00.000000Z";
         made(json!({"series": {"count": 2, "lastObservedTime": observed}}), &[], &[]);

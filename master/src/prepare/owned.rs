@@ -5,6 +5,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_schema::Problem;
 use coracle_schema::apply::{self, Fields, Managed, Writer};
+use coracle_schema::tidy;
 use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
@@ -33,6 +34,10 @@ pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> Said 
     for path in ["metadata.name"].iter().chain(kind.given).chain(kind.given_unnamed).chain(kind.taken) {
         copy(object, &mut asked, &steps(path));
     }
+    // An empty text says nothing, but where a type tells it from none.
+    if asked.is_object() {
+        tidy(&TYPES, &kind.type_name, &mut asked);
+    }
     Said { object: Some(asked), managed }
 }
 
@@ -51,8 +56,6 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
                 copy(inside, &mut to[*name], rest);
             }
         }
-        // An empty text says nothing.
-        (_, Value::String(text)) if text.is_empty() => {}
         _ => *to = from.clone(),
     }
 }

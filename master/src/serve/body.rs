@@ -1,12 +1,16 @@
 //! The document in a request's body, decoded to v1 and of the right types.
 
+mod kind;
+
+pub use kind::{SCHEME, other_kind, right_kind};
+
 use crate::call::{Call, FieldValidation, Version};
 use crate::fault::Fault;
 use crate::form::Media;
 use crate::prepare::Part;
 use crate::serve::turns::Turn;
 use crate::serve::{Serve, go_json};
-use coracle_api::kinds::{Kind, Kinds};
+use coracle_api::kinds::Kind;
 use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
 use coracle_api::types;
@@ -273,58 +277,6 @@ fn summary(body: &[u8]) -> String {
 /// Why a text is no JSON, as Kubernetes says it.
 pub fn json_error(text: &[u8], error: &serde_json::Error) -> String {
     go_json::fault(text).unwrap_or_else(|| error.to_string())
-}
-
-/// Where Kubernetes knows its kinds, as its refusals say it.
-pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
-
-/// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
-const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
-
-pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
-    let text = |field: &str| match &document[field] {
-        Value::Null => Ok(""),
-        Value::String(text) => Ok(text.as_str()),
-        other => {
-            let (found, summary) = (coracle_schema::json_kind(other), summary(document.to_string().as_bytes()));
-            let why = format!("json: cannot unmarshal {found} into Go struct field .{field} of type string");
-            let of = wanted.kind;
-            Err(Fault::bad_request(format!(
-                "the object provided is unrecognized (must be of type {of}): couldn't get version/kind; json parse error: {why} ({summary})"
-            )))
-        }
-    };
-    let (given_version, given_kind) = (text("apiVersion")?, text("kind")?);
-    let kind = if given_kind.is_empty() { wanted.kind } else { given_kind };
-    let expected = wanted.api_version();
-    let api_version = if given_version.is_empty() || wanted.version.is_empty() { expected.as_str() } else { given_version };
-    if kind == wanted.kind && (api_version == expected || SAME.contains(&(kind, api_version, &expected))) {
-        return Ok(());
-    }
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let why = unconverted(wanted, api_version, kind);
-    Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
-}
-
-/// Why a document that names a kind itself is none of this one.
-pub fn other_kind(wanted: Wanted<'_>, document: &Value) -> Option<String> {
-    let said = |field: &str, otherwise: &str| document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned();
-    let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
-    (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(wanted, &version, &kind))
-}
-
-fn unconverted(wanted: Wanted<'_>, api_version: &str, kind: &str) -> String {
-    let version = api_version.rsplit('/').next().unwrap_or_default();
-    let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    let kinds = Kinds::builtin();
-    // Lists are kinds too, and one of them takes any objects.
-    let listed =
-        kind.strip_suffix("List").is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
-    if listed || kinds.by_kind(api_version, kind).is_some() {
-        format!("converting ({version}.{kind}) to ({group}.{}): unknown conversion", wanted.kind)
-    } else {
-        format!("no kind {kind:?} is registered for version {api_version:?} in scheme {SCHEME:?}")
-    }
 }
 
 fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decoded, Fault> {
