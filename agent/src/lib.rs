@@ -14,6 +14,7 @@ pub mod container;
 pub mod desired;
 pub mod endpoints;
 pub mod events;
+pub mod giving;
 pub mod hash;
 pub mod host;
 pub mod lanes;
@@ -42,9 +43,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use coracle_http::Limits;
 use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
+use coracle_http::{Limits, heap};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -170,6 +171,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
 
+    spawn_local(giving::run(shown.clone(), heap::give_back));
     let notify = notify::Notify::from_environment();
     notify.ready();
     let ended = tokio::select! {

@@ -1,5 +1,5 @@
 //! The allocator's settings. It takes them from the environment alone, as a program begins: one that was started without them starts itself
-//! again with them, before it does anything else.
+//! again with them, before it does anything else. And what it keeps after a burst, though nobody uses it: that goes back when asked for.
 use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -28,9 +28,46 @@ fn is_settled(is_set: impl Fn(&str) -> bool) -> bool {
     is_set(TUNABLES) || SETTINGS.iter().any(|(name, _)| is_set(name))
 }
 
+/// Gives back to the host all whole pages that nobody uses, wherever in the heap they are: some milliseconds. By itself the allocator does
+/// so at the heap's end alone.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[allow(
+    unsafe_code,
+    reason = "no library has it as a safe call; it takes a number, touches nothing that is in use, and locks what it has to"
+)]
+pub fn give_back() {
+    unsafe extern "C" {
+        safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    malloc_trim(0);
+}
+
+/// Other allocators have no such call.
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+pub fn give_back() {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[test]
+    fn what_is_free_below_something_in_use_goes_back() {
+        const PIECES: usize = 32 << 10;
+        let resident = || {
+            let statm = std::fs::read_to_string("/proc/self/statm").expect("the kernel says it");
+            statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+        };
+        let mut pieces: Vec<Box<[u8]>> = (0..PIECES).map(|_| vec![1; 1024].into_boxed_slice()).collect();
+        // The last one of all holds the heap's end where it is.
+        let last = pieces.pop();
+        drop(pieces);
+        let before = resident();
+        give_back();
+        let after = resident();
+        assert!(after + (PIECES << 10) / 2 < before, "{before} bytes before, {after} after");
+        drop(last);
+    }
 
     #[test]
     fn whoever_sets_anything_chooses_for_himself() {

@@ -13,6 +13,7 @@ pub mod channel;
 pub mod client;
 pub mod heap;
 pub mod local;
+pub mod lull;
 pub mod network;
 mod outbound;
 mod passing;

@@ -7,6 +7,7 @@ mod api_v1;
 mod api_v1beta1;
 mod control;
 mod fuzz;
+mod giving;
 mod kubelet_events;
 mod kubelet_status;
 mod observed;

@@ -21,7 +21,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/socket_file.rs", "opens the file of a Unix socket as it lies there"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
     ("http/src/client.rs", "the agent's calls"),
-    ("http/src/heap.rs", "starts the program again with the allocator's settings"),
+    ("http/src/heap.rs", "starts the program again with the allocator's settings, and asks the allocator for what is free"),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("master/src/main.rs", "arguments, signals, exit code"),
     ("master/src/command.rs", "backups, and the local socket of a running master"),
@@ -277,6 +277,24 @@ fn functions_are_short() {
 fn no_unwrap_no_todo() {
     let bad = |l: &str| [".unwrap()", "todo!(", "unimplemented!(", "dbg!("].iter().any(|word| l.contains(word));
     assert_none(places(&sources(), |_| true, bad), "say why it holds with expect(), or return the error");
+}
+
+/// The compiler denies it, and whoever allows it for himself has to stand here.
+const ALLOWS_UNSAFE: &str = "http/src/heap.rs";
+
+#[test]
+fn one_file_may_make_one_call_that_is_unsafe() {
+    let allows = |l: &str| l.contains("unsafe_code");
+    assert_none(places(&sources(), |p| p != ALLOWS_UNSAFE, allows), &format!("only {ALLOWS_UNSAFE} has unsafe code"));
+    let says = |text: &str, word: &str| text.lines().filter(|l| !l.trim_start().starts_with("//") && has_word(l, word)).count();
+    let heap = fs::read_to_string(top().join(ALLOWS_UNSAFE)).expect("it is there");
+    assert_eq!((says(&heap, "unsafe_code"), says(&heap, "unsafe ")), (1, 1), "{ALLOWS_UNSAFE} has one function, and one declaration");
+    let whole = fs::read_to_string(top().join("Cargo.toml")).expect("the workspace's manifest");
+    assert!(whole.contains("\nunsafe_code = \"deny\"\n"), "Cargo.toml denies unsafe code to all packages");
+    for package in ["http", "schema", "api", "master", "agent", "tests"] {
+        let manifest = fs::read_to_string(top().join(package).join("Cargo.toml")).expect("a manifest");
+        assert!(manifest.contains("[lints]\nworkspace = true\n"), "{package} takes the workspace's lints");
+    }
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod delete;
 mod description;
 mod evict;
 mod finish;
+mod giving;
 mod go_json;
 mod health;
 mod log;
@@ -77,6 +78,7 @@ pub struct Serve {
     identity: Option<Arc<Identity>>,
     ledger: Arc<Ledger>,
     watches: watch::Watches,
+    giving: Arc<giving::Giving>,
     lists: read::Lists,
     turns: Arc<turns::Turns>,
     metrics: metrics::Metrics,
@@ -99,6 +101,7 @@ impl Serve {
             maker,
             identity,
             watches: watch::Watches::default(),
+            giving: Arc::default(),
             lists: read::Lists::default(),
             turns: Arc::default(),
             metrics: metrics::Metrics::default(),
@@ -155,6 +158,8 @@ impl Serve {
                 Err(fault) => answer = failure(Form::of_failure(version, &accept(&request.headers)), &fault),
             }
         }
+        // Before it gets shorter.
+        self.giving.worked(&self.watches.timer, &self.store, giving::cost(request, &answer));
         compress(&request.headers, &mut answer);
         self.metrics.count(asked, started.elapsed(), &mut answer);
         answer

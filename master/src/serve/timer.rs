@@ -1,4 +1,4 @@
-//! Ends of watches and bookmarks: one thread for all that wait for a time. It starts with the first and sleeps until the next is due.
+//! Ends of watches, bookmarks, memory that goes back: one thread for all that wait for a time. It starts with the first and sleeps until the next is due.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -50,6 +50,14 @@ impl Timer {
         drop(waiting);
         self.0.changed.notify_one();
         Appointment { timer: self.0.clone(), at }
+    }
+}
+
+#[cfg(test)]
+impl Timer {
+    /// Appointments that are kept.
+    pub fn len(&self) -> usize {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner).due.len()
     }
 }
 

@@ -46,7 +46,7 @@ const STATE_ENDS: (&str, &str) = ("k8s.io/initial-events-end", "true");
 /// What all watches share.
 #[derive(Default)]
 pub struct Watches {
-    timer: Arc<timer::Timer>,
+    pub timer: Arc<timer::Timer>,
     pub bookmarks: Arc<Bookmarks>,
     replays: Replays,
     shared: Arc<Shared>,

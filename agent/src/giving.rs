@@ -1,0 +1,37 @@
+//! What a burst of changes took goes back to the host once it is over. See `Lull`.
+
+use std::sync::Arc;
+
+use coracle_http::lull::{Lull, WORTH_BYTES};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use crate::sync::Shown;
+
+/// What one change of what the agent shows counts: to start a pod takes about as many as make a burst.
+const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
+pub const CHANGES: u64 = 4;
+
+/// Ends with the loop, and waits for no time where nothing changes.
+pub async fn run(mut shown: watch::Receiver<Arc<Shown>>, give_back: impl Fn()) {
+    let (started, mut lull, mut due) = (Instant::now(), Lull::new(None), None);
+    loop {
+        tokio::select! {
+            changed = shown.changed() => {
+                if changed.is_err() {
+                    return;
+                }
+                if let Some(wait) = lull.worked(CHANGE_BYTES, started.elapsed()) {
+                    due = Some(Instant::now() + wait);
+                }
+            }
+            () = sleep_until(due.unwrap_or(started)), if due.is_some() => {
+                let look = lull.look(started.elapsed());
+                if look.gives_back {
+                    give_back();
+                }
+                due = look.again.map(|wait| Instant::now() + wait);
+            }
+        }
+    }
+}

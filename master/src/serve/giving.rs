@@ -1,0 +1,119 @@
+//! What a burst of requests took goes back to the host once it is over, and once more when its events are forgotten. See `Lull`.
+//!
+//! One appointment, and none where nothing happened.
+
+use super::timer::{Appointment, Timer};
+use super::watch::lock;
+use crate::store::Store;
+use coracle_http::lull::{Lull, WORTH_BYTES};
+use coracle_http::{Answer, Body, Method, Request, heap};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// The store forgets its events after five minutes; some seconds later its keeper has done so.
+const EVENTS_FORGOTTEN: Duration = Duration::from_secs(310);
+/// What a request counts beside its body and its answer, and what a commit does.
+const EACH_BYTES: u64 = 1 << 10;
+
+pub struct Giving {
+    started: Instant,
+    given: Mutex<Given>,
+}
+
+struct Given {
+    lull: Lull,
+    /// Of the store, when the controllers' part was last counted.
+    revision: u64,
+    next: Option<Appointment>,
+}
+
+impl Default for Giving {
+    fn default() -> Giving {
+        let given = Given { lull: Lull::new(Some(EVENTS_FORGOTTEN)), revision: 0, next: None };
+        Giving { started: Instant::now(), given: Mutex::new(given) }
+    }
+}
+
+impl Giving {
+    pub fn worked(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, bytes: u64) {
+        let mut given = lock(&self.given);
+        if let Some(wait) = given.lull.worked(bytes, self.started.elapsed()) {
+            given.revision = store.revision().0;
+            given.next = Some(self.appoint(timer, store, wait));
+        }
+    }
+
+    fn appoint(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>, wait: Duration) -> Appointment {
+        // The timer keeps alive what it will call, and that must not keep the timer.
+        let (giving, again, store) = (Arc::downgrade(self), Arc::downgrade(timer), store.clone());
+        let due = move || {
+            let (Some(giving), Some(timer)) = (giving.upgrade(), again.upgrade()) else { return };
+            if giving.look(&timer, &store) {
+                heap::give_back();
+            }
+        };
+        timer.after(wait, Box::new(due))
+    }
+
+    /// Whether memory is to go back now.
+    fn look(self: &Arc<Self>, timer: &Arc<Timer>, store: &Arc<dyn Store>) -> bool {
+        let mut given = lock(&self.given);
+        // Controllers write, too, and nobody asked them to.
+        let revision = store.revision().0;
+        let commits = revision.saturating_sub(std::mem::replace(&mut given.revision, revision));
+        let sooner = given.lull.worked(commits.saturating_mul(EACH_BYTES), self.started.elapsed());
+        if let Some(wait) = sooner {
+            given.next = Some(self.appoint(timer, store, wait));
+            return false;
+        }
+        let look = given.lull.look(self.started.elapsed());
+        given.next = look.again.map(|wait| self.appoint(timer, store, wait));
+        look.gives_back
+    }
+}
+
+/// What an answer counts. How much a deletion takes away nobody knows yet: it may be a whole namespace.
+pub fn cost(request: &Request, answer: &Answer) -> u64 {
+    let least = if request.method == Method::DELETE && answer.status.is_success() { WORTH_BYTES } else { EACH_BYTES };
+    let answered = match &answer.body {
+        Body::Whole(whole) => whole.len(),
+        Body::Long(long) => long.bytes,
+        // Both pass by piece by piece.
+        Body::Stream(_) | Body::Forward(_) => 0,
+    };
+    least.saturating_add(request.body.len() as u64).saturating_add(answered as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::serve::tests::serve;
+    use coracle_http::{Caller, HeaderMap, Method, Request};
+
+    #[test]
+    fn a_burst_has_an_appointment_and_who_does_little_has_none() {
+        let body = |bytes: usize| {
+            let data = "x".repeat(bytes);
+            format!(r#"{{"metadata": {{"name": "a", "namespace": "default"}}, "data": {{"x": "{data}"}}}}"#)
+        };
+        let maps = "/api/v1/namespaces/default/configmaps";
+        for (what, requests, expected) in [
+            ("one small", vec![(Method::POST, maps, body(10))], 0),
+            ("many small", (0..300).map(|_| (Method::GET, maps, String::new())).collect(), 1),
+            ("one large, though it is refused", vec![(Method::POST, "/api/v1/nothing", body(300_000))], 1),
+            (
+                "a deletion",
+                vec![(Method::POST, maps, body(10)), (Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())],
+                1,
+            ),
+            ("a deletion of nothing", vec![(Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())], 0),
+        ] {
+            let (serve, _) = serve();
+            serve.ensure_namespace("default").expect("it is new");
+            for (method, path, body) in requests {
+                let target = path.parse().expect("a path");
+                serve.answer(&Request { method, target, headers: HeaderMap::new(), body: body.into(), caller: Caller::Local });
+            }
+            assert_eq!(serve.watches.timer.len(), expected, "{what}");
+        }
+    }
+}

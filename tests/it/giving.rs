@@ -1,0 +1,30 @@
+//! The agent gives memory back after a burst, and else does nothing. Its clock stands still while there is something to do.
+
+use coracle_agent::giving::{self, CHANGES};
+use coracle_agent::sync::Shown;
+use coracle_http::lull::STRETCH;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_gives_back_what_a_burst_took() {
+    let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
+    let (told, mut given) = mpsc::unbounded_channel();
+    let runs = giving::run(shown, move || told.send(Instant::now()).expect("the test listens"));
+    let test = async move {
+        let change = async || {
+            shown_in.send_replace(Arc::new(Shown::default()));
+            sleep(Duration::from_secs(1)).await;
+        };
+        for (changes, expected) in [(CHANGES - 1, false), (CHANGES, true), (5 * CHANGES, true)] {
+            for _ in 0..changes {
+                change().await;
+            }
+            let came = timeout(10 * STRETCH, given.recv()).await.is_ok();
+            assert_eq!(came, expected, "after {changes} changes");
+            assert!(timeout(100 * STRETCH, given.recv()).await.is_err(), "once after {changes}");
+        }
+    };
+    tokio::join!(runs, test);
+}
