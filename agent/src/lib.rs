@@ -170,7 +170,6 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (stop, stopping) = watch::channel(false);
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
-
     spawn_local(giving::run(shown.clone(), heap::give_back));
     let notify = notify::Notify::from_environment();
     notify.ready();
