@@ -5,7 +5,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
 use coracle_schema::Problem;
 use coracle_schema::apply::{self, Fields, Managed, Writer};
-use coracle_schema::tidy;
+use coracle_schema::types::Element;
 use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
@@ -32,17 +32,28 @@ pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> Said 
     }
     let mut asked = Value::Null;
     for path in ["metadata.name"].iter().chain(kind.given).chain(kind.given_unnamed).chain(kind.taken) {
-        copy(object, &mut asked, &steps(path));
-    }
-    // An empty text says nothing, but where a type tells it from none.
-    if asked.is_object() {
-        tidy(&TYPES, &kind.type_name, &mut asked);
+        let steps = steps(path);
+        if !is_unsaid(kind, object, &steps) {
+            copy(object, &mut asked, &steps);
+        }
     }
     Said { object: Some(asked), managed }
 }
 
 fn steps<'p>(path: &'p &str) -> Vec<&'p str> {
     path.split(if path.contains('|') { '|' } else { '.' }).collect()
+}
+
+/// An empty text says nothing, but where its type tells it from none.
+fn is_unsaid(kind: &Kind, object: &Value, path: &[&str]) -> bool {
+    let (mut value, mut type_name, mut tells) = (object, &*kind.type_name, true);
+    for name in path {
+        value = &value[*name];
+        let Some(field) = TYPES.get(type_name).and_then(|of| of.field(name)) else { return false };
+        tells = field.rules.pointer;
+        type_name = if let Element::Named(name) = &field.element { name } else { "" };
+    }
+    value.as_str() == Some("") && !tells
 }
 
 /// What stands at a path, and that there is a way to it.
