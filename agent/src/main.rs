@@ -10,8 +10,8 @@ use coracle_http::heap;
 use coracle_http::network::HANDLER_STACK_BYTES;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Handlers of the port and of the socket, removals of large trees, and one to spare.
-const BLOCKING_THREADS_MAX: usize = 8;
+/// Handlers of the port and of the socket and those of their health, removals of large trees, and one to spare.
+const BLOCKING_THREADS_MAX: usize = 12;
 
 #[expect(clippy::print_stdout, reason = "--help and --version are asked for on standard output")]
 fn main() -> ExitCode {

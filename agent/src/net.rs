@@ -25,6 +25,8 @@ use crate::sync::{Happening, Shown};
 const RUN: Duration = Duration::from_secs(20);
 /// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
 const RECHECK: Duration = Duration::from_secs(60);
+/// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed in some minutes.
+const TRIED_AGAIN: u32 = 5;
 /// Marks our routes among those of the bridge; between the numbers that the kernel and routing daemons use.
 const ROUTE_PROTOCOL: &str = "196";
 
@@ -40,6 +42,8 @@ struct Net {
     routed: Option<BTreeSet<Ipv4Addr>>,
     hairpinned: BTreeSet<String>,
     left_out: BTreeSet<LeftOut>,
+    /// How often they are still tried again.
+    again: u32,
     /// What could not be done, said once.
     said: Option<String>,
 }
@@ -92,8 +96,10 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 
 impl Net {
     async fn settle(&mut self, rules: Rules, recheck: bool, happenings: &mpsc::Sender<Happening>) -> Result<(), String> {
-        if recheck && self.listed != list_table().await {
+        let again = recheck && !self.left_out.is_empty() && self.again > 0;
+        if again || recheck && self.listed != list_table().await {
             self.applied = None;
+            self.again = self.again.saturating_sub(1);
         }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
         if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
@@ -106,7 +112,9 @@ impl Net {
                 // A queue that is full loses events, never more.
                 let _ = happenings.try_send(Happening::left_out(service));
             }
-            self.left_out = left_out;
+            if self.left_out != left_out {
+                (self.left_out, self.again) = (left_out, TRIED_AGAIN);
+            }
         }
         self.applied = Some(rules);
         if self.routed.as_ref() != Some(&self.addresses) || recheck {

@@ -20,7 +20,11 @@ impl Sieve {
     /// `count` things that were refused together, and why.
     pub fn new(count: usize, why: &str) -> Sieve {
         let mut sieve = Sieve { taken: Vec::new(), refused: Vec::new(), open: Vec::new(), tries: 0 };
-        sieve.split(0..count, why);
+        match count {
+            // It is heard once more: that all were refused may have had a reason that has passed.
+            1 => sieve.open.push(0..1),
+            _ => sieve.split(0..count, why),
+        }
         sieve
     }
 
@@ -84,6 +88,13 @@ mod tests {
         // Two that only do not go together: the first of them is taken.
         let (taken, refused, _) = sift(10, |these| these.contains(&2) && these.contains(&7));
         assert_eq!((taken.len(), refused), (9, vec![7]));
+    }
+
+    #[test]
+    fn one_alone_is_heard_once_more() {
+        assert_eq!(sift(1, |_| false), (vec![0], vec![], 1));
+        assert_eq!(sift(1, |_| true), (vec![], vec![0], 1));
+        assert_eq!(sift(0, |_| true), (vec![], vec![], 0));
     }
 
     #[test]

@@ -12,6 +12,10 @@ pub const SETTINGS: [(&str, &str); 3] =
 /// The other way to tell the allocator.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
+/// That a program has been started again: where the system takes the settings out of the environment, as it does for a program that has
+/// more rights than its user, it would start itself for ever.
+const AGAIN: &str = "CORACLE_STARTED_AGAIN";
+
 /// Comes back where the settings are made, or cannot be: then the program only keeps more.
 pub fn settle() {
     if is_settled(|name| env::var_os(name).is_some()) {
@@ -19,13 +23,13 @@ pub fn settle() {
     }
     let mut arguments = env::args_os();
     let (Ok(program), Some(name)) = (env::current_exe(), arguments.next()) else { return };
-    let error = Command::new(&program).arg0(name).args(arguments).envs(SETTINGS).exec();
+    let error = Command::new(&program).arg0(name).args(arguments).envs(SETTINGS).env(AGAIN, "1").exec();
     log::debug!("start {} again with the allocator's settings: {error}", program.display());
 }
 
 /// Whoever sets anything chooses for himself.
 fn is_settled(is_set: impl Fn(&str) -> bool) -> bool {
-    is_set(TUNABLES) || SETTINGS.iter().any(|(name, _)| is_set(name))
+    is_set(AGAIN) || is_set(TUNABLES) || SETTINGS.iter().any(|(name, _)| is_set(name))
 }
 
 /// Gives back to the host all whole pages that nobody uses, wherever in the heap they are: some milliseconds. By itself the allocator does
@@ -71,7 +75,7 @@ mod tests {
 
     #[test]
     fn whoever_sets_anything_chooses_for_himself() {
-        for (set, expected) in [("", false), ("PATH", false), ("GLIBC_TUNABLES", true), ("MALLOC_ARENA_MAX", true)] {
+        for (set, expected) in [("", false), ("PATH", false), ("GLIBC_TUNABLES", true), ("MALLOC_ARENA_MAX", true), (AGAIN, true)] {
             assert_eq!(is_settled(|name| name == set), expected, "{set}");
         }
         for (name, _) in SETTINGS {

@@ -5,7 +5,7 @@ use nix::unistd::{Gid, Uid, User, getgroups, setegid, seteuid, setgid, setgroups
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Everybody but the owner.
 const OTHERS: u32 = 0o077;
@@ -34,13 +34,48 @@ pub fn refuse(dir: &Path) -> Result<(), String> {
 /// Becomes the owner of a directory for good, where this is root; of one that is not there, whose would be made.
 pub fn become_owner(dir: &Path) -> Result<(), String> {
     let Some((uid, gid)) = other_owner(dir) else { return Ok(()) };
+    all_readable(dir, uid)?;
     let done = setgroups(&[]).and_then(|()| setgid(gid)).and_then(|()| setuid(uid));
-    done.map_err(|error| format!("{}: cannot become {}, whose it is: {error}", dir.display(), name(uid)))
+    done.map_err(|error| format!("{}: cannot become {}, whose it is: {error}", dir.display(), name(uid)))?;
+    match fs::metadata(dir) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            let (shown, owner) = (dir.display(), name(uid));
+            Err(format!("{shown} is {owner}'s, who may not enter a directory above it: run `chown -R root: {shown}` to look at it as root"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What its owner cannot read must not be taken for damaged.
+fn all_readable(dir: &Path, owner: Uid) -> Result<(), String> {
+    let Some(closed) = closed_to(dir, owner) else { return Ok(()) };
+    let (shown, owner) = (dir.display(), name(owner));
+    Err(format!("{} is not {owner}'s, who could not read it and whose {shown} is: run `chown -R {owner}: {shown}` first", closed.display()))
+}
+
+/// A file or folder below, of somebody else, that the owner may not read. What cannot be listed is left to whoever reads it.
+fn closed_to(dir: &Path, owner: Uid) -> Option<PathBuf> {
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            let needed = if found.is_dir() { 0o005 } else { 0o004 };
+            let counts = found.is_dir() || found.is_file();
+            if counts && found.uid() != owner.as_raw() && found.mode() & needed != needed {
+                return Some(path);
+            }
+            if found.is_dir() {
+                folders.push(path);
+            }
+        }
+    }
+    None
 }
 
 /// The same for as long as something is done: what was opened before stays open, and root goes on with that afterwards.
 pub fn as_owner<T>(dir: &Path, done: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let Some((uid, gid)) = other_owner(dir) else { return done() };
+    all_readable(dir, uid)?;
     let failed = |error| format!("{}: cannot become {}, whose it is, and root again: {error}", dir.display(), name(uid));
     let (groups, group) = (getgroups().map_err(failed)?, Gid::effective());
     setgroups(&[]).and_then(|()| setegid(gid)).and_then(|()| seteuid(uid)).map_err(failed)?;
@@ -81,6 +116,14 @@ mod tests {
             chown(&dir, Some(65_534), None).expect("root may");
             let why = refuse(&dir).expect_err("it is not ours");
             assert!(why.starts_with(&format!("{shown} belongs to ")) && why.ends_with(&format!("`chown -R root: {shown}`")), "{why}");
+            let file = dir.join("edited");
+            fs::write(&file, "{}").expect("root may");
+            fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).expect("ours");
+            assert_eq!(closed_to(&dir, Uid::from_raw(65_534)), None);
+            fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("ours");
+            assert_eq!(closed_to(&dir, Uid::from_raw(65_534)), Some(file.clone()));
+            assert_eq!(closed_to(&dir, Uid::from_raw(0)), None);
+            fs::remove_file(&file).expect("ours");
             assert_eq!(other_owner(&dir.join("new/one")).map(|(uid, _)| uid.as_raw()), Some(65_534));
         }
         fs::remove_dir(&dir).expect("ours");

@@ -7,7 +7,7 @@ use super::meta::{self, Scope};
 use super::{Rules, Strategy, claim, container, csi, full, general, inner, names, pod_parts, without_status};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Above are the system's own.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -203,7 +203,7 @@ fn topologies(class: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let terms = list(class, "allowedTopologies");
     // Kubernetes begins its list of those before with as many that say nothing.
-    let mut before = vec![BTreeMap::new(); terms.len().min(super::PROBLEMS_MAX)];
+    let mut before = HashMap::from([(BTreeMap::new(), terms.len().min(super::PROBLEMS_MAX))]);
     for (at, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
         let mut keys = HashSet::new();
@@ -225,10 +225,9 @@ fn topologies(class: &Value) -> Vec<Problem> {
                 found.push(Problem::new(&path.field("key"), Reason::Duplicate, Some(key.into()), ""));
             }
         }
-        let meant = meaning(term);
-        let alike = before.iter().filter(|other| **other == meant).count();
-        found.extend((0..alike).map(|_| Problem::new(&path, Reason::Duplicate, Some("".into()), "")));
-        before.push(meant);
+        let alike = before.entry(meaning(term)).or_insert(0);
+        found.extend((0..*alike).map(|_| Problem::new(&path, Reason::Duplicate, Some("".into()), "")));
+        *alike += 1;
         if full(&found) {
             return found;
         }

@@ -21,6 +21,8 @@ const SECOND: u8 = 0xa1;
 
 /// Types of blocks that are passed over, in one message.
 const SKIPPED_MAX: usize = 16;
+/// Blocks without an end, or with a content that is none, that are passed over: for each the rest of the text is read.
+const BROKEN_MAX: usize = 8;
 
 /// What is known of a key, private or public.
 #[derive(Debug, PartialEq)]
@@ -80,8 +82,8 @@ pub fn mismatch(certificate: &str, key: &str) -> Option<String> {
 
 /// The content of the first block of a wanted type; the types of those before it are named.
 fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -> Option<Vec<u8>> {
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
+    let (mut lines, mut broken) = (text.lines(), 0);
+    while let Some(line) = lines.next().filter(|_| broken < BROKEN_MAX) {
         let Some(kind) = line.trim_end().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----")) else { continue };
         let end = format!("-----END {kind}-----");
         let (mut ahead, mut body, mut ended) = (lines.clone(), String::new(), false);
@@ -95,7 +97,10 @@ fn block(text: &str, wanted: impl Fn(&str) -> bool, skipped: &mut Vec<String>) -
                 body.extend(line.chars().filter(|c| !c.is_whitespace()));
             }
         }
-        let Some(content) = ended.then(|| base64::decode(&body).ok()).flatten() else { continue };
+        let Some(content) = ended.then(|| base64::decode(&body).ok()).flatten() else {
+            broken += 1;
+            continue;
+        };
         lines = ahead;
         if wanted(kind) {
             return Some(content);
@@ -216,6 +221,15 @@ AwEHoUQDQgAEDsDbNGq/lMOyvDFZ6KWkoiafZuKAcfpaWXMIEUM9jQ96sCxNwIBE
 gcpNd/monCk50ZziEztFZQfO98lzeEQabw==
 -----END EC PRIVATE KEY-----
 ";
+
+    /// Each of these lines would have the rest read: a megabyte of them took minutes.
+    #[test]
+    fn blocks_without_an_end_are_few() {
+        let beginnings = "-----BEGIN A-----\n".repeat(50_000);
+        assert!(mismatch(&beginnings, "x").is_some_and(|found| found.contains("failed to find any PEM data in certificate input")));
+        let few = "-----BEGIN A-----\n".repeat(BROKEN_MAX - 1);
+        assert_eq!(mismatch(&format!("{few}{CERTIFICATE}"), &format!("{few}{KEY}")), None);
+    }
 
     #[test]
     fn keys_of_certificates() {

@@ -48,7 +48,7 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     // Browsers leave Origin out of some requests, this one out of none. `none`: a person typed the address.
     for site in headers.get_all("sec-fetch-site") {
         if site != "none" && site != "same-origin" {
-            return foreign("origin", site.to_str().unwrap_or_default());
+            return foreign("Sec-Fetch-Site", site.to_str().unwrap_or_default());
         }
     }
     // It would stay in the browser and stand between it and all that this port answers.
