@@ -140,15 +140,9 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 
 /// The document that a patch makes, of the right types, and what the client is warned of.
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
-    let mut made = made(call, patch, standing.clone())?;
-    match patch {
-        // It is done to the fields of the kind, which it cannot leave.
-        Patch::Strategic(_) => ["apiVersion", "kind"].iter().for_each(|field| made[*field] = standing[*field].clone()),
-        Patch::Json(_) | Patch::Merge(_) => {
-            if let Some(why) = body::other_kind(body::Wanted::of(call.shown), &made) {
-                return Err(refused(call, patch, standing, &body::Misfit::of(why)));
-            }
-        }
+    let made = made(call, patch, standing.clone())?;
+    if let Some(why) = body::other_kind(body::Wanted::of(call.shown), &made) {
+        return Err(refused(call, patch, standing, &body::Misfit::of(why)));
     }
     let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
     body::right_kind(body::Wanted::of(call.shown), &object)?;
@@ -191,8 +185,13 @@ fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
             patch::merge(&mut object, over.clone());
             Ok(object)
         }
+        // It is done to the fields of the kind, which it cannot leave.
         Patch::Strategic(over) => {
-            patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone()).map_err(unpatched)
+            let own = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
+            let applied = patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone());
+            let mut made = applied.map_err(unpatched)?;
+            own.into_iter().for_each(|(field, value)| made[field] = value);
+            Ok(made)
         }
     }
 }
