@@ -2,6 +2,7 @@
 
 use super::fields::{self, shown};
 use super::shape::{Place, Scalar, Shape, Whole, child, keyed, member};
+use crate::patch::strategic::go_kind;
 use crate::trail::DEPTH_MAX;
 use crate::types::Types;
 use serde_json::Value;
@@ -94,7 +95,7 @@ impl Check<'_> {
     fn scalar(&mut self, scalar: Scalar, value: &Value, way: &str) {
         let wanted = match scalar {
             Scalar::Text if !value.is_string() => format!("string, got {}", held(value)),
-            Scalar::Number if !value.is_number() => format!("numeric (int or float), got {}", go_type(value)),
+            Scalar::Number if !value.is_number() => format!("numeric (int or float), got {}", go_kind(value)),
             Scalar::Bool if !value.is_boolean() => format!("boolean, got {}", got(value)),
             Scalar::Either if value.is_array() || value.is_object() => format!("any scalar, got {}", got(value)),
             _ => return,
@@ -119,19 +120,6 @@ impl Check<'_> {
 /// As Go prints the value that it found: plainly,
 fn got(value: &Value) -> String {
     format!("&{{{}}}", crate::patch::shown(value))
-}
-
-/// by its type alone,
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Number(number) if number.is_f64() => "float64",
-        Value::Number(_) => "int64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }
 
 /// or with the type that holds it.

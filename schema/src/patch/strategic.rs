@@ -366,7 +366,8 @@ fn entries(list: Value) -> Result<Vec<Value>, Unpatched> {
     }
 }
 
-fn go_kind(value: &Value) -> &'static str {
+/// The type that Go has for it.
+pub(crate) fn go_kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
         Value::Bool(_) => "bool",
