@@ -2,7 +2,7 @@
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-churn bench-store bench-api arrange conformance
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-churn bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -25,13 +25,13 @@ check:
 e2e:
 	packaging/prerequisites.sh engine demo test
 	packaging/engine.sh start
-	packaging/build.sh -p coracle-master -p coracle-agent
+	cargo build --release -p coracle-master -p coracle-agent
 	cargo test -p coracle-tests --features e2e --test e2e $(AS_ROOT)
 
 # Every kubectl that is here, against a master of its own for each script; needs no engine.
 test-clients:
 	packaging/prerequisites.sh test
-	packaging/build.sh -p coracle-master
+	cargo build --release -p coracle-master
 	cargo test -p coracle-tests --features clients --test clients
 
 # Power cuts below real ext4 and xfs: some minutes, on devices of its own.
@@ -52,7 +52,7 @@ test-packages: deb
 bench:
 	packaging/prerequisites.sh engine demo
 	packaging/engine.sh start
-	packaging/build.sh -p coracle-master -p coracle-agent
+	cargo build --release -p coracle-master -p coracle-agent
 	cargo bench -q -p coracle-tests --features e2e --bench bench $(AS_ROOT)
 
 # Ten rounds of pods, namespaces and events that come and go; CHURN_ROUNDS, CHURN_PODS and CHURN_WAIT_S say otherwise.
@@ -70,14 +70,10 @@ export KUBE_APISERVER ?= $(HOME)/.cache/coracle/kube-apiserver-1.20.2
 bench-api:
 	packaging/prerequisites.sh bench-store
 	packaging/kube-apiserver.sh $(KUBE_APISERVER) || echo "kube-apiserver cannot be built here"
-	packaging/build.sh -p coracle-master
+	cargo build --release -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api
 
 # Kubernetes' own conformance tests, those that pass: E2E=/path/to/e2e.test, a program built of Kubernetes (CONTRIBUTING.md says how).
 conformance:
 	packaging/conformance.sh "$(E2E)" "$(WORDS)"
 
-# Lays what the programs run at rest next to each other, once more: master/start.ld and agent/start.ld.
-arrange:
-	packaging/engine.sh start
-	packaging/arrange.sh $(AS_ROOT)

@@ -40,7 +40,7 @@ node_is_ready() { curl -sSf -m 5 "http://127.0.0.1:$port/api/v1/nodes" 2>/dev/nu
 cluster() {
     "$tree/packaging/prerequisites.sh" engine demo
     "$tree/packaging/engine.sh" start
-    (cd "$tree" && packaging/build.sh -q -p coracle-master -p coracle-agent)
+    (cd "$tree" && cargo build --release -q -p coracle-master -p coracle-agent)
     port=${PORT:-8088}
     as_root mkdir -p -m 0755 "$sockets"
     trap stop EXIT

@@ -11,8 +11,8 @@ out=$tree/build/deb
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
 
-echo "building (packaging/build.sh)"
-packaging/build.sh -q -p coracle-master -p coracle-agent
+echo "building (cargo build --release)"
+cargo build --release -q -p coracle-master -p coracle-agent
 rm -rf "$out"
 mkdir -p "$out"
 

@@ -42,7 +42,7 @@ make_image() {
 start() {
     local name=$1
     shift
-    as_root sh -c 'log=$1 pid=$2; shift 2; MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=131072 MALLOC_TRIM_THRESHOLD_=131072 setsid "$@" >>"$log" 2>&1 </dev/null & echo $! >"$pid"' \
+    as_root sh -c 'log=$1 pid=$2; shift 2; setsid "$@" >>"$log" 2>&1 </dev/null & echo $! >"$pid"' \
         start "$state/$name.log" "$sockets/$name.pid" "$tree/target/release/coracle-$name" "$@"
 }
 
@@ -97,8 +97,8 @@ run() {
         say "an earlier demonstration is here: stopping it first"
         stop_programs
     fi
-    say "building (packaging/build.sh)"
-    (cd "$tree" && packaging/build.sh -q -p coracle-master -p coracle-agent)
+    say "building (cargo build --release)"
+    (cd "$tree" && cargo build --release -q -p coracle-master -p coracle-agent)
     make_image
     mkdir -p "$state/manifests"
     as_root mkdir -p -m 0755 "$sockets"

@@ -7,7 +7,6 @@
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   kube-apiserver dpkg-dev, golang-go, make, rsync (make bench-api, once: packaging/kube-apiserver.sh)
-#   arrange    valgrind, binutils                (make arrange)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
 set -euo pipefail
 
@@ -64,9 +63,6 @@ for what in "$@"; do
             need go golang-go "building it"
             need make make "building it"
             need rsync rsync "building it" ;;
-        arrange)
-            need valgrind valgrind "recording which functions run"
-            need nm binutils "their names" ;;
         packages)
             need dpkg-scanpackages dpkg-dev "building packages"
             need lintian lintian "checking packages"

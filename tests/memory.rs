@@ -5,7 +5,6 @@ use coracle_agent::plan::Node;
 use coracle_agent::runtime::fake::Fake;
 use coracle_agent::sync::{self, Ends, Shown};
 use coracle_api::meta::{Durable, Key, Resource};
-use coracle_http::heap;
 use coracle_master::config::Config;
 use coracle_master::store::{FlatStore, KindRow, Rules, Store, Write};
 use serde_json::{Value, json};
@@ -112,7 +111,8 @@ fn again(test: &str, word: &str, folder: &Path) {
     let program = std::env::current_exe().expect("this program");
     let ended = Command::new(program)
         .args(["--exact", test])
-        .envs(heap::SETTINGS)
+        // As `coracle_http::resident` sets it for the programs.
+        .envs([("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")])
         .env(word, folder)
         .stdout(Stdio::null())
         .status()

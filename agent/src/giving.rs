@@ -1,6 +1,7 @@
 //! What a burst of changes took goes back to the host once it is over. See `Lull`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use coracle_http::lull::{Lull, WORTH_BYTES};
 use tokio::sync::watch;
@@ -14,7 +15,9 @@ pub const CHANGES: u64 = 4;
 
 /// Ends with the loop, and waits for no time where nothing changes.
 pub async fn run(mut shown: watch::Receiver<Arc<Shown>>, give_back: impl Fn()) {
-    let (started, mut lull, mut due) = (Instant::now(), Lull::new(None), None);
+    let (started, mut lull) = (Instant::now(), Lull::new(None));
+    // A start is a burst, too.
+    let mut due = lull.worked(WORTH_BYTES, Duration::ZERO).map(|wait| started + wait);
     loop {
         tokio::select! {
             changed = shown.changed() => {

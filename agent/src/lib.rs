@@ -45,7 +45,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
-use coracle_http::{Limits, heap};
+use coracle_http::{Limits, resident};
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -170,7 +170,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (stop, stopping) = watch::channel(false);
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
-    spawn_local(giving::run(shown.clone(), heap::give_back));
+    spawn_local(giving::run(shown.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
     notify.ready();
     let ended = tokio::select! {

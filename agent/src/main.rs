@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use coracle_agent::config::{self, Asked, Config};
 use coracle_agent::{host, run};
-use coracle_http::heap;
 use coracle_http::network::HANDLER_STACK_BYTES;
+use coracle_http::resident;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Handlers of the port and of the socket and those of their health, removals of large trees, and one to spare.
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Asked::Run(config)) => {
-            heap::settle();
+            resident::settle();
             start(*config)
         }
         Err(error) => {

@@ -11,7 +11,6 @@
 pub mod budget;
 pub mod channel;
 pub mod client;
-pub mod heap;
 pub mod local;
 pub mod lull;
 pub mod network;
@@ -19,6 +18,7 @@ mod outbound;
 mod passing;
 mod pull;
 mod refusal;
+pub mod resident;
 mod socket_file;
 pub mod system;
 

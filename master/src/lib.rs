@@ -113,7 +113,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     gate.tell_files(&*shared, "EditedFile", &told, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     let hearing = wakes.clone();
-    let serve = serve.heard_by(Box::new(move |key| hearing.hear(key)));
+    let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)

@@ -1,6 +1,6 @@
 //! Arguments, the log, signals, the exit code.
 
-use coracle_http::heap;
+use coracle_http::resident;
 use coracle_master::command;
 use coracle_master::config::{self, Asked};
 use nix::sys::signal::{SigSet, Signal};
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     }
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
         Ok(Asked::Run(config)) => {
-            heap::settle();
+            resident::settle();
             config
         }
         Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),

@@ -24,7 +24,6 @@ pub fn churn(engine: &Engine) -> Result<String, String> {
     let number = |name: &str, usual: usize| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (rounds, pods, wait_s) = (number("CHURN_ROUNDS", 1), number("CHURN_PODS", PODS), number("CHURN_WAIT_S", WAIT_S));
     let mut bed = Bed::new(engine, "bench-churn");
-    bed.allocator = &[];
     bed.start();
     std::thread::sleep(BEGINS);
     let held = |bed: &Bed| -> Result<[u64; 2], String> { Ok([process::pss_kb(bed.master_pid())?, process::pss_kb(bed.agent_pid())?]) };

@@ -16,7 +16,7 @@ use process::Usage;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Starts of one kind; the median counts.
@@ -245,12 +245,9 @@ fn read_all(folder: &std::path::Path) -> Result<usize, String> {
 fn quiet(engine: &Engine) -> Result<String, String> {
     let mut bed = Bed::new(engine, "bench-quiet");
     bed.start();
-    std::thread::sleep(Duration::from_secs(15));
+    // A start is a burst: half a minute later its memory has gone back.
+    std::thread::sleep(Duration::from_secs(45));
     let rest = [bed.master_pid(), bed.agent_pid()].map(process::pss_kb);
-    // packaging/arrange.sh ends its first record here.
-    if let Ok(line) = std::env::var("CORACLE_AT_REST") {
-        bed::run(Command::new("sh").args(["-c", &line]))?;
-    }
     for n in 0..PODS {
         bed.post("/api/v1beta1/pods", &pod_v1beta1(&format!("quiet{n}")));
     }

@@ -14,10 +14,6 @@ const NAMESPACE: &str = "coracle-e2e";
 pub const MASTER: &str = "127.0.0.1:8080";
 pub const AGENT: &str = "127.0.0.1:10250";
 
-/// As the units set it.
-pub const ALLOCATOR: [(&str, &str); 3] =
-    [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
-
 /// A dockerd in a network namespace without a way out: like a box on a LAN that has no router.
 pub struct Engine {
     folder: PathBuf,
@@ -136,8 +132,6 @@ pub struct Bed<'a> {
     folder: PathBuf,
     master: Option<Child>,
     agent: Option<Child>,
-    /// What the programs are started with, besides: the units' settings, or nothing, as people start them.
-    pub allocator: &'static [(&'static str, &'static str)],
 }
 
 impl<'a> Bed<'a> {
@@ -145,7 +139,7 @@ impl<'a> Bed<'a> {
         let folder = engine.folder.join("beds").join(test);
         // Both make their own, which nobody else may enter.
         fs::create_dir_all(folder.join("manifests")).expect("a folder for the test");
-        Bed { engine, folder, master: None, agent: None, allocator: &ALLOCATOR }
+        Bed { engine, folder, master: None, agent: None }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -192,7 +186,7 @@ impl<'a> Bed<'a> {
     fn launch(&self, command: &mut Command, name: &str) -> Child {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.path(&format!("{name}.log"))).expect("a log file");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log file")).stderr(log);
-        command.envs(self.allocator.iter().copied()).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
+        command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
     }
 
     pub fn master_pid(&self) -> u32 {

@@ -17,6 +17,7 @@ async fn an_agent_gives_back_what_a_burst_took() {
             shown_in.send_replace(Arc::new(Shown::default()));
             sleep(Duration::from_secs(1)).await;
         };
+        assert!(timeout(2 * STRETCH, given.recv()).await.is_ok(), "a start is a burst");
         for (changes, expected) in [(CHANGES - 1, false), (CHANGES, true), (5 * CHANGES, true)] {
             for _ in 0..changes {
                 change().await;

@@ -2,11 +2,12 @@
 //!
 //! One appointment, and none where nothing happened.
 
+use super::Serve;
 use super::timer::{Appointment, Timer};
 use super::watch::lock;
 use crate::store::Store;
 use coracle_http::lull::{Lull, WORTH_BYTES};
-use coracle_http::{Answer, Body, Method, Request, heap};
+use coracle_http::{Answer, Body, Method, Request, resident};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -49,7 +50,7 @@ impl Giving {
         let due = move || {
             let (Some(giving), Some(timer)) = (giving.upgrade(), again.upgrade()) else { return };
             if giving.look(&timer, &store) {
-                heap::give_back();
+                resident::give_back();
             }
         };
         timer.after(wait, Box::new(due))
@@ -69,6 +70,14 @@ impl Giving {
         let look = given.lull.look(self.started.elapsed());
         given.next = look.again.map(|wait| self.appoint(timer, store, wait));
         look.gives_back
+    }
+}
+
+impl Serve {
+    /// A start is a burst of work: once it is over, its memory goes back to the host.
+    pub fn giving_back_what_a_start_took(self) -> Serve {
+        self.giving.worked(&self.watches.timer, &self.store, WORTH_BYTES);
+        self
     }
 }
 

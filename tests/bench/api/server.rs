@@ -16,9 +16,6 @@ const AGAIN: Duration = Duration::from_micros(200);
 /// Who waits long asks less often, so that it is not in the way.
 const AGAIN_PART: u32 = 100;
 const FILLERS: usize = 8;
-/// As the unit sets it.
-const ALLOCATOR: [(&str, &str); 3] =
-    [("MALLOC_ARENA_MAX", "1"), ("MALLOC_MMAP_THRESHOLD_", "131072"), ("MALLOC_TRIM_THRESHOLD_", "131072")];
 /// What waits for other programs (service accounts, addresses of the API for pods) or for turns, of which those without a name get few.
 const WITHOUT: [&str; 3] =
     ["--disable-admission-plugins=ServiceAccount", "--endpoint-reconciler-type=none", "--enable-priority-and-fairness=false"];
@@ -74,7 +71,7 @@ impl Server {
 
     fn spawn_master(&mut self) -> Result<(), String> {
         let mut command = Command::new(master());
-        command.envs(ALLOCATOR).arg("--data-dir").arg(self.folder.join("data"));
+        command.arg("--data-dir").arg(self.folder.join("data"));
         command.arg("--admin-socket").arg(self.folder.join("api.sock")).args(["--listen", &self.address.to_string()]);
         self.spawn(command)
     }
