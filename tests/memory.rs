@@ -310,7 +310,7 @@ async fn agent_rounds(folder: &Path) {
     for round in 0..ROUNDS {
         let pods: Vec<Wanted> = (0..PODS).map(|pod| agent_pod(round, pod)).collect();
         let uids: BTreeSet<String> = pods.iter().map(|wanted| wanted.name.uid.clone()).collect();
-        let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), wanted)).collect();
+        let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted))).collect();
         desired_in.send_replace(Arc::new(Desired { pods, ..Desired::default() }));
         let runs = |status: &Value| status["phase"] == "Running";
         until(&mut shown, &rung, |shown| shown.statuses.len() == PODS && shown.statuses.values().all(runs)).await;

@@ -1,4 +1,4 @@
-//! Does what the plan says, one action at a time, and notes in `memory` what the engine will not tell.
+//! Carries out the actions of a plan, one at a time, and notes in `memory` what the engine will not tell.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
-use crate::desired::Wanted;
+use crate::clock::Clock;
+use crate::happening::{Event, Happening};
 use crate::lanes::Lanes;
-use crate::naming::{PodName, SANDBOX};
+use crate::naming::{LABEL_HASH, PodName, SANDBOX};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
-use crate::plan::{Action, PullWanted, Start, Stop, Waiting, What, backoff, stops};
+use crate::plan::seen;
+use crate::plan::{Action, PullWanted, Start, Stop, StopReason, What};
 use crate::runtime::{Check, Failure, Outcome, Runtime};
-use crate::sync::{Clock, Happening, Subject};
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
@@ -67,7 +68,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
                 self.begin(pod, &begin.container, &begin.id, begin.post_start).await
             }
-            What::Stop(stops) => self.stop(pod, stops, &action.reason).await,
+            What::Stop { stops, why } => self.stop(pod, stops, &why).await,
             What::Kill { id, .. } => {
                 let result = fine_if_gone(self.runtime.kill(&id, "SIGKILL").await);
                 if result.is_ok()
@@ -89,10 +90,10 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     async fn start(&self, start: Start) -> Result<(), Failure> {
-        let Start { pod, container, attempt, step, config, post_start, pulled } = start;
+        let Start { pod, container, attempt, step, config, post_start, present } = start;
         let is_sandbox = container == SANDBOX;
-        if !pulled {
-            self.happen(&pod, Some(&container), false, "Pulled", present(&config.image));
+        if present {
+            self.happen(&pod, &container, Event::Present { image: config.image.clone() });
         }
         let slot = self.slot().await;
         if is_sandbox {
@@ -103,10 +104,11 @@ impl<'a, R: Runtime> Hands<'a, R> {
             Err(failure @ (Failure::Refused(_) | Failure::Taken(_))) => {
                 // The engine will not: that is a start that failed, with the back-off of one.
                 let text = failure.text().to_owned();
-                let hash = config.labels.get(crate::naming::LABEL_HASH).cloned().unwrap_or_default();
-                let lost = Lost { attempt, step, hash, at_ms: self.clock.now().mono_ms, exit_code: None, text: text.clone() };
+                let hash = config.labels.get(LABEL_HASH).cloned().unwrap_or_default();
+                let at_ms = self.clock.now().mono_ms;
+                let lost = Lost { attempt, step, hash, at_ms, exit_code: None, text: text.clone() };
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
-                self.happen(&pod, Some(&container), true, "Failed", format!("Error: {text}"));
+                self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
                 // Without its sandbox nothing of the pod can start; without one of its containers the others can.
                 return if is_sandbox { Err(failure) } else { Ok(()) };
@@ -115,7 +117,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         };
         drop(slot);
         if !is_sandbox {
-            self.happen(&pod, Some(&container), false, "Created", "Container created".to_owned());
+            self.happen(&pod, &container, Event::Created);
         }
         self.begin(&pod, &container, &id, post_start).await
     }
@@ -131,14 +133,14 @@ impl<'a, R: Runtime> Hands<'a, R> {
             self.memory.borrow_mut().hooks_running.remove(id);
             if let Failure::Refused(text) = &failure {
                 self.refused.borrow_mut().insert(id.to_owned(), text.clone());
-                self.happen(pod, Some(container), true, "Failed", format!("Error: {text}"));
+                self.happen(pod, container, Event::Failed { text: text.clone() });
                 log::warn!("{}/{}: container {container} could not be started: {text}", pod.namespace, pod.name);
             }
             // As above: the containers of a sandbox that did not start are not even tried.
             return if matches!(failure, Failure::Refused(_)) && container != SANDBOX { Ok(()) } else { Err(failure) };
         }
         if container != SANDBOX {
-            self.happen(pod, Some(container), false, "Started", "Container started".to_owned());
+            self.happen(pod, container, Event::Started);
         }
         if let Some(check) = post_start {
             let outcome = self.post_start(pod, id, check).await;
@@ -147,15 +149,14 @@ impl<'a, R: Runtime> Hands<'a, R> {
             if let Err(text) = outcome {
                 memory.hooks_failed.insert(id.to_owned(), text);
                 drop(memory);
-                self.happen(pod, Some(container), true, "FailedPostStartHook", "PostStartHook failed".to_owned());
+                self.happen(pod, container, Event::PostStartFailed);
             }
         }
         Ok(())
     }
 
     async fn post_start(&self, pod: &PodName, id: &str, check: Check) -> Result<(), String> {
-        let ip = self.pod_ip(pod).await;
-        let check = stops::at_pod(check, &ip);
+        let check = if check.is_for_pod() { check.at(&self.address(pod).await) } else { check };
         let at_most = Duration::from_secs(POST_START_S_MAX);
         match self.runtime.check(id, &check, at_most).await {
             Ok(Outcome { passed: true, .. }) => Ok(()),
@@ -165,7 +166,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 }
                 _ => output,
             }),
-            // The engine did not answer: whether the hook ran nobody knows, and a container is not killed on a guess.
+            // The engine did not answer. Nobody knows whether the hook ran, and a container is not killed on a guess.
             Err(failure) => {
                 log::warn!("{}/{}: its postStart hook: {failure}", pod.namespace, pod.name);
                 Ok(())
@@ -173,35 +174,36 @@ impl<'a, R: Runtime> Hands<'a, R> {
         }
     }
 
-    /// A pod that just came up has an address that no plan has seen yet.
-    async fn pod_ip(&self, pod: &PodName) -> String {
+    /// Of a pod whose sandbox came up in this round: no plan has seen its address yet.
+    async fn address(&self, pod: &PodName) -> String {
         let listed = self.runtime.list().await.unwrap_or_default();
-        let pods = crate::plan::seen::group(&listed);
-        pods.get(&pod.uid).and_then(|pod| pod.runs.iter().find_map(|run| run.seen.ip.clone())).unwrap_or_default()
+        let pods = seen::group(&listed);
+        let ip = pods.get(&pod.uid).and_then(|pod| seen::ip(&pod.runs));
+        ip.map(str::to_owned).unwrap_or_default()
     }
 
-    async fn stop(&self, pod: Option<&PodName>, stops: Vec<Stop>, reason: &str) -> Result<(), Failure> {
+    async fn stop(&self, pod: Option<&PodName>, stops: Vec<Stop>, why: &StopReason) -> Result<(), Failure> {
         let mut lanes = Lanes::new();
         for stop in stops {
-            lanes.add(self.stop_one(pod, stop, reason));
+            lanes.add(self.stop_one(pod, stop, why));
         }
         lanes.all().await.into_iter().collect()
     }
 
-    async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, reason: &str) -> Result<(), Failure> {
+    async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, why: &StopReason) -> Result<(), Failure> {
         let since_ms = self.clock.now().mono_ms;
         let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None };
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
         let name = pod.filter(|_| stop.container != SANDBOX);
         if let Some(pod) = name {
-            self.happen(pod, Some(&stop.container), false, "Killing", stops::killing(&stop.container, reason));
+            self.happen(pod, &stop.container, Event::Killing(why.clone()));
         }
         if let Some(check) = &stop.pre_stop {
             let at_most = Duration::from_millis(u64::try_from(stop.grace_ms).unwrap_or(0));
             let passed =
                 matches!(timeout(at_most, self.runtime.check(&stop.id, check, at_most)).await, Ok(Ok(Outcome { passed: true, .. })));
             if let Some(pod) = name.filter(|_| !passed) {
-                self.happen(pod, Some(&stop.container), true, "FailedPreStopHook", "PreStopHook failed".to_owned());
+                self.happen(pod, &stop.container, Event::PreStopFailed);
             }
         }
         let sent = fine_if_gone(self.runtime.kill(&stop.id, &stop.signal).await);
@@ -231,88 +233,34 @@ impl<'a, R: Runtime> Hands<'a, R> {
     pub async fn pull(&self, pull: PullWanted) {
         let PullWanted { pod, container, attempt, image, reason } = pull;
         log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
-        self.happen(&pod, Some(&container), false, "Pulling", format!("Pulling image \"{image}\""));
+        self.happen(&pod, &container, Event::Pulling { image: image.clone() });
         let since_ms = self.clock.now().mono_ms;
         let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image)).await;
         let result = result.unwrap_or_else(|_| Err(Failure::Registry(format!("no end after {PULL_S_MAX} s"))));
         let state = match &result {
             Ok(()) => {
-                // Nothing waits for its turn here: both times are the same.
-                let took = backoff::words(self.clock.now().mono_ms - since_ms);
-                let text = format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting)");
-                self.happen(&pod, Some(&container), false, "Pulled", text);
+                let took_ms = self.clock.now().mono_ms - since_ms;
+                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms });
                 PullState::Done
             }
             Err(failure) => {
                 log::warn!("{}/{}: {image} could not be pulled: {failure}", pod.namespace, pod.name);
-                let text = format!("Failed to pull image \"{image}\": {failure}");
-                self.happen(&pod, Some(&container), true, "Failed", text.clone());
-                PullState::Failed { at_ms: self.clock.now().mono_ms, text: failure.text().to_owned() }
+                let text = failure.text().to_owned();
+                self.happen(&pod, &container, Event::PullFailed { image: image.clone(), text: text.clone() });
+                PullState::Failed { at_ms: self.clock.now().mono_ms, text }
             }
         };
         let mut memory = self.memory.borrow_mut();
-        // Unless somebody wants something else there by now.
+        // Unless the container asks for another image by now.
         if let Some(entry) = memory.pulls.get_mut(&(pod.uid, container)).filter(|entry| entry.image == image && entry.attempt == attempt) {
             entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
             entry.state = state;
         }
     }
 
-    pub fn tell_waiting(&self, wanted: &Wanted, container: Option<&str>, waiting: &Waiting) {
-        let pod = &wanted.name;
-        let Waiting { reason, message } = waiting;
-        let subject = container.map_or_else(String::new, |name| format!(" {name}"));
-        match reason.as_str() {
-            "ContainerCreating" => return,
-            _ => log::info!("{}/{}{subject} waits: {reason}: {message}", pod.namespace, pod.name),
-        }
-        let failed = |text: &str| self.happen(pod, container, true, "Failed", format!("Error: {text}"));
-        match (reason.as_str(), container) {
-            ("CrashLoopBackOff", Some(name)) => {
-                let text = format!("Back-off restarting failed container {name} in pod {}_{}({})", pod.name, pod.namespace, pod.uid);
-                self.happen(pod, container, true, "BackOff", text);
-            }
-            ("ImagePullBackOff", _) => {
-                let text = message.split(": ErrImagePull").next().unwrap_or(message).to_owned();
-                self.happen(pod, container, false, "BackOff", text);
-                failed(reason);
-            }
-            ("ErrImagePull", _) => failed(reason),
-            ("ErrImageNeverPull", _) => {
-                self.happen(pod, container, true, reason, message.clone());
-                failed(reason);
-            }
-            ("InvalidImageName", _) => {
-                self.happen(pod, container, true, "InspectFailed", message.clone());
-                failed(reason);
-            }
-            ("CreateContainerError", _) => {}
-            ("CreateContainerConfigError", Some(name)) => {
-                // Its image was looked at first, and found.
-                let spec = &wanted.pod.spec;
-                if let Some(spec) = spec.containers.iter().chain(&spec.ephemeral_containers).find(|spec| spec.name == name) {
-                    self.happen(pod, container, false, "Pulled", present(&spec.image));
-                }
-                failed(message);
-            }
-            (_, Some(_)) => failed(message),
-            (_, None) => self.happen(pod, None, true, reason, message.clone()),
-        }
-    }
-
-    fn happen(&self, pod: &PodName, container: Option<&str>, warning: bool, reason: &str, message: String) {
-        let happening = Happening {
-            subject: Subject::Pod(pod.source),
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            container: container.filter(|name| *name != SANDBOX).map(str::to_owned),
-            warning,
-            reason: reason.to_owned(),
-            message,
-        };
-        // A queue that is full loses events, never actions.
-        let _ = self.happenings.try_send(happening);
+    /// A queue that is full loses events, never actions.
+    fn happen(&self, pod: &PodName, container: &str, event: Event) {
+        let _ = self.happenings.try_send(Happening::of_pod(pod, Some(container), event));
     }
 
     async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
@@ -320,11 +268,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 }
 
-fn present(image: &str) -> String {
-    format!("Container image \"{image}\" already present on machine and can be accessed by the pod")
-}
-
-/// It should not run, or not be: so it is.
+/// Not found and already stopped count as success.
 fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
     match result {
         Err(Failure::NotFound(_)) => Ok(()),
@@ -332,14 +276,14 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-/// `start container web (1)`: what the log says is done.
+/// `start container web (1)`, for the log.
 fn words(what: &What) -> String {
     match what {
         What::MakeVolumes { volumes } => format!("make {} volumes", volumes.len()),
         What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
         What::Start(start) => format!("start container {} ({})", start.container, start.attempt),
         What::Begin(begin) => format!("start container {}", begin.container),
-        What::Stop(stops) => {
+        What::Stop { stops, .. } => {
             let names: Vec<&str> = stops.iter().map(|stop| stop.container.as_str()).collect();
             format!("stop {}", names.join(", "))
         }

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use coracle_api::pod::{Container, PodSpec};
+use coracle_api::pod::Container;
 use coracle_api::service::Service;
 
 use crate::desired::Wanted;
-use crate::naming::{PodName, SANDBOX, Tag, container_name, memory_volume_name, message_file, volume_dir};
+use crate::naming::{PodName, SANDBOX, Tag, container_name, message_file};
+use crate::plan::checks::check_of;
 use crate::plan::ports::host_ports;
-use crate::plan::{Waiting, World, checks};
-use crate::runtime::{ContainerConfig, Image, Ipc, Log, Mount, MountSource, Network, Publish, Volume};
+use crate::plan::waiting::{WaitReason, Waiting};
+use crate::plan::world::Node;
+use crate::runtime::{ContainerConfig, Image, Ipc, Log, Mount, MountSource, Network, Publish};
 use crate::services;
+use crate::volumes::{Home, source};
 
 /// Where the pod does not say.
 pub const GRACE_S_DEFAULT: i64 = 30;
@@ -27,9 +30,9 @@ const HOSTNAME_LENGTH_MAX: usize = 63;
 /// Nobody, on any system.
 const PAUSE_USER: &str = "65535:65535";
 
-/// Which start of a container this is.
+/// One start of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Instance {
     pub attempt: u32,
     pub sandbox: u32,
     pub step: u32,
@@ -38,18 +41,20 @@ pub struct Place {
     pub processes_of: Option<String>,
 }
 
-pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, hash: String) -> ContainerConfig {
+pub fn sandbox_config(node: &Node, wanted: &Wanted, attempt: u32, step: u32, hash: String) -> ContainerConfig {
     let spec = &wanted.pod.spec;
     let host_ports = host_ports(spec);
     let published = if spec.host_network { Vec::new() } else { host_ports.clone() };
-    // The sandbox holds them too, so that they outlive the containers.
-    let memory_mounts: Vec<Mount> = volumes(&wanted.name, spec, &world.node.data_dir)
-        .into_iter()
-        .filter_map(|volume| match volume {
-            Volume::Memory { name, .. } => {
+    // The sandbox holds the engine's volumes too, so that they outlive the containers.
+    let home = Home { data_dir: &node.data_dir, uid: &wanted.name.uid };
+    let engine_mounts: Vec<Mount> = spec
+        .volumes
+        .iter()
+        .filter_map(|volume| match source(volume, &home).mount {
+            MountSource::Volume(name) => {
                 Some(Mount { target: format!("/volumes/{name}"), source: MountSource::Volume(name), read_only: true })
             }
-            Volume::Directory { .. } | Volume::HostDirectory { .. } => None,
+            MountSource::Path(_) => None,
         })
         .collect();
     let tag = Tag {
@@ -66,11 +71,11 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
         message_file: None,
         message_from_log: false,
         host_ports,
-        holds_volumes: !memory_mounts.is_empty(),
+        holds_volumes: !engine_mounts.is_empty(),
     };
     ContainerConfig {
         name: tag.name(),
-        image: world.node.pause_image.clone(),
+        image: node.pause_image.clone(),
         user: Some(PAUSE_USER.to_owned()),
         hostname: (!spec.host_network).then(|| hostname(wanted)),
         labels: tag.labels(),
@@ -79,7 +84,7 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
         ports: published,
         extra_hosts: spec.host_aliases.iter().flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip))).collect(),
         sysctls: spec.security_context.sysctls.iter().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
-        mounts: memory_mounts,
+        mounts: engine_mounts,
         log: Log::None,
         ..ContainerConfig::default()
     }
@@ -87,27 +92,27 @@ pub fn sandbox_config(world: &World, wanted: &Wanted, attempt: u32, step: u32, h
 
 /// The error is what the container waits for: nothing of it can be made.
 pub fn member_config(
-    world: &World,
+    node: &Node,
     services: &[Service],
     wanted: &Wanted,
     container: &Container,
     image: &Image,
-    place: Place,
+    instance: Instance,
 ) -> Result<ContainerConfig, Waiting> {
     let spec = &wanted.pod.spec;
     check_user(wanted, container, image)?;
     let uid = &wanted.name.uid;
-    let message = message_file(&world.node.data_dir, uid, &container.name, place.attempt);
+    let message = message_file(&node.data_dir, uid, &container.name, instance.attempt);
     let environment = environment(services, wanted, container);
     let expand = |words: &[String]| -> Option<Vec<String>> {
         (!words.is_empty()).then(|| words.iter().map(|word| expand(word, &environment)).collect())
     };
-    let join = container_name(&wanted.name, SANDBOX, place.sandbox);
+    let join = container_name(&wanted.name, SANDBOX, instance.sandbox);
     let security = &container.security_context;
     let capabilities = security.capabilities.clone().unwrap_or_default();
     let (cpu_shares, cpu_quota_us) = cpu(container);
-    let processes_of = place.processes_of.clone();
-    let tag = tag(wanted, container, image, place, message.clone());
+    let processes_of = instance.processes_of.clone();
+    let tag = tag(wanted, container, image, instance, message.clone());
     Ok(ContainerConfig {
         name: tag.name(),
         image: container.image.clone(),
@@ -136,49 +141,26 @@ pub fn member_config(
         stdin: container.stdin,
         stdin_once: container.stdin_once,
         tty: container.tty,
-        mounts: mounts(world, wanted, container, &message)?,
+        mounts: mounts(node, wanted, container, &message)?,
         files: vec![message],
         log: Log::JsonFile { bytes_max: LOG_BYTES_MAX, files_max: LOG_FILES_MAX },
         environment: environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
     })
 }
 
-/// What has to be there before the sandbox starts.
-pub fn volumes(pod: &PodName, spec: &PodSpec, data_dir: &str) -> Vec<Volume> {
-    let volume = |volume: &coracle_api::pod::Volume| {
-        if let Some(host) = &volume.host_path {
-            let path = host.path.clone();
-            return match host.kind.as_str() {
-                "DirectoryOrCreate" => Some(Volume::HostDirectory { path, create: true }),
-                "Directory" => Some(Volume::HostDirectory { path, create: false }),
-                _ => None,
-            };
-        }
-        // None given is an empty directory, as in 2014.
-        match &volume.empty_dir {
-            Some(source) if source.medium == "Memory" => {
-                let size_bytes = source.size_limit.and_then(|size| u64::try_from(size.value()).ok());
-                Some(Volume::Memory { name: memory_volume_name(&pod.uid, &volume.name), size_bytes })
-            }
-            _ => Some(Volume::Directory { path: volume_dir(data_dir, &pod.uid, &volume.name) }),
-        }
-    };
-    spec.volumes.iter().filter_map(volume).collect()
-}
-
-fn tag(wanted: &Wanted, container: &Container, image: &Image, place: Place, message: String) -> Tag {
+fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance, message: String) -> Tag {
     let lifecycle = container.lifecycle.clone().unwrap_or_default();
     let grace = wanted.pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_S_DEFAULT);
     Tag {
         pod: wanted.name.clone(),
         container: container.name.clone(),
-        attempt: place.attempt,
-        sandbox: place.sandbox,
-        hash: place.hash,
-        step: place.step,
+        attempt: instance.attempt,
+        sandbox: instance.sandbox,
+        hash: instance.hash,
+        step: instance.step,
         grace_s: u64::try_from(grace).unwrap_or(0),
         stop_signal: lifecycle.stop_signal.or_else(|| image.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".to_owned()),
-        pre_stop: lifecycle.pre_stop.and_then(|action| checks::check_of(&action, container)),
+        pre_stop: lifecycle.pre_stop.and_then(|action| check_of(&action, container)),
         restart_policy: wanted.pod.spec.restart_policy.clone(),
         message_file: Some(message),
         message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
@@ -187,20 +169,16 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, place: Place, mess
     }
 }
 
-fn mounts(world: &World, wanted: &Wanted, container: &Container, message: &str) -> Result<Vec<Mount>, Waiting> {
+fn mounts(node: &Node, wanted: &Wanted, container: &Container, message: &str) -> Result<Vec<Mount>, Waiting> {
     let spec = &wanted.pod.spec;
+    let home = Home { data_dir: &node.data_dir, uid: &wanted.name.uid };
     let mut mounts = Vec::new();
     for mount in &container.volume_mounts {
         let Some(volume) = spec.volumes.iter().find(|volume| volume.name == mount.name) else {
             let text = format!("volumeMount {}: the pod has no volume of that name", mount.name);
-            return Err(Waiting::new("CreateContainerConfigError", text));
+            return Err(Waiting::new(WaitReason::CreateContainerConfigError, text));
         };
-        let source = match (&volume.host_path, &volume.empty_dir) {
-            (Some(host), _) => MountSource::Path(host.path.clone()),
-            (None, Some(source)) if source.medium == "Memory" => MountSource::Volume(memory_volume_name(&wanted.name.uid, &volume.name)),
-            (None, _) => MountSource::Path(volume_dir(&world.node.data_dir, &wanted.name.uid, &volume.name)),
-        };
-        mounts.push(Mount { source, target: mount.mount_path.clone(), read_only: mount.read_only });
+        mounts.push(Mount { source: source(volume, &home).mount, target: mount.mount_path.clone(), read_only: mount.read_only });
     }
     let target = if container.termination_message_path.is_empty() { MESSAGE_PATH_DEFAULT } else { &container.termination_message_path };
     // A volume that the pod mounts at the very path holds the message itself.
@@ -291,7 +269,7 @@ fn check_user(wanted: &Wanted, container: &Container, image: &Image) -> Result<(
         None if image_user.parse::<u32>().is_ok() => return Ok(()),
         None => format!("container has runAsNonRoot and image has non-numeric user ({image_user}), cannot verify user is non-root {place}"),
     };
-    Err(Waiting::new("CreateContainerConfigError", text))
+    Err(Waiting::new(WaitReason::CreateContainerConfigError, text))
 }
 
 fn hostname(wanted: &Wanted) -> String {
@@ -304,8 +282,7 @@ fn hostname(wanted: &Wanted) -> String {
 mod tests {
     use super::*;
     use crate::desired::Source;
-    use crate::plan::Node;
-    use crate::plan::containers::EPHEMERAL_HASH;
+    use crate::members::Kind;
     use serde_json::{Value, json};
 
     /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1` writes it.
@@ -314,20 +291,23 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         assert_eq!(wanted.refused, None);
         let node = Node { data_dir: "/data".into(), pause_image: "sha256:pause".into(), ..Node::default() };
-        let world = World { node, ..World::default() };
         let service =
             json!({"metadata": {"namespace": "default", "name": "db"}, "spec": {"clusterIP": "10.96.0.7", "ports": [{"port": 5432}]}});
         let services = [Service::read(&service).unwrap()];
         let image = Image { id: "sha256:1".into(), stop_signal: Some("SIGQUIT".into()), ..Image::default() };
-        let mut configs = vec![sandbox_config(&world, &wanted, 0, 0, wanted.sandbox_hash.clone())];
-        for (container, hash) in wanted.pod.spec.containers.iter().zip(&wanted.container_hashes) {
-            let place = Place { attempt: 2, sandbox: 0, step: 1, hash: hash.clone(), processes_of: None };
-            configs.push(member_config(&world, &services, &wanted, container, &image, place).unwrap());
-        }
-        for container in &wanted.pod.spec.ephemeral_containers {
-            let processes_of = Some(container_name(&wanted.name, &container.target_container_name, 2));
-            let place = Place { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of };
-            configs.push(member_config(&world, &services, &wanted, container, &image, place).unwrap());
+        let mut configs = vec![sandbox_config(&node, &wanted, 0, 0, wanted.sandbox_hash.clone())];
+        for member in wanted.members() {
+            // The golden files were written with the hash of the container alone.
+            let hash = wanted.hash_of(&member).split('.').next().unwrap().to_owned();
+            let target = &member.spec.target_container_name;
+            let instance = match member.kind {
+                Kind::Ephemeral => {
+                    let processes_of = Some(container_name(&wanted.name, target, 2));
+                    Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of }
+                }
+                _ => Instance { attempt: 2, sandbox: 0, step: 1, hash, processes_of: None },
+            };
+            configs.push(member_config(&node, &services, &wanted, member.spec, &image, instance).unwrap());
         }
         let text = serde_json::to_string_pretty(&configs).unwrap() + "\n";
         let file = format!("{}/../tests/data/golden/container-{name}.json", env!("CARGO_MANIFEST_DIR"));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use coracle_api::meta::Time;
 use coracle_http::Method;
@@ -11,10 +11,13 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::desired::{Desired, Source};
+use crate::clock::now;
+use crate::desired::Desired;
+use crate::happening::{Happening, Subject};
 use crate::hash::hash_text;
-use crate::report::{manifest_hash, mirror_name};
-use crate::sync::{Happening, Shown, Subject};
+use crate::members::Kind;
+use crate::naming::{Source, mirror_name};
+use crate::sync::Shown;
 
 /// Different events that are remembered for their counts, oldest out first.
 const KNOWN_MAX: usize = 512;
@@ -29,7 +32,7 @@ const REFILL_S: i64 = 300;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// What makes two happenings the same event.
-type Same = (String, Option<String>, bool, String, String);
+type Same = (String, Option<String>, bool, &'static str, String);
 
 struct Known {
     name: String,
@@ -98,8 +101,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
         if !take_share(&mut told.shares, &happening.uid, now.seconds()) {
             continue;
         }
-        let same =
-            (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
+        let same = (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason, happening.message.clone());
         let (name, count, first) = match told.known.get_mut(&same) {
             Some(known) => {
                 (known.count, known.at) = (known.count + 1, Instant::now());
@@ -169,18 +171,17 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
     let Happening { subject, namespace, name, uid, .. } = happening;
     let (kind, name, uid) = match subject {
         Subject::Pod(Source::File) => {
-            let hash = shown.desired.pods.get(uid).map(|wanted| manifest_hash(&wanted.document));
-            ("Pod", mirror_name(name, node_name), hash.unwrap_or_else(|| uid.clone()))
+            let wanted = shown.desired.pods.get(uid);
+            ("Pod", mirror_name(name, node_name), wanted.map_or(uid, |wanted| &wanted.manifest_hash).clone())
         }
         Subject::Pod(Source::Master) => ("Pod", name.clone(), uid.clone()),
         Subject::Service => ("Service", name.clone(), uid.clone()),
     };
     let mut involved = json!({ "kind": kind, "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid });
     if let Some(container) = &happening.container {
-        let pod = shown.desired.pods.get(&happening.uid).map(|wanted| &wanted.pod.spec);
-        let is_ephemeral = pod.is_some_and(|spec| spec.ephemeral_containers.iter().any(|spec| spec.name == *container));
-        let list = if is_ephemeral { "ephemeralContainers" } else { "containers" };
-        involved["fieldPath"] = format!("spec.{list}{{{container}}}").into();
+        let member = shown.desired.pods.get(&happening.uid).and_then(|wanted| wanted.member(container));
+        let kind = member.map_or(Kind::Main, |member| member.kind);
+        involved["fieldPath"] = format!("spec.{}{{{container}}}", kind.list()).into();
     }
     involved
 }
@@ -205,17 +206,11 @@ pub fn event(happening: &Happening, shown: &Shown, node_name: &str, counted: Cou
     })
 }
 
-/// The wall clock, as events show it.
-pub fn now() -> Time {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or_default();
-    Time::from_seconds(seconds).expect("the clock shows a year that can be written")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::desired::Wanted;
+    use crate::hash::manifest_hash;
 
     #[test]
     fn events_are_about_what_the_api_shows() {
@@ -223,7 +218,7 @@ mod tests {
         let hash = manifest_hash(&document);
         let mut shown = Shown::default();
         let desired = Arc::make_mut(&mut shown.desired);
-        desired.pods.insert("u".to_owned(), Wanted::new(Source::File, document).unwrap());
+        desired.pods.insert("u".to_owned(), Arc::new(Wanted::new(Source::File, document).unwrap()));
         let check = |subject: Subject, shown: &Shown, expected: (&str, &str, &str)| {
             let happening = Happening {
                 subject,
@@ -232,7 +227,7 @@ mod tests {
                 uid: "u".to_owned(),
                 container: None,
                 warning: false,
-                reason: "Killing".to_owned(),
+                reason: "Killing",
                 message: String::new(),
             };
             let found = involved(&happening, shown, "n1");
@@ -248,7 +243,7 @@ mod tests {
     #[test]
     fn what_is_gone_or_old_is_forgotten() {
         let begun = Instant::now();
-        let same = |uid: &str| (uid.to_owned(), None, false, "Started".to_owned(), String::new());
+        let same = |uid: &str| (uid.to_owned(), None, false, "Started", String::new());
         let mut told = Told::default();
         for (uid, after_s) in [("here", 0), ("gone", 0), ("later", 100)] {
             let at = begun + Duration::from_secs(after_s);

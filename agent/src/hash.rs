@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::members::Kind;
+
 /// FNV-1a, 128 bits: equality of honest data is all that is asked (who writes a manifest can change it openly), it takes
 /// ten lines, and it will never change. Hexadecimal.
 pub fn hash_text(text: &str) -> String {
@@ -46,16 +48,26 @@ pub fn sandbox_hash(document: &Value) -> String {
         }
     }
     // Only what is published on the host belongs to the sandbox; the other ports are documentation.
-    let published: Vec<Value> = spec["containers"]
-        .as_array()
-        .into_iter()
-        .flatten()
+    let listed = |list: &str| spec[list].as_array().into_iter().flatten();
+    let sidecars = listed(Kind::Sidecar.list()).filter(|container| container["restartPolicy"] == "Always");
+    let published: Vec<Value> = listed(Kind::Main.list())
+        .chain(sidecars)
         .flat_map(|container| container["ports"].as_array().into_iter().flatten())
         .filter(|port| port["hostPort"].as_i64().unwrap_or(0) != 0)
         .cloned()
         .collect();
     shared.insert("ports".to_owned(), Value::Array(published));
     hash_text(&canonical(&Value::Object(shared), &[]))
+}
+
+/// In the place of an ephemeral container's hash: it is put into a running pod and never edited.
+pub const EPHEMERAL_HASH: &str = "ephemeral";
+
+/// Of a manifest: a file that was only touched asks for the same.
+pub fn manifest_hash(document: &Value) -> String {
+    let mut document = document.clone();
+    document["metadata"]["creationTimestamp"] = Value::Null;
+    hash_text(&document.to_string())
 }
 
 fn canonical(value: &Value, without: &[&str]) -> String {

@@ -9,16 +9,19 @@
 //! use another.
 
 pub mod act;
+pub mod clock;
 pub mod config;
 pub mod container;
 pub mod desired;
 pub mod endpoints;
 pub mod events;
 pub mod giving;
+pub mod happening;
 pub mod hash;
 pub mod host;
 pub mod lanes;
 pub mod lock;
+pub mod members;
 pub mod naming;
 pub mod net;
 pub mod node;
@@ -34,6 +37,7 @@ pub mod sieve;
 pub mod status;
 pub mod summary;
 pub mod sync;
+pub mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -41,7 +45,7 @@ use std::future::Future;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
@@ -50,11 +54,14 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
 use desired::master::{self, Heard, Network, Outlets};
-use desired::{Desired, Source, SourceState, merge};
+use desired::{Desired, SourceState, merge};
+use happening::Happening;
 use lock::LockError;
+use naming::Source;
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
 use sync::{Ends, Shown};
@@ -143,9 +150,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
-    let verdicts_in = Arc::new(verdicts_in);
 
-    let desired = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings), verdicts_in.clone());
+    let (desired, heard) = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings));
     let ends = Ends {
         desired,
         verdicts,
@@ -159,7 +165,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     spawn_local(async move { sync::run(&*engine, ends).await });
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });
-    spawn_local(probe::run(docker.clone(), shown.clone(), verdicts_in, happenings_in));
+    spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), happenings_in));
     let view = endpoints::View {
         shown: shown.clone(),
         docker: docker.clone(),
@@ -199,11 +205,6 @@ fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
     Ok((port, socket.map_err(|cause| RunError::Listen { address: at(), cause })?))
 }
 
-fn wall_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
 fn node(config: &Config, host: &host::Host) -> plan::Node {
     plan::Node {
         name: config.node_name.clone(),
@@ -221,9 +222,8 @@ fn spawn_sources(
     host: &host::Host,
     docker: &Docker,
     shown: watch::Receiver<Arc<Shown>>,
-    (happenings_in, happenings): (mpsc::Sender<sync::Happening>, mpsc::Receiver<sync::Happening>),
-    verdicts: Arc<watch::Sender<Arc<plan::Verdicts>>>,
-) -> watch::Receiver<Arc<Desired>> {
+    (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
+) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>) {
     let (files_in, files) = watch::channel(None);
     spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
     let (pods_in, pods) = watch::channel(None);
@@ -232,16 +232,17 @@ fn spawn_sources(
     let (rules_in, rules) = watch::channel(None);
     spawn_local(net::run(rules, config.pod_cidr.clone(), shown.clone(), happenings_in.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    spawn_local(put_together(files, pods, network, rules_in, desired_in, happenings_in));
+    spawn_local(balance(network.clone(), rules_in, happenings_in));
+    spawn_local(put_together(files, pods, network, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);
         // The channels of a master that is not there stay open, and silent.
         spawn_local(async move {
-            let _open = (pods_in, network_in, heard_in, heard);
+            let _open = (pods_in, network_in, heard_in);
             std::future::pending::<()>().await;
         });
-        return desired;
+        return (desired, heard);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let about =
@@ -250,20 +251,18 @@ fn spawn_sources(
     let (name, data_dir) = (config.node_name.clone(), config.data_dir.clone());
     let (follower, seen) = (client.clone(), shown.clone());
     spawn_local(async move { master::run(follower, &name, &data_dir, seen, outlets).await });
-    spawn_local(report::run(client.clone(), about, shown.clone(), heard, verdicts));
+    spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
     let name = config.node_name.clone();
     spawn_local(async move { events::run(client, &name, happenings, shown).await });
-    desired
+    (desired, heard)
 }
 
-/// The sources as they speak -> `Desired`, and what nft should hold.
+/// The sources as they speak -> `Desired`.
 async fn put_together(
     mut files: watch::Receiver<Option<SourceState>>,
     mut pods: watch::Receiver<Option<SourceState>>,
     mut network: watch::Receiver<Network>,
-    rules: watch::Sender<Option<services::Rules>>,
     desired: watch::Sender<Arc<Desired>>,
-    happenings: mpsc::Sender<sync::Happening>,
 ) {
     let mut said = BTreeSet::new();
     loop {
@@ -272,25 +271,10 @@ async fn put_together(
             .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
             .collect();
         let (mut merged, dropped) = merge(&sources);
-        let mut unbalanced = Vec::new();
-        let known = network.borrow_and_update().clone();
-        if let Some((services, endpoints)) = known {
-            let wanted = services::rules(&services, &endpoints);
-            unbalanced.extend(wanted.refused.iter().cloned());
-            rules.send_if_modified(|was| {
-                let differs = was.as_ref() != Some(&wanted);
-                if differs {
-                    *was = Some(wanted);
-                }
-                differs
-            });
-            (merged.services, merged.endpoints) = (services, endpoints);
+        if let Some((services, _)) = &*network.borrow_and_update() {
+            merged.services.clone_from(services);
         }
-        for refused in unbalanced.iter().filter(|refused| !said.contains(&refused.to_string())) {
-            // A queue that is full loses events, never more.
-            let _ = happenings.try_send(sync::Happening::unsupported(refused));
-        }
-        let dropped: BTreeSet<String> = dropped.into_iter().chain(unbalanced.iter().map(ToString::to_string)).collect();
+        let dropped: BTreeSet<String> = dropped.into_iter().collect();
         for text in dropped.difference(&said) {
             log::warn!("{text}");
         }
@@ -308,6 +292,37 @@ async fn put_together(
             changed = network.changed() => changed.is_ok(),
         };
         if !alive {
+            return;
+        }
+    }
+}
+
+/// Services and their endpoints -> the rules that nft should hold. A service that does not get all it asks for is told
+/// once.
+async fn balance(
+    mut network: watch::Receiver<Network>,
+    rules: watch::Sender<Option<services::Rules>>,
+    happenings: mpsc::Sender<Happening>,
+) {
+    let mut said = BTreeSet::new();
+    loop {
+        if let Some((services, endpoints)) = &*network.borrow_and_update() {
+            let wanted = services::rules(services, endpoints);
+            for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
+                log::warn!("{refused}");
+                // A queue that is full loses events, never more.
+                let _ = happenings.try_send(Happening::unsupported(refused));
+            }
+            said = wanted.refused.iter().cloned().collect();
+            rules.send_if_modified(|was| {
+                let differs = was.as_ref() != Some(&wanted);
+                if differs {
+                    *was = Some(wanted);
+                }
+                differs
+            });
+        }
+        if network.changed().await.is_err() {
             return;
         }
     }

@@ -95,7 +95,7 @@ fn start_log() {
             if journal {
                 writeln!(out, "<{level}>{text}")
             } else {
-                let time = coracle_agent::events::now();
+                let time = coracle_agent::clock::now();
                 writeln!(out, "{time} {:5} {text}", record.level())
             }
         })

@@ -5,8 +5,8 @@
 //! name (a container made from a committed image inherits labels) is not ours.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use crate::desired::Source;
 use crate::hash::hash_text;
 use crate::runtime::{Check, Publish};
 
@@ -36,6 +36,34 @@ const YES: &str = "true";
 
 /// The name that the sandbox of a pod has in the place of a container's.
 pub const SANDBOX: &str = "POD";
+
+/// Where a pod comes from. The name stands in a label of its containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    File,
+    Master,
+}
+
+impl Source {
+    pub const ALL: [Source; 2] = [Source::File, Source::Master];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Source::File => "file",
+            Source::Master => "api",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Source> {
+        Source::ALL.into_iter().find(|source| source.name() == name)
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Which pod, by its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,6 +183,11 @@ pub fn memory_volume_name(uid: &str, volume: &str) -> String {
     format!("coracle_{uid}_{volume}")
 }
 
+/// A pod of the API that shows what a file asks for is called so.
+pub fn mirror_name(name: &str, node_name: &str) -> String {
+    format!("{name}-{node_name}")
+}
+
 /// Everything that a pod has on the disk of this host.
 pub fn pod_dir(data_dir: &str, uid: &str) -> String {
     format!("{data_dir}/pods/{uid}")
@@ -166,12 +199,6 @@ pub fn volume_dir(data_dir: &str, uid: &str, volume: &str) -> String {
 
 pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) -> String {
     format!("{}/messages/{container}.{attempt}", pod_dir(data_dir, uid))
-}
-
-/// The uid of a pod from a file that brings none: the same for the same namespace and name on the same node, so that an edit
-/// of the file is an edit of the pod.
-pub fn file_uid(node: &str, namespace: &str, name: &str) -> String {
-    hash_text(&format!("file/{node}/{namespace}/{name}"))
 }
 
 /// A uid that names and directories can hold: as given where it can be, else a hash of it.
@@ -270,7 +297,6 @@ mod tests {
         ];
         let distinct: std::collections::BTreeSet<_> = names.iter().collect();
         assert_eq!(distinct.len(), names.len());
-        assert_ne!(file_uid("n", "a", "b"), file_uid("n", "b", "a"));
         assert_eq!(fit_uid("88b35416df8b441d83b2f29b0f3ac043"), "88b35416df8b441d83b2f29b0f3ac043");
         assert!(fit_uid("../../etc").chars().all(|c| c.is_ascii_hexdigit()));
     }

@@ -16,10 +16,11 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::happening::Happening;
 use crate::runtime::docker::BRIDGE;
 use crate::services::{self, LeftOut, Part, Rules};
 use crate::sieve::Sieve;
-use crate::sync::{Happening, Shown};
+use crate::sync::Shown;
 
 /// nft took 0.15 s for 1000 services.
 const RUN: Duration = Duration::from_secs(20);

@@ -1,15 +1,18 @@
 //! Files and directories of the agent: for its own user alone, whatever the umask says. They hold what pods are given, passwords too.
 
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::{getegid, geteuid};
 
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 const MANIFESTS_MODE: u32 = 0o750;
+/// More files than these go to the disk with everything else that waits for it: one wait, instead of one for each.
+const SYNCED_EACH_MAX: usize = 8;
 /// Any access of anybody but the owner.
 const OF_OTHERS: u32 = 0o077;
 
@@ -31,6 +34,45 @@ pub fn create_file(path: &Path) -> io::Result<File> {
         _ => {}
     }
     OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path)
+}
+
+/// Files of one folder with these contents, whole and durable; after an error each is as it was, or as it should be.
+pub fn replace_files(folder: &Path, files: impl Iterator<Item = (OsString, Vec<u8>)>) -> io::Result<()> {
+    make_directory(folder)?;
+    let mut names = Vec::new();
+    let replaced = replace_in(folder, files, &mut names);
+    if replaced.is_err() {
+        for index in 0..names.len() {
+            let _ = fs::remove_file(temporary(folder, index));
+        }
+    }
+    replaced
+}
+
+fn replace_in(folder: &Path, files: impl Iterator<Item = (OsString, Vec<u8>)>, names: &mut Vec<OsString>) -> io::Result<()> {
+    let mut open = Vec::new();
+    for (index, (name, bytes)) in files.enumerate() {
+        names.push(name);
+        let mut file = create_file(&temporary(folder, index))?;
+        file.write_all(&bytes)?;
+        if index < SYNCED_EACH_MAX {
+            open.push(file);
+        }
+    }
+    let folder_itself = File::open(folder)?;
+    if names.len() > SYNCED_EACH_MAX {
+        nix::unistd::syncfs(&folder_itself)?;
+    } else {
+        open.iter().try_for_each(File::sync_all)?;
+    }
+    for (index, name) in names.iter().enumerate() {
+        fs::rename(temporary(folder, index), folder.join(name))?;
+    }
+    folder_itself.sync_all()
+}
+
+fn temporary(folder: &Path, index: usize) -> PathBuf {
+    folder.join(format!(".new-{index}"))
 }
 
 /// Makes the data directory, or says by which command it becomes one.
@@ -71,7 +113,6 @@ pub fn writers(path: &Path) -> Option<String> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
 
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("coracle-private-{name}-{}", std::process::id()));
@@ -94,6 +135,24 @@ mod tests {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         create_file(&file).unwrap();
         assert_eq!((mode(&file), fs::read_to_string(&file).unwrap().as_str()), (0o600, ""));
+        fs::remove_dir_all(path).unwrap();
+    }
+
+    #[test]
+    fn files_are_replaced_whole_few_or_many() {
+        let path = folder("replaced");
+        for count in [1, SYNCED_EACH_MAX, SYNCED_EACH_MAX + 5] {
+            let text = |index: usize| format!("{index} of {count}");
+            replace_files(&path, (0..count).map(|index| (index.to_string().into(), text(index).into()))).unwrap();
+            for index in 0..count {
+                assert_eq!(fs::read_to_string(path.join(index.to_string())).unwrap(), text(index));
+            }
+        }
+        let there = || fs::read_dir(&path).unwrap().count();
+        assert_eq!(there(), SYNCED_EACH_MAX + 5, "nothing else is left");
+        let impossible = [("0".into(), b"new".to_vec()), ("no/such/folder".into(), Vec::new())];
+        assert!(replace_files(&path, impossible.into_iter()).is_err());
+        assert_eq!(there(), SYNCED_EACH_MAX + 5, "nor after an error");
         fs::remove_dir_all(path).unwrap();
     }
 

@@ -1,29 +1,53 @@
 //! Probes: each container that runs and asks for one has a task for each of its probes, which ends with it.
 //!
-//!     Shown -> which probes are due on which containers -> tasks -> results -> verdicts -> the loop
+//!     Shown -> the probes that are due, by container -> tasks -> results -> verdicts -> the loop
 //!
-//! A verdict belongs to the engine's container id, so a restart begins anew. Unknown (the engine could not be asked) changes nothing.
+//! A verdict belongs to the engine's container id, so a restart begins anew. Unknown (the engine could not be asked)
+//! changes nothing. A new agent takes over that a container is ready from what its master shows of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_api::pod::Probe;
+use coracle_api::pod::{Container, Probe};
+use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::events::now;
-use crate::naming::Tag;
+use crate::clock::now;
+use crate::desired::master::Heard;
+use crate::happening::{Event, Happening};
+use crate::naming::PodName;
 use crate::plan::checks::check_of;
+use crate::plan::seen;
 use crate::plan::{Verdict, Verdicts};
 use crate::runtime::{Check, Failure, Outcome, Runtime, State};
-use crate::sync::{Happening, Shown, Subject};
+use crate::sync::Shown;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ProbeKind {
     Liveness,
     Readiness,
+}
+
+impl ProbeKind {
+    const ALL: [ProbeKind; 2] = [ProbeKind::Liveness, ProbeKind::Readiness];
+
+    /// In events.
+    fn name(self) -> &'static str {
+        match self {
+            ProbeKind::Liveness => "Liveness",
+            ProbeKind::Readiness => "Readiness",
+        }
+    }
+
+    fn of(self, container: &Container) -> Option<&Probe> {
+        match self {
+            ProbeKind::Liveness => container.liveness_probe.as_ref(),
+            ProbeKind::Readiness => container.readiness_probe.as_ref(),
+        }
+    }
 }
 
 /// Everything that one probe of one container needs.
@@ -37,22 +61,26 @@ struct Plan {
     limit: Duration,
     successes: u32,
     failures: u32,
-    /// The pod and container, for events.
-    about: Happening,
+    /// For events.
+    pod: PodName,
+    container: String,
 }
 
-type Wanted = BTreeMap<(String, Kind), Plan>;
+/// By the engine's container id.
+type Plans = BTreeMap<(String, ProbeKind), Plan>;
 
 /// Never ends.
 pub async fn run<R: Runtime + 'static>(
     runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
+    mut heard: watch::Receiver<Arc<Heard>>,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     happenings: mpsc::Sender<Happening>,
 ) {
-    let mut tasks: BTreeMap<(String, Kind), (Plan, JoinHandle<()>)> = BTreeMap::new();
+    let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     loop {
-        let wanted = wanted(&shown.borrow_and_update());
+        let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let wanted = plans(&seen);
         tasks.retain(|key, (plan, task)| {
             let stays = wanted.get(key) == Some(plan);
             if !stays {
@@ -69,6 +97,15 @@ pub async fn run<R: Runtime + 'static>(
             *was = Arc::new(kept);
             false // A verdict on what is gone is read by nobody.
         });
+        let carried = still_ready(&seen, &told, &verdicts.borrow());
+        if !carried.is_empty() {
+            verdicts.send_modify(|verdicts| {
+                let verdicts = Arc::make_mut(verdicts);
+                for id in carried {
+                    verdicts.entry(id).or_default().ready = Some(true);
+                }
+            });
+        }
         for (key, plan) in wanted {
             let (id, kind) = key.clone();
             tasks.entry(key).or_insert_with(|| {
@@ -76,53 +113,51 @@ pub async fn run<R: Runtime + 'static>(
                 (plan, tokio::task::spawn_local(task))
             });
         }
-        if shown.changed().await.is_err() {
-            return;
+        tokio::select! {
+            changed = shown.changed() => if changed.is_err() { return },
+            // Without a master nothing is ever heard.
+            Ok(()) = heard.changed() => {}
         }
     }
 }
 
-fn wanted(shown: &Shown) -> Wanted {
-    let world = &shown.world;
-    let tagged: Vec<_> = world.containers.iter().filter_map(|seen| Some((seen, Tag::read(&seen.name, &seen.labels)?))).collect();
-    let mut plans = Wanted::new();
-    for (seen, tag) in tagged.iter().filter(|(seen, tag)| seen.runs() && !tag.is_sandbox()) {
-        let Some(wanted) = shown.desired.pods.get(&tag.pod.uid) else { continue };
-        let Some(container) = wanted.pod.spec.containers.iter().find(|container| container.name == tag.container) else { continue };
-        let sandbox = tagged.iter().find(|(seen, other)| seen.runs() && other.is_sandbox() && other.pod.uid == tag.pod.uid);
-        let address = if wanted.pod.spec.host_network {
-            Some(world.node.address.clone())
-        } else {
-            sandbox.and_then(|(sandbox, _)| sandbox.ip.clone())
-        };
-        for (kind, probe) in [(Kind::Liveness, &container.liveness_probe), (Kind::Readiness, &container.readiness_probe)] {
-            let Some(probe) = probe else { continue };
-            let Some(check) = check_of(&probe.action, container) else { continue };
-            let Some(check) = at(check, address.as_deref()) else { continue };
-            let about = Happening {
-                subject: Subject::Pod(tag.pod.source),
-                namespace: tag.pod.namespace.clone(),
-                name: tag.pod.name.clone(),
-                uid: tag.pod.uid.clone(),
-                container: Some(tag.container.clone()),
-                warning: true,
-                reason: "Unhealthy".to_owned(),
-                message: String::new(),
-            };
-            plans.insert((seen.id.clone(), kind), plan(probe, check, kind, started_ms(&seen.state), about));
+/// The probes of all containers that run. One that goes to the pod waits until its address is known.
+fn plans(shown: &Shown) -> Plans {
+    let mut plans = Plans::new();
+    for (uid, pod) in seen::group(&shown.world.containers) {
+        let Some(wanted) = shown.desired.pods.get(&uid) else { continue };
+        let address = seen::address(&pod.runs, wanted.pod.spec.host_network, &shown.world.node.address);
+        for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
+            let Some(member) = wanted.member(&run.tag.container).filter(|member| member.kind.stays()) else { continue };
+            for kind in ProbeKind::ALL {
+                let Some(probe) = kind.of(member.spec) else { continue };
+                let Some(check) = check_of(&probe.action, member.spec) else { continue };
+                if check.is_for_pod() && address.is_none() {
+                    continue;
+                }
+                let check = check.at(address.unwrap_or_default());
+                let (pod, container) = (run.tag.pod.clone(), run.tag.container.clone());
+                let plan = plan(probe, check, kind, started_ms(&run.seen.state), pod, container);
+                plans.insert((run.seen.id.clone(), kind), plan);
+            }
         }
     }
     plans
 }
 
-/// An empty host means the pod; None while its address is not known.
-fn at(check: Check, address: Option<&str>) -> Option<Check> {
-    let filled = |host: String| if host.is_empty() { address.map(str::to_owned) } else { Some(host) };
-    Some(match check {
-        Check::Exec { command } => Check::Exec { command },
-        Check::Http { scheme, host, port, path, headers } => Check::Http { scheme, host: filled(host)?, port, path, headers },
-        Check::Tcp { host, port } => Check::Tcp { host: filled(host)?, port },
-    })
+/// Containers that the master shows as ready and whose probe has no result yet: those of an agent that started anew.
+/// Until the probe says otherwise they are ready, or every new agent would take them out of their services for a
+/// moment. Pure.
+pub fn still_ready(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Vec<String> {
+    let statuses = |pod: &'_ Arc<Value>| -> Vec<String> {
+        let all = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array());
+        let ready = all.into_iter().flatten().flatten().filter(|status| status["ready"] == true);
+        ready.filter_map(|status| Some(status["containerID"].as_str()?.strip_prefix("docker://")?.to_owned())).collect()
+    };
+    let told: BTreeSet<String> = heard.pods.values().flat_map(statuses).collect();
+    let open = |id: &str| verdicts.get(id).is_none_or(|verdict| verdict.ready.is_none());
+    let carried = |(id, kind): &(String, ProbeKind)| *kind == ProbeKind::Readiness && open(id) && told.contains(id);
+    plans(shown).into_keys().filter(carried).map(|(id, _)| id).collect()
 }
 
 fn started_ms(state: &State) -> i64 {
@@ -137,7 +172,7 @@ fn left(delay: Duration, started_ms: i64, now_ms: i64) -> Duration {
     delay.saturating_sub(Duration::from_millis(u64::try_from(now_ms.saturating_sub(started_ms)).unwrap_or(0)))
 }
 
-fn plan(probe: &Probe, check: Check, kind: Kind, started_ms: i64, about: Happening) -> Plan {
+fn plan(probe: &Probe, check: Check, kind: ProbeKind, started_ms: i64, pod: PodName, container: String) -> Plan {
     let or = |value: i32, default: u32| u32::try_from(value).ok().filter(|value| *value > 0).unwrap_or(default);
     let seconds = |value: u32| Duration::from_secs(u64::from(value));
     Plan {
@@ -146,16 +181,17 @@ fn plan(probe: &Probe, check: Check, kind: Kind, started_ms: i64, about: Happeni
         started_ms,
         period: seconds(or(probe.period_seconds, 10)),
         limit: seconds(or(probe.timeout_seconds, 1)),
-        successes: if kind == Kind::Liveness { 1 } else { or(probe.success_threshold, 1) },
+        successes: if kind == ProbeKind::Liveness { 1 } else { or(probe.success_threshold, 1) },
         failures: or(probe.failure_threshold, 3),
-        about,
+        pod,
+        container,
     }
 }
 
 async fn probe<R: Runtime>(
     runtime: Arc<R>,
     id: String,
-    kind: Kind,
+    kind: ProbeKind,
     plan: Plan,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
     happenings: mpsc::Sender<Happening>,
@@ -170,10 +206,9 @@ async fn probe<R: Runtime>(
         if let Ok(outcome) = &outcome
             && !outcome.passed
         {
-            let probe = if kind == Kind::Liveness { "Liveness" } else { "Readiness" };
-            let message = format!("{probe} probe failed: {}", outcome.output);
+            let event = Event::Unhealthy { probe: kind.name(), output: outcome.output.clone() };
             // A full queue loses the event, not the verdict.
-            let _ = happenings.try_send(Happening { message, ..plan.about.clone() });
+            let _ = happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
         }
         if let Some(result) = row.take(outcome, &plan) {
             verdicts.send_if_modified(|was| {
@@ -209,11 +244,11 @@ impl Row {
     }
 }
 
-fn apply(was: Option<&Verdict>, kind: Kind, result: Result<(), String>) -> Verdict {
+fn apply(was: Option<&Verdict>, kind: ProbeKind, result: Result<(), String>) -> Verdict {
     let mut verdict = was.cloned().unwrap_or_default();
     match (kind, result) {
-        (Kind::Readiness, result) => verdict.ready = Some(result.is_ok()),
-        (Kind::Liveness, result) => verdict.dead = result.err(),
+        (ProbeKind::Readiness, result) => verdict.ready = Some(result.is_ok()),
+        (ProbeKind::Liveness, result) => verdict.dead = result.err(),
     }
     verdict
 }
@@ -221,7 +256,12 @@ fn apply(was: Option<&Verdict>, kind: Kind, result: Result<(), String>) -> Verdi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Source;
+    use crate::container::{Instance, member_config};
+    use crate::desired::Wanted;
+    use crate::naming::Source;
+    use crate::plan::{Node, World};
+    use crate::runtime::{Image, Seen};
+    use serde_json::json;
 
     #[test]
     fn a_delay_counts_from_the_start_of_the_container() {
@@ -233,20 +273,45 @@ mod tests {
         check(0, 5);
     }
 
-    fn check(successes: u32, failures: u32, results: &str, expected: &str) {
-        let about = Happening {
-            subject: Subject::Pod(Source::Master),
-            namespace: String::new(),
-            name: String::new(),
-            uid: String::new(),
-            container: None,
-            warning: true,
-            reason: String::new(),
-            message: String::new(),
+    #[test]
+    fn a_new_agent_takes_nobody_out_of_service() {
+        let document = json!({
+            "metadata": {"namespace": "default", "name": "web", "uid": "u"},
+            "spec": {"hostNetwork": true, "containers": [
+                {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}]},
+        });
+        let wanted = Wanted::new(Source::Master, document).unwrap();
+        let runs = |index: usize, id: &str| {
+            let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None };
+            let spec = &wanted.pod.spec.containers[index];
+            let config = member_config(&Node::default(), &[], &wanted, spec, &Image::default(), instance).unwrap();
+            let state = State::Running { started_ms: 0 };
+            let (name, labels) = (config.name, config.labels);
+            Seen { id: id.into(), name, labels, image: "i".into(), image_id: "".into(), created_ms: 0, state, ip: None, message: None }
         };
+        let mut shown = Shown::default();
+        Arc::make_mut(&mut shown.desired).pods.insert("u".to_owned(), Arc::new(wanted.clone()));
+        shown.world = Arc::new(World { containers: vec![runs(0, "1"), runs(1, "2")], ..World::default() });
+        let check = |id: &str, ready: bool, verdicts: &Verdicts, expected: &[&str]| {
+            let statuses = json!([{"name": "c", "containerID": format!("docker://{id}"), "ready": ready}]);
+            let pod = json!({"metadata": {"uid": "u"}, "status": {"containerStatuses": statuses}});
+            let heard = Heard { pods: BTreeMap::from([("u".to_owned(), Arc::new(pod))]), listed: true };
+            assert_eq!(still_ready(&shown, &heard, verdicts), expected, "{id} {ready}");
+        };
+        let failed = Verdict { ready: Some(false), dead: None };
+        check("1", true, &Verdicts::new(), &["1"]);
+        check("1", false, &Verdicts::new(), &[]);
+        check("1", true, &Verdicts::from([("1".to_owned(), failed)]), &[]);
+        check("2", true, &Verdicts::new(), &[]);
+        check("another start", true, &Verdicts::new(), &[]);
+    }
+
+    fn check(successes: u32, failures: u32, results: &str, expected: &str) {
+        let pod = PodName { source: Source::Master, namespace: String::new(), name: String::new(), uid: String::new() };
         let second = Duration::from_secs(1);
         let check = Check::Exec { command: Vec::new() };
-        let plan = Plan { check, delay: second, started_ms: 0, period: second, limit: second, successes, failures, about };
+        let plan =
+            Plan { check, delay: second, started_ms: 0, period: second, limit: second, successes, failures, pod, container: String::new() };
         let mut row = Row::default();
         let found: String = results
             .chars()

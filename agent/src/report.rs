@@ -11,16 +11,13 @@ mod mirror;
 mod said;
 
 use self::mirror::{is_contradicted, mirror};
-pub use self::mirror::{manifest_hash, mirror_name};
 use self::said::agrees;
 pub use self::said::pod_status;
-use crate::desired::Source;
+use crate::clock::now;
 use crate::desired::master::Heard;
-use crate::events::now;
-use crate::naming::Tag;
+use crate::naming::{Source, Tag, mirror_name};
 use crate::node::{About, node_document, node_status};
-use crate::plan::Verdicts;
-use crate::runtime::Seen;
+use crate::probe::still_ready;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
@@ -36,7 +33,6 @@ use tokio::time::{Instant, sleep, sleep_until};
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Changes of many pods at once make one pass.
 const SETTLE: Duration = Duration::from_millis(10);
-const HASH: &str = "kubernetes.io/config.hash";
 /// Leaves what it does not say, in lists by their keys: what others say of a node or a pod stays, their conditions too.
 const STRATEGIC_PATCH: &str = "application/strategic-merge-patch+json";
 
@@ -50,7 +46,6 @@ struct Report {
     sent: BTreeMap<String, (Value, Value)>,
     /// What was said to the log, once for each thing.
     said: BTreeSet<String>,
-    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
 }
 
 /// One request that has to be made.
@@ -62,14 +57,8 @@ enum Call {
 }
 
 /// Never ends.
-pub async fn run(
-    client: Client,
-    about: About,
-    mut shown: watch::Receiver<Arc<Shown>>,
-    mut heard: watch::Receiver<Arc<Heard>>,
-    verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
-) {
-    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new(), verdicts };
+pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
+    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
     let mut heartbeat = Instant::now();
     // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
     let can_say = |shown: &Shown| shown.looked || shown.engine_trouble.is_some();
@@ -172,15 +161,8 @@ impl Report {
 
     async fn pods(&mut self, shown: &Shown, heard: &Heard) {
         self.sent.retain(|uid, _| heard.pods.contains_key(uid));
-        let carried = still_ready(shown, heard, &self.verdicts.borrow());
-        if !carried.is_empty() {
-            self.verdicts.send_modify(|verdicts| {
-                let verdicts = Arc::make_mut(verdicts);
-                for id in carried {
-                    verdicts.entry(id).or_default().ready = Some(true);
-                }
-            });
-            // The statuses that follow from it come with the next look.
+        // The probes' room takes them over, and the statuses that follow from it come with the next look.
+        if !still_ready(shown, heard, &shown.world.verdicts).is_empty() {
             return;
         }
         for call in calls(shown, heard, &self.about.name, &self.sent) {
@@ -247,31 +229,6 @@ fn words(reply: &Reply) -> String {
     status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
-/// Containers that the master shows as ready and whose probe has no result yet: those of an agent that started anew. Until the
-/// probe says otherwise they are ready, or every new agent would take them out of their services for a moment. Pure.
-fn still_ready(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Vec<String> {
-    let probed = |seen: &Seen| {
-        let tag = Tag::read(&seen.name, &seen.labels)?;
-        let containers = &shown.desired.pods.get(&tag.pod.uid)?.pod.spec.containers;
-        containers.iter().find(|spec| spec.name == tag.container)?.readiness_probe.as_ref()
-    };
-    let open = |id: &str| verdicts.get(id).is_none_or(|verdict| verdict.ready.is_none());
-    let runs: BTreeSet<&str> = shown
-        .world
-        .containers
-        .iter()
-        .filter(|seen| seen.runs() && open(&seen.id) && probed(seen).is_some())
-        .map(|seen| seen.id.as_str())
-        .collect();
-    let theirs = heard.pods.values().flat_map(|pod| pod["status"]["containerStatuses"].as_array().into_iter().flatten());
-    let ready = theirs.filter(|theirs| theirs["ready"] == true);
-    ready
-        .filter_map(|theirs| theirs["containerID"].as_str()?.strip_prefix("docker://"))
-        .filter(|id| runs.contains(id))
-        .map(str::to_owned)
-        .collect()
-}
-
 /// All that the master should hear now. Pure.
 fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
     let mut calls = Vec::new();
@@ -299,8 +256,7 @@ fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, 
             None => uid.as_str(),
             Some(hash) => match files.get(&key) {
                 Some(file) => {
-                    let document = &shown.desired.pods[*file].document;
-                    if **hash != manifest_hash(document).as_str() {
+                    if **hash != shown.desired.pods[*file].manifest_hash.as_str() {
                         calls.push(delete());
                         continue;
                     }
@@ -357,8 +313,6 @@ fn is_over(shown: &Shown, uid: &str) -> bool {
 mod tests {
     use super::*;
     use crate::desired::{Desired, Wanted};
-    use crate::plan::{Verdict, World};
-    use crate::runtime::Image;
 
     fn file_pod() -> Wanted {
         let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
@@ -366,13 +320,13 @@ mod tests {
     }
 
     fn shown(pods: Vec<Wanted>, statuses: &[(&str, Value)]) -> Shown {
-        let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), wanted)).collect();
+        let pods = pods.into_iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted))).collect();
         let statuses = statuses.iter().map(|(uid, status)| ((*uid).to_owned(), status.clone())).collect();
         Shown { desired: Arc::new(Desired { pods, ..Desired::default() }), statuses, looked: true, ..Shown::default() }
     }
 
     fn heard(pods: Vec<Value>) -> Heard {
-        Heard { pods: pods.into_iter().map(|pod| (text(&pod, "uid"), pod)).collect(), listed: true }
+        Heard { pods: pods.into_iter().map(|pod| (text(&pod, "uid"), Arc::new(pod))).collect(), listed: true }
     }
 
     fn check(shown: &Shown, heard: &Heard, expected: &[&str]) {
@@ -424,37 +378,6 @@ mod tests {
         check("OnFailure", json!({"running": {}}), &["delete web-n1"]);
         check("Always", json!({"running": {}}), &["status web-n1"]);
         check("Never", json!({"terminated": {"exitCode": 1}}), &["status web-n1"]);
-    }
-
-    #[test]
-    fn a_new_agent_takes_nobody_out_of_service() {
-        let document = json!({
-            "metadata": {"namespace": "default", "name": "web", "uid": "u"},
-            "spec": {"containers": [{"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}]},
-        });
-        let wanted = Wanted::new(Source::Master, document).unwrap();
-        let world = World::default();
-        let runs = |index: usize, id: &str| {
-            let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None };
-            let spec = &wanted.pod.spec.containers[index];
-            let config = crate::container::member_config(&world, &[], &wanted, spec, &Image::default(), place).unwrap();
-            let state = crate::runtime::State::Running { started_ms: 0 };
-            let (name, labels) = (config.name, config.labels);
-            Seen { id: id.into(), name, labels, image: "i".into(), image_id: "".into(), created_ms: 0, state, ip: None, message: None }
-        };
-        let mut shown = shown(vec![wanted.clone()], &[]);
-        shown.world = Arc::new(World { containers: vec![runs(0, "1"), runs(1, "2")], ..World::default() });
-        let check = |id: &str, ready: bool, verdicts: &Verdicts, expected: &[&str]| {
-            let statuses = json!([{"name": "c", "containerID": format!("docker://{id}"), "ready": ready}]);
-            let heard = heard(vec![pod("web", "u", json!({"containerStatuses": statuses}))]);
-            assert_eq!(still_ready(&shown, &heard, verdicts), expected, "{id} {ready}");
-        };
-        let failed = Verdict { ready: Some(false), dead: None };
-        check("1", true, &Verdicts::new(), &["1"]);
-        check("1", false, &Verdicts::new(), &[]);
-        check("1", true, &Verdicts::from([("1".to_owned(), failed)]), &[]);
-        check("2", true, &Verdicts::new(), &[]);
-        check("another start", true, &Verdicts::new(), &[]);
     }
 
     #[test]

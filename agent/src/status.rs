@@ -1,20 +1,19 @@
-//! What is there of a pod -> its v1 PodStatus, in the words of the kubelet. PURE.
+//! A pod as it is here -> its v1 PodStatus, in the words of the kubelet. PURE.
 //!
 //! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine has
 //! forgotten (an address, when it all began).
 
 mod member;
 
-use coracle_api::meta::Time;
-use coracle_api::pod::Container;
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
-use self::member::{Case, One, one, unknown};
+use self::member::{Case, One, one, time, unknown};
 use crate::desired::Wanted;
+use crate::members::{Kind, Member};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::seen::{self, Run};
-use crate::plan::{Now, Waiting, Waits, World};
+use crate::plan::{Now, Waits, World};
 use crate::runtime::State;
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
@@ -28,8 +27,8 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
     let case = Case { wanted, world, waits, was };
-    let containers: Vec<One> =
-        spec.containers.iter().map(|container| one(&case, &runs, container, deleting && sandbox.is_none())).collect();
+    let main = wanted.members().filter(|member| member.kind == Kind::Main);
+    let containers: Vec<One> = main.map(|member| one(&case, &runs, &member, deleting && sandbox.is_none())).collect();
     let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits);
     let phase = match ended {
         // The sandbox goes last; only then is it over.
@@ -48,26 +47,22 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     }
     set("phase", json!(phase));
     set("conditions", conditions(&facts, generation, was, now));
-    if let Some(Waiting { reason, message }) = &waits.pod {
-        set("reason", json!(reason));
-        set("message", json!(message));
+    if let Some(waiting) = &waits.pod {
+        set("reason", json!(waiting.reason.name()));
+        set("message", json!(waiting.message));
     }
     set("hostIP", json!(world.node.address));
     set("hostIPs", json!([{"ip": world.node.address}]));
-    let ip = match sandbox {
-        _ if spec.host_network => Some(world.node.address.clone()),
-        Some(run) => run.seen.ip.clone(),
-        None => None,
-    };
-    if let Some(ip) = ip.or_else(|| was["podIP"].as_str().map(str::to_owned)).filter(|ip| !ip.is_empty()) {
+    let ip = seen::address(&runs, spec.host_network, &world.node.address);
+    if let Some(ip) = ip.or(was["podIP"].as_str()).filter(|ip| !ip.is_empty()) {
         set("podIP", json!(ip));
         set("podIPs", json!([{"ip": ip}]));
     }
     let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
-    let ephemeral = spec.ephemeral_containers.iter();
-    let ephemeral: Vec<Value> = ephemeral.map(|container| ephemeral_status(&case, &ephemeral_runs, container)).collect();
+    let ephemeral = wanted.members().filter(|member| member.kind == Kind::Ephemeral);
+    let ephemeral: Vec<Value> = ephemeral.map(|member| ephemeral_status(&case, &ephemeral_runs, &member)).collect();
     if !ephemeral.is_empty() {
         set("ephemeralContainerStatuses", Value::Array(ephemeral));
     }
@@ -132,16 +127,16 @@ fn runs<'a>(wanted: &Wanted, world: &'a World) -> (Vec<Run<'a>>, Vec<Run<'a>>) {
         .filter_map(|seen| Some(Run { tag: Tag::read(&seen.name, &seen.labels)?, seen }))
         .collect();
     runs.sort_by_key(|run| std::cmp::Reverse(run.tag.attempt));
-    let is_ephemeral = |run: &Run<'_>| wanted.pod.spec.ephemeral_containers.iter().any(|container| container.name == run.tag.container);
-    runs.into_iter().partition(|run| !is_ephemeral(run))
+    let kind = |run: &Run<'_>| wanted.member(&run.tag.container).map(|member| member.kind);
+    runs.into_iter().partition(|run| kind(run) != Some(Kind::Ephemeral))
 }
 
 /// It is neither ready nor restarted, whatever it does.
-fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], container: &Container) -> Value {
+fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>) -> Value {
     let wanted = case.wanted;
-    let lost = case.world.memory.lost.contains_key(&(wanted.name.uid.clone(), container.name.clone()));
-    if let Some(before) = wanted.started_before(&container.name)
-        && seen::of(runs, &container.name).next().is_none()
+    let lost = case.world.memory.lost.contains_key(&(wanted.name.uid.clone(), member.spec.name.clone()));
+    if let Some(before) = wanted.started_before(member)
+        && seen::of(runs, &member.spec.name).next().is_none()
         && !lost
     {
         // Somebody removed it while no agent looked.
@@ -151,7 +146,7 @@ fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], container: &Container) ->
         }
         return shown;
     }
-    let mut value = one(case, runs, container, false).value;
+    let mut value = one(case, runs, member, false).value;
     value["ready"] = json!(false);
     value["restartCount"] = json!(0);
     if let Some(fields) = value.as_object_mut() {
@@ -221,15 +216,13 @@ fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now)
     Value::Array(list)
 }
 
-fn time(wall_ms: i64) -> String {
-    Time::from_seconds(wall_ms.div_euclid(1000)).map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::Source;
+    use crate::container::{Instance, member_config, sandbox_config};
+    use crate::naming::Source;
     use crate::plan::memory::Lost;
+    use crate::plan::{Node, WaitReason, Waiting};
 
     #[test]
     fn a_new_agent_reads_the_times_off_the_engine() {
@@ -237,7 +230,7 @@ mod tests {
             json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let wanted = Wanted::new(Source::File, document).unwrap();
         let tag = |container: &str| {
-            let labels = crate::container::sandbox_config(&World::default(), &wanted, 0, 0, String::new()).labels;
+            let labels = sandbox_config(&Node::default(), &wanted, 0, 0, String::new()).labels;
             let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
             tag.container = container.to_owned();
             tag
@@ -290,10 +283,10 @@ mod tests {
             let wanted = Wanted::new(Source::Master, document).unwrap();
             let mut world = World::default();
             if let Some((state, hash)) = seen {
-                let hash = if hash.is_empty() { wanted.hash_of(0).unwrap() } else { hash.to_owned() };
-                let place = crate::container::Place { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None };
+                let hash = if hash.is_empty() { wanted.hash_of(&wanted.member("c").unwrap()) } else { hash.to_owned() };
+                let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None };
                 let image = crate::runtime::Image::default();
-                let config = crate::container::member_config(&world, &[], &wanted, &wanted.pod.spec.containers[0], &image, place).unwrap();
+                let config = member_config(&Node::default(), &[], &wanted, &wanted.pod.spec.containers[0], &image, instance).unwrap();
                 let (id, image) = (config.name.clone(), config.image);
                 let (name, labels, image_id) = (config.name, config.labels, String::new());
                 world.containers.push(crate::runtime::Seen {
@@ -373,7 +366,7 @@ mod tests {
             let lost = Lost { attempt: 1, step: 1, hash: String::new(), at_ms: 0, exit_code, text: "no such mount".to_owned() };
             world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
             let mut waits = Waits::default();
-            waits.containers.insert("c".to_owned(), Waiting::new("CreateContainerError", "no such mount"));
+            waits.containers.insert("c".to_owned(), Waiting::new(WaitReason::CreateContainerError, "no such mount"));
             let status = status(&wanted, &world, &waits, &Value::Null, Now::default());
             let before = &status["containerStatuses"][0]["lastState"]["terminated"]["reason"];
             assert_eq!((status["phase"].as_str(), before), (Some(phase), &reason_before));

@@ -65,7 +65,7 @@ mod tests {
         let mut desired = Desired::default();
         for (name, status) in pods {
             let document = json!({"metadata": {"namespace": "default", "name": name, "uid": name}});
-            desired.pods.insert((*name).to_owned(), Wanted::new(Source::File, document).unwrap());
+            desired.pods.insert((*name).to_owned(), Arc::new(Wanted::new(Source::File, document).unwrap()));
             shown.statuses.insert((*name).to_owned(), status.clone());
         }
         shown.desired = Arc::new(desired);

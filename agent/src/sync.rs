@@ -8,18 +8,19 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
 use crate::act::Hands;
-use crate::desired::{Desired, Source};
+use crate::clock::Clock;
+use crate::desired::{Desired, Wanted};
+use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
-use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, Waits, World};
+use crate::naming::PodName;
+use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, WaitReason, Waiting, Waits, World};
 use crate::runtime::{Failure, Runtime, State};
-use crate::services::{LeftOut, Refused};
 use crate::status;
 
 /// Without any event the engine is listed this often: events can get lost.
@@ -28,7 +29,7 @@ const RELIST_MS: i64 = 45_000;
 const ENGINE_WAIT_MS: i64 = 500;
 const ENGINE_WAIT_MS_MAX: i64 = 10_000;
 
-/// What the loop is given and gives.
+/// The ends of the loop's channels, and the facts it starts with.
 pub struct Ends {
     pub desired: watch::Receiver<Arc<Desired>>,
     /// From the probes.
@@ -40,7 +41,7 @@ pub struct Ends {
     pub wall_ms: Rc<dyn Fn() -> i64>,
     /// After each look: what is there and what each pod's status is.
     pub shown: watch::Sender<Arc<Shown>>,
-    /// What happened to pods, for the events of the API. Full: the newest is dropped.
+    /// For the events of the API. Full: the newest is dropped.
     pub happenings: mpsc::Sender<Happening>,
 }
 
@@ -51,82 +52,12 @@ pub struct Shown {
     pub world: Arc<World>,
     /// v1 PodStatus by uid.
     pub statuses: BTreeMap<String, Value>,
-    /// What pods wait for, by uid.
+    /// By uid.
     pub waits: BTreeMap<String, Waits>,
     /// Why the engine cannot be asked, and since when (monotonic).
     pub engine_trouble: Option<(String, i64)>,
     /// False until the first listing.
     pub looked: bool,
-}
-
-/// One line of an Event of the API.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
-    pub subject: Subject,
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
-    /// None for what concerns the pod.
-    pub container: Option<String>,
-    pub warning: bool,
-    pub reason: String,
-    pub message: String,
-}
-
-impl Happening {
-    /// A service that does not get all it asks for.
-    pub fn unsupported(refused: &Refused) -> Happening {
-        Happening {
-            subject: Subject::Service,
-            namespace: refused.namespace.clone(),
-            name: refused.name.clone(),
-            uid: refused.uid.clone(),
-            container: None,
-            warning: true,
-            reason: "UnsupportedField".to_owned(),
-            message: format!("{} is not supported by this version of the agent", refused.what),
-        }
-    }
-
-    /// A service that does not work on this host.
-    pub fn left_out(service: &LeftOut) -> Happening {
-        Happening {
-            subject: Subject::Service,
-            namespace: service.namespace.clone(),
-            name: service.name.clone(),
-            uid: service.uid.clone(),
-            container: None,
-            warning: true,
-            reason: "RulesRefused".to_owned(),
-            message: service.message(),
-        }
-    }
-}
-
-/// What an event is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
-    /// The API calls a file's pod by the name of its mirror.
-    Pod(Source),
-    Service,
-}
-
-/// Both clocks of the loop.
-#[derive(Clone)]
-pub struct Clock {
-    started: Instant,
-    wall_ms: Rc<dyn Fn() -> i64>,
-}
-
-impl Clock {
-    pub fn now(&self) -> Now {
-        let mono_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
-        Now { wall_ms: (self.wall_ms)(), mono_ms }
-    }
-
-    fn at(&self, mono_ms: i64) -> Instant {
-        self.started + Duration::from_millis(u64::try_from(mono_ms).unwrap_or(0))
-    }
 }
 
 /// What a lane was for.
@@ -141,7 +72,7 @@ pub async fn run<R: Runtime>(runtime: &R, ends: Ends) {
 }
 
 pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
-    let clock = Clock { started: Instant::now(), wall_ms: ends.wall_ms.clone() };
+    let clock = Clock::start(ends.wall_ms.clone());
     let hands = Hands::new(runtime, clock.clone(), ends.happenings.clone());
     let mut lanes = Lanes::new();
     let mut busy = BTreeSet::new();
@@ -173,7 +104,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 trouble.over();
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
-                tell(&hands, &desired, &round.waits, &mut told);
+                tell(&ends, &desired, &round.waits, &mut told);
                 show(&ends.shown, &desired, &world, &round, now);
                 let wake_at_ms = round.wake_at_ms;
                 start_lanes(&hands, case, round, &mut lanes, &mut busy);
@@ -268,28 +199,34 @@ fn start_lanes<'a, R: Runtime>(
     }
 }
 
-/// What pods wait for is said once, and again when it changes.
-fn tell<R: Runtime>(
-    hands: &Hands<'_, R>,
-    desired: &Desired,
-    waits: &BTreeMap<String, Waits>,
-    told: &mut BTreeMap<(String, String), String>,
-) {
+/// A wait is told once, to the log and as events, and again when it changes.
+fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, told: &mut BTreeMap<(String, String), Waiting>) {
     let mut now_told = BTreeMap::new();
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };
-        let pod = waits.pod.iter().map(|waiting| (None, waiting));
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
-        for (container, waiting) in pod.chain(containers) {
+        for (container, waiting) in waits.pod.iter().map(|waiting| (None, waiting)).chain(containers) {
             let place = (uid.clone(), container.unwrap_or_default().to_owned());
-            let text = format!("{}: {}", waiting.reason, waiting.message);
-            if told.get(&place) != Some(&text) {
-                hands.tell_waiting(wanted, container, waiting);
+            if told.get(&place) != Some(waiting) {
+                tell_one(&ends.happenings, wanted, container, waiting);
             }
-            now_told.insert(place, text);
+            now_told.insert(place, waiting.clone());
         }
     }
     *told = now_told;
+}
+
+fn tell_one(happenings: &mpsc::Sender<Happening>, wanted: &Wanted, container: Option<&str>, waiting: &Waiting) {
+    let PodName { namespace, name, .. } = &wanted.name;
+    if waiting.reason != WaitReason::ContainerCreating {
+        let subject = container.map_or_else(String::new, |container| format!(" {container}"));
+        log::info!("{namespace}/{name}{subject} waits: {}: {}", waiting.reason, waiting.message);
+    }
+    let member = container.and_then(|container| wanted.member(container));
+    for event in happening::of_wait(member.as_ref(), waiting) {
+        // A queue that is full loses events, never actions.
+        let _ = happenings.try_send(Happening::of_pod(&wanted.name, container, event));
+    }
 }
 
 fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World, round: &Round, now: Now) {
@@ -309,7 +246,8 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && Arc::ptr_eq(&was.desired, desired)
         && was.statuses == statuses
         && was.waits == round.waits
-        && was.world.containers == world.containers;
+        && was.world.containers == world.containers
+        && was.world.verdicts == world.verdicts;
     if !same {
         shown.send_replace(Arc::new(Shown {
             desired: desired.clone(),

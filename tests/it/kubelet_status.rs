@@ -113,6 +113,7 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
             }
             if reason != "ContainerCreating" {
                 let message = waiting["message"].as_str().unwrap_or("");
+                let reason = serde_json::from_value(waiting["reason"].clone()).expect("a reason that the agent has");
                 waits.containers.insert(container.name.clone(), Waiting::new(reason, message));
             }
             continue;
@@ -153,13 +154,12 @@ fn dead(terminated: &Value) -> (State, Option<String>) {
 }
 
 fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: State, message: Option<String>) -> Seen {
-    let at = wanted.pod.spec.containers.iter().position(|one| one.name == container);
     let tag = Tag {
         pod: wanted.name.clone(),
         container: container.to_owned(),
         attempt,
         sandbox: 0,
-        hash: at.and_then(|at| wanted.hash_of(at)).unwrap_or_default(),
+        hash: wanted.member(container).map(|member| wanted.hash_of(&member)).unwrap_or_default(),
         step: 0,
         grace_s: 30,
         stop_signal: "SIGTERM".to_owned(),

@@ -153,7 +153,7 @@ fn a_service_whose_rules_are_refused_is_left_out_and_named() {
         tokio::spawn(net::run(wanted, POD_CIDR.to_owned(), shown, happenings_in));
         rules_in.send_replace(Some(read(&[good.as_slice(), &[bad]].concat())));
         let event = happenings.recv().await.expect("it is told of");
-        assert_eq!((event.namespace.as_str(), event.name.as_str(), event.reason.as_str()), ("default", "b", "RulesRefused"));
+        assert_eq!((event.namespace.as_str(), event.name.as_str(), event.reason), ("default", "b", "RulesRefused"));
         assert!(event.message.contains("its address does not work on this host") && event.message.contains("nft:"), "{}", event.message);
         let held = table("coracle").expect("the table is there");
         for (address, there) in [("10.96.0.1", true), ("10.96.0.2", false), ("10.96.0.3", true), ("10.96.0.4", true)] {

@@ -47,6 +47,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/peers.rs", "the number of the master's user"),
     ("agent/src/host.rs", "what this host is: memory, cores, addresses"),
     ("agent/src/desired/directory.rs", "reads manifest files"),
+    ("agent/src/desired/inotify.rs", "hears of manifest files that change"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];

@@ -8,19 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use coracle_api::meta::Time;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use serde_json::Value;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use super::inotify::{Watch, hidden};
 use super::{Source, SourceState, Wanted, manifest};
-use crate::naming::fit_uid;
 use crate::private;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
@@ -48,13 +45,15 @@ pub struct Directory {
     trouble: Option<String>,
     /// The directory and the files that others may write, and who, said once.
     open: BTreeMap<PathBuf, String>,
+    /// Files whose last good version is not on the disk yet.
+    unsaved: BTreeSet<OsString>,
 }
 
 /// One manifest file as it was read last.
 struct File {
     stamp: Stamp,
-    /// As it is on the disk of last good versions.
-    good: Option<Value>,
+    /// Its last good version.
+    good: Option<Arc<Wanted>>,
     complaint: Option<String>,
 }
 
@@ -73,8 +72,10 @@ impl Directory {
         let last_good = Path::new(data_dir).join("last-good");
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(&last_good).into_iter().flatten().filter_map(Result::ok) {
-            let good = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
-            if good.is_some() && !hidden(&entry.file_name()) {
+            let document = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            if let Some(document) = document.filter(|_| !hidden(&entry.file_name())) {
+                let good = Wanted::new(Source::File, document).map(Arc::new);
+                let good = good.inspect_err(|problem| log::error!("last good version {}: {problem}", entry.path().display())).ok();
                 files.insert(entry.file_name(), File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None });
             }
         }
@@ -94,6 +95,7 @@ impl Directory {
             doubles: BTreeSet::new(),
             trouble: None,
             open: BTreeMap::new(),
+            unsaved: BTreeSet::new(),
         }
     }
 
@@ -153,6 +155,7 @@ impl Directory {
         if !whole {
             log::warn!("{} has more than {FILES_MAX} files: the rest is not read", self.path.display());
         }
+        self.save();
         self.state(whole)
     }
 
@@ -193,19 +196,22 @@ impl Directory {
         }
         let read = stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| read_text(&path, *stamp));
         let shown = name.to_string_lossy().into_owned();
-        let read = read.and_then(|(text, written)| manifest::read(&text, &shown, &self.node_name, written));
+        let read = read.and_then(|(text, written)| {
+            let read = manifest::read(&text, &shown, &self.node_name, written)?;
+            Ok((Wanted::new(Source::File, read.document)?, read.unknown))
+        });
         let stamp = stamp.unwrap_or(Stamp { modified: None, length: 0, inode: 0 });
         let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
         file.stamp = stamp;
         match read {
-            Ok(read) => {
+            Ok((wanted, unknown)) => {
                 if file.complaint.take().is_some() {
                     log::info!("manifest {}: it reads well again", path.display());
                 }
-                for field in read.unknown {
+                for field in unknown {
                     log::warn!("manifest {}: {field} is no field of this format and is left out", path.display());
                 }
-                self.keep(name, read.document);
+                self.keep(name, wanted);
             }
             Err(problem) => {
                 let goes_on = if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
@@ -219,17 +225,30 @@ impl Directory {
     }
 
     /// The new good version; one that names another pod ends the one before.
-    fn keep(&mut self, name: &OsString, document: Value) {
+    fn keep(&mut self, name: &OsString, wanted: Wanted) {
         let Some(file) = self.files.get_mut(name) else { return };
-        if file.good.as_ref() == Some(&document) {
+        if file.good.as_deref() == Some(&wanted) {
             return;
         }
-        if let Err(error) = write_whole(&self.last_good, name, &document) {
-            log::warn!("keep the last good version of {} in {}: {error}", name.to_string_lossy(), self.last_good.display());
-        }
-        let old = file.good.replace(document);
-        if let Some(old) = old {
+        self.unsaved.insert(name.clone());
+        if let Some(old) = file.good.replace(Arc::new(wanted)) {
             self.mark_gone(&old);
+        }
+    }
+
+    /// Durable before it is acted on. Where nothing changed nothing is written: a start costs no wait for the disk,
+    /// however many files there are, and a bad file never does.
+    fn save(&mut self) {
+        let unsaved = std::mem::take(&mut self.unsaved);
+        if unsaved.is_empty() {
+            return;
+        }
+        let bytes = |name: OsString| {
+            let good = self.files.get(&name)?.good.as_ref()?;
+            Some((name, good.document.to_string().into_bytes()))
+        };
+        if let Err(error) = private::replace_files(&self.last_good, unsaved.into_iter().filter_map(bytes)) {
+            log::warn!("keep the last good versions of manifests in {}: {error}", self.last_good.display());
         }
     }
 
@@ -245,25 +264,23 @@ impl Directory {
         }
     }
 
-    fn mark_gone(&mut self, document: &Value) {
-        if let Some(uid) = document["metadata"]["uid"].as_str()
-            && self.gone.len() < GONE_MAX
-        {
-            self.gone.insert(fit_uid(uid));
+    fn mark_gone(&mut self, wanted: &Wanted) {
+        if self.gone.len() < GONE_MAX {
+            self.gone.insert(wanted.name.uid.clone());
         }
     }
 
     fn state(&mut self, read: bool) -> SourceState {
-        let mut pods: Vec<Wanted> = Vec::new();
+        let mut pods: Vec<Arc<Wanted>> = Vec::new();
         let mut complete = read;
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
         let mut doubles = BTreeSet::new();
         for (name, file) in &self.files {
-            match file.good.clone().map(|document| Wanted::new(Source::File, document)) {
-                Some(Ok(wanted)) => match owners.get(&wanted.name.uid) {
+            match &file.good {
+                Some(wanted) => match owners.get(&wanted.name.uid) {
                     None => {
                         owners.insert(wanted.name.uid.clone(), name);
-                        pods.push(wanted);
+                        pods.push(wanted.clone());
                     }
                     Some(first) => {
                         doubles.insert(format!(
@@ -275,10 +292,6 @@ impl Directory {
                         ));
                     }
                 },
-                Some(Err(problem)) => {
-                    complete = false;
-                    log::error!("manifest {}: {problem}", name.to_string_lossy());
-                }
                 None => complete = false,
             }
         }
@@ -289,10 +302,6 @@ impl Directory {
         self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.name.uid == *uid));
         SourceState { pods, complete, gone: self.gone.clone() }
     }
-}
-
-fn hidden(name: &OsString) -> bool {
-    name.to_string_lossy().starts_with('.')
 }
 
 fn stamp(path: &Path) -> io::Result<Stamp> {
@@ -319,80 +328,6 @@ fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
     let seconds = stamp.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
     let written = i64::try_from(seconds).ok().and_then(Time::from_seconds);
     Ok((text, written.unwrap_or_else(|| Time::from_seconds(0).expect("1970 is a time"))))
-}
-
-fn write_whole(folder: &Path, name: &OsString, document: &Value) -> io::Result<()> {
-    private::make_directory(folder)?;
-    let temporary = folder.join(".new");
-    private::create_file(&temporary)?.write_all(document.to_string().as_bytes())?;
-    fs::rename(temporary, folder.join(name))
-}
-
-/// inotify on one directory.
-struct Watch {
-    inotify: Inotify,
-    readable: AsyncFd<OwnedFd>,
-    path: PathBuf,
-}
-
-impl Watch {
-    fn open(path: &Path) -> Option<Watch> {
-        let opened = || -> io::Result<Watch> {
-            let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-            // A file that is being written is read when it is closed; links appear whole.
-            let flags = AddWatchFlags::IN_CLOSE_WRITE
-                | AddWatchFlags::IN_MOVED_FROM
-                | AddWatchFlags::IN_MOVED_TO
-                | AddWatchFlags::IN_CREATE
-                | AddWatchFlags::IN_DELETE
-                | AddWatchFlags::IN_DELETE_SELF
-                | AddWatchFlags::IN_MOVE_SELF
-                | AddWatchFlags::IN_ONLYDIR;
-            inotify.add_watch(path, flags)?;
-            #[expect(deprecated, reason = "its replacement is unsafe; what is wrong with it cannot happen with an OwnedFd")]
-            let readable = AsyncFd::new(inotify.as_fd().try_clone_to_owned()?)?;
-            Ok(Watch { inotify, readable, path: path.to_owned() })
-        };
-        match opened() {
-            Ok(watch) => Some(watch),
-            Err(error) => {
-                log::debug!("watch {}: {error}", path.display());
-                None
-            }
-        }
-    }
-
-    /// Returns when something worth a reading happened; false when this watch hears nothing any more.
-    async fn changed(&mut self) -> bool {
-        loop {
-            let Ok(mut ready) = self.readable.readable().await else { return false };
-            let events = match self.inotify.read_events() {
-                Ok(events) => events,
-                Err(nix::errno::Errno::EAGAIN) => {
-                    ready.clear_ready();
-                    continue;
-                }
-                Err(_) => return false,
-            };
-            let lost = AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_MOVE_SELF | AddWatchFlags::IN_IGNORED;
-            if events.iter().any(|event| event.mask.intersects(lost)) {
-                return false;
-            }
-            let created_plain = |name: &OsString| {
-                fs::symlink_metadata(self.path.join(name)).is_ok_and(|meta| {
-                    use std::os::unix::fs::MetadataExt;
-                    meta.is_file() && meta.nlink() == 1
-                })
-            };
-            let counts = events.iter().any(|event| {
-                let created = event.mask.contains(AddWatchFlags::IN_CREATE);
-                event.name.as_ref().is_none_or(|name| !(hidden(name) || created && created_plain(name)))
-            });
-            if counts {
-                return true;
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -465,6 +400,37 @@ mod tests {
         directory.read();
         let everybody = |path: &str| (bed.root.join(path), "everybody".to_owned());
         assert_eq!(directory.open, BTreeMap::from([everybody("m"), everybody("m/web.yaml")]));
+    }
+
+    /// Many at once go another way to the disk than few.
+    #[test]
+    fn of_many_files_what_changed_is_kept_and_nothing_else_is_written() {
+        const FILES: usize = 40;
+        let bed = Bed::new("many");
+        let mut directory = bed.open();
+        for number in 0..FILES {
+            bed.put(&format!("bad-{number}.yaml"), "x: [");
+        }
+        directory.read();
+        assert!(!bed.root.join("d").exists(), "bad files are written nowhere");
+        for number in 0..FILES {
+            bed.put(&format!("good-{number}.yaml"), &GOOD.replace("id: web", &format!("id: web-{number}")));
+        }
+        assert_eq!(directory.read().pods.len(), FILES);
+        let inodes = || -> BTreeMap<OsString, u64> {
+            use std::os::unix::fs::DirEntryExt;
+            let entries = fs::read_dir(bed.root.join("d/last-good")).unwrap().map(Result::unwrap);
+            entries.map(|entry| (entry.file_name(), entry.ino())).collect()
+        };
+        let before = inodes();
+        assert_eq!(before.len(), FILES);
+        let mut again = bed.open();
+        assert_eq!(again.read().pods.len(), FILES);
+        assert_eq!(inodes(), before, "a start with the same files writes nothing");
+        bed.put("good-7.yaml", &GOOD.replace("image: x", "image: y"));
+        again.read();
+        let written: Vec<OsString> = inodes().into_iter().filter(|(name, inode)| before[name] != *inode).map(|(name, _)| name).collect();
+        assert_eq!(written, ["good-7.yaml"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -11,71 +11,61 @@ use serde_json::{Value, json};
 use super::{is_for_good, was_started};
 use crate::private;
 
+const NAME: &str = "last-assignment.json";
 /// Far above what a thousand pods take; what is bigger was not written by this file.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
+/// The form of the file. `Pod`: owned when it is read, borrowed when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Assignment {
+#[serde(bound(deserialize = "Pod: Deserialize<'de>"))]
+pub struct Assignment<Pod = Value> {
     /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
+    #[serde(default)]
     pub cluster: String,
     /// By uid, as intent: without a revision, and of the status what is for good.
-    pub pods: BTreeMap<String, Value>,
-    /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
-    pub others: BTreeMap<String, Value>,
+    #[serde(default)]
+    pub pods: BTreeMap<String, Pod>,
+    /// Pods of clusters that this host belonged to before.
+    #[serde(default)]
+    pub others: BTreeMap<String, Pod>,
 }
 
 pub struct Last {
+    folder: PathBuf,
     pub path: PathBuf,
-    written: Assignment,
 }
 
 impl Last {
-    pub fn open(data_dir: &str) -> Last {
-        let path = Path::new(data_dir).join("last-assignment.json");
+    pub fn new(data_dir: &str) -> Last {
+        Last { folder: data_dir.into(), path: Path::new(data_dir).join(NAME) }
+    }
+
+    pub fn read(&self) -> Assignment {
         let read = || -> io::Result<Assignment> {
-            if fs::metadata(&path)?.len() > FILE_BYTES_MAX {
+            if fs::metadata(&self.path)?.len() > FILE_BYTES_MAX {
                 return Err(io::Error::other("it is too big"));
             }
-            serde_json::from_slice(&fs::read(&path)?).map_err(io::Error::other)
+            serde_json::from_slice(&fs::read(&self.path)?).map_err(io::Error::other)
         };
-        let written = read().unwrap_or_else(|error| {
+        read().unwrap_or_else(|error| {
             if error.kind() != io::ErrorKind::NotFound {
-                log::error!("the last assignment {}: {error}; pods are known again when the master answers", path.display());
+                let path = self.path.display();
+                log::error!("the last assignment {path}: {error}; pods are known again when the master answers");
             }
             Assignment::default()
-        });
-        Last { path, written }
+        })
     }
 
-    pub fn assignment(&self) -> &Assignment {
-        &self.written
-    }
-
-    /// Writes only what differs; the old file stays until the new one is whole on the disk.
-    pub fn keep(&mut self, assignment: Assignment) {
-        if self.written == assignment {
-            return;
-        }
-        self.written = assignment;
-        if let Err(error) = self.write() {
+    /// Whole and durable, or the old file stays.
+    pub fn keep(&self, assignment: &Assignment<&Value>) {
+        let text = serde_json::to_vec(assignment).map_err(io::Error::other);
+        if let Err(error) = text.and_then(|text| private::replace_files(&self.folder, [(NAME.into(), text)].into_iter())) {
             log::error!("keep the last assignment in {}: {error}", self.path.display());
         }
     }
-
-    fn write(&self) -> io::Result<()> {
-        let folder = self.path.parent().unwrap_or(Path::new("/"));
-        private::make_directory(folder)?;
-        let temporary = self.path.with_extension("new");
-        let mut file = private::create_file(&temporary)?;
-        file.write_all(serde_json::to_string(&self.written).map_err(io::Error::other)?.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(temporary, &self.path)?;
-        fs::File::open(folder)?.sync_all()
-    }
 }
 
-/// What of a pod is intent, and what has become of it for good: any other status or a revision is no reason to write.
+/// A pod without its revision, and without the status that is not for good: changes of these are no reason to write.
 pub fn intent(pod: &Value) -> Value {
     let mut pod = pod.clone();
     let record = record(&pod);
@@ -92,8 +82,8 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
-/// Of a pod that has ended its status; of another one the containers that have ended for good, and the ephemeral ones that were
-/// started: none of them is started again, though nothing be left of it here.
+/// The status of a pod that has ended; of another one its containers that have ended for good, and the ephemeral ones
+/// that were started: none of them is started again, even if nothing of it is left here.
 fn record(pod: &Value) -> Option<Value> {
     let status = &pod["status"];
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
@@ -132,26 +122,17 @@ mod tests {
     }
 
     #[test]
-    fn only_a_change_of_intent_is_written() {
+    fn an_assignment_is_read_as_it_was_written() {
         let dir = std::env::temp_dir().join(format!("coracle-last-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
-        let text = dir.to_str().unwrap();
-        let pod = |status: &str| json!({"metadata": {"name": "a", "resourceVersion": status}, "spec": {}, "status": {"phase": status}});
-        let assignment = |status| Assignment {
-            cluster: "c".into(),
-            pods: BTreeMap::from([("u".to_owned(), intent(&pod(status)))]),
-            others: BTreeMap::new(),
-        };
-        let mut last = Last::open(text);
-        last.keep(assignment("Pending"));
+        let last = Last::new(dir.to_str().unwrap());
+        assert_eq!(last.read(), Assignment::default());
+        let pod = json!({"metadata": {"name": "a"}, "spec": {}});
+        last.keep(&Assignment { cluster: "c".into(), pods: BTreeMap::from([("u".to_owned(), &pod)]), others: BTreeMap::new() });
         let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&last.path), mode(&dir)), (0o600, 0o700), "pods hold passwords");
-        assert_eq!(Last::open(text).assignment(), &assignment("Running"));
-        fs::remove_file(&last.path).unwrap();
-        last.keep(assignment("Running"));
-        assert!(!last.path.exists(), "written although nothing changed");
-        last.keep(assignment("Failed"));
-        assert_eq!(Last::open(text).assignment().pods["u"]["status"], json!({"phase": "Failed"}));
+        let pods = BTreeMap::from([("u".to_owned(), pod)]);
+        assert_eq!(last.read(), Assignment { cluster: "c".into(), pods, others: BTreeMap::new() });
         fs::remove_dir_all(dir).unwrap();
     }
 }

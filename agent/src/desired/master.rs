@@ -17,19 +17,20 @@ use coracle_http::client::Client;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::SourceState;
+use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
-use super::last::{Assignment, Last, intent};
-use super::{Source, SourceState, Wanted};
-use crate::naming::{PodName, Tag, fit_uid};
+use super::last::Last;
+use crate::naming::{PodName, Source, Tag, fit_uid};
 use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.
 const GONE_KEPT: usize = 256;
 
-/// The pods of this node as the master shows them, status and mirrors included: what reports are compared with.
+/// The pods of this node as the master shows them, by uid, with statuses and mirrors. Reports are compared with them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Heard {
-    pub pods: BTreeMap<String, Value>,
+    pub pods: BTreeMap<String, Arc<Value>>,
     /// False until the first listing.
     pub listed: bool,
 }
@@ -47,15 +48,12 @@ pub struct Outlets {
 pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
     let voice = Voice::default();
     let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets));
-    pods.borrow().publish();
-    let (services, endpoints) = (RefCell::new(Shelf::default()), RefCell::new(Shelf::default()));
+    pods.borrow_mut().publish();
+    let services = RefCell::new(Shelf::new(|item| Service::read(item).ok()));
+    let endpoints = RefCell::new(Shelf::new(|item| Endpoints::read(item).ok()));
     let publish = || {
-        let (services, endpoints) = (services.borrow(), endpoints.borrow());
-        if let (Some(services), Some(endpoints)) = (services.all(), endpoints.all()) {
-            let network = (
-                services.values().filter_map(|item| Service::read(item).ok()).collect::<Vec<_>>(),
-                endpoints.values().filter_map(|item| Endpoints::read(item).ok()).collect::<Vec<_>>(),
-            );
+        if let (Some(services), Some(endpoints)) = (services.borrow().all(), endpoints.borrow().all()) {
+            let network = (services, endpoints);
             outlets.network.send_if_modified(|was| {
                 let differs = was.as_ref() != Some(&network);
                 if differs {
@@ -68,20 +66,25 @@ pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::
     let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
     #[expect(clippy::await_holding_refcell_ref, reason = "only this closure borrows it, and a follower tells one thing at a time")]
     let tell_pods = async |news| pods.borrow_mut().take(news).await;
-    let tell = async |shelf: &RefCell<Shelf>, news| {
-        let listed = matches!(news, News::Listed(_));
-        let cluster = if listed { cluster_of(&client).await } else { None };
-        if listed && cluster.is_none() {
-            return false;
-        }
-        shelf.borrow_mut().take(news, cluster);
-        publish();
-        true
+    // None: it cannot be told whose list this is. An event is of the cluster that was listed.
+    let cluster = async |news: &News| match news {
+        News::Listed(_) => cluster_of(&client).await.map(Some),
+        News::Event { .. } => Some(None),
     };
     tokio::join!(
         follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
-        follow(&client, &voice, "/api/v1/services", "", async |news| tell(&services, news).await),
-        follow(&client, &voice, "/api/v1/endpoints", "", async |news| tell(&endpoints, news).await),
+        follow(&client, &voice, "/api/v1/services", "", async |news| {
+            let Some(cluster) = cluster(&news).await else { return false };
+            services.borrow_mut().take(news, cluster);
+            publish();
+            true
+        }),
+        follow(&client, &voice, "/api/v1/endpoints", "", async |news| {
+            let Some(cluster) = cluster(&news).await else { return false };
+            endpoints.borrow_mut().take(news, cluster);
+            publish();
+            true
+        }),
     );
 }
 
@@ -97,18 +100,22 @@ fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
 }
 
 /// By namespace and name.
-type Items = BTreeMap<(String, String), Value>;
+type Items<T> = BTreeMap<(String, String), T>;
 
-/// One resource as it was heard last.
-#[derive(Default)]
-struct Shelf {
+/// One resource as it was heard last, each object read once. Those that cannot be read are left out.
+struct Shelf<T> {
+    read: fn(&Value) -> Option<T>,
     cluster: String,
-    items: Option<Items>,
+    items: Option<Items<T>>,
     /// Of clusters that this master was before: their pods go on here, and so do the ways to them.
-    kept: Items,
+    kept: Items<T>,
 }
 
-impl Shelf {
+impl<T: Clone> Shelf<T> {
+    fn new(read: fn(&Value) -> Option<T>) -> Shelf<T> {
+        Shelf { read, cluster: String::new(), items: None, kept: Items::new() }
+    }
+
     fn take(&mut self, news: News, cluster: Option<String>) {
         if let Some(cluster) = cluster
             && self.cluster != cluster
@@ -118,22 +125,25 @@ impl Shelf {
         }
         let key = |object: &Value| (text(object, "namespace"), text(object, "name"));
         match news {
-            News::Listed(list) => self.items = Some(list.into_iter().map(|object| (key(&object), object)).collect()),
-            News::Event { gone: true, object } => {
-                self.items.get_or_insert_default().remove(&key(&object));
+            News::Listed(list) => {
+                self.items = Some(list.iter().filter_map(|object| Some((key(object), (self.read)(object)?))).collect());
             }
-            News::Event { gone: false, object } => {
-                self.items.get_or_insert_default().insert(key(&object), object);
+            News::Event { gone, object } => {
+                let items = self.items.get_or_insert_default();
+                match (self.read)(&object).filter(|_| !gone) {
+                    Some(item) => drop(items.insert(key(&object), item)),
+                    None => drop(items.remove(&key(&object))),
+                }
             }
         }
     }
 
     /// None before the first listing. Of one name the present cluster's counts.
-    fn all(&self) -> Option<Items> {
+    fn all(&self) -> Option<Vec<T>> {
         let items = self.items.as_ref()?;
-        let mut all = self.kept.clone();
-        all.extend(items.clone());
-        Some(all)
+        let others = self.kept.iter().filter(|(key, _)| !items.contains_key(key));
+        let all: BTreeMap<_, _> = others.chain(items).collect();
+        Some(all.into_values().cloned().collect())
     }
 }
 
@@ -153,18 +163,17 @@ struct Pods<'a> {
     shown: watch::Receiver<Arc<Shown>>,
     outlets: &'a Outlets,
     last: Last,
-    assignment: Assignment,
+    assigned: Assigned,
     heard: Heard,
-    gone: BTreeSet<String>,
     /// A cluster that was warned of.
     foreign: Option<String>,
 }
 
 impl<'a> Pods<'a> {
     fn open(client: &'a Client, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: &'a Outlets) -> Pods<'a> {
-        let last = Last::open(data_dir);
-        let assignment = last.assignment().clone();
-        Pods { client, shown, outlets, last, assignment, heard: Heard::default(), gone: BTreeSet::new(), foreign: None }
+        let last = Last::new(data_dir);
+        let assigned = Assigned::new(last.read());
+        Pods { client, shown, outlets, last, assigned, heard: Heard::default(), foreign: None }
     }
 
     async fn take(&mut self, news: News) -> bool {
@@ -181,7 +190,6 @@ impl<'a> Pods<'a> {
                 true
             }
         };
-        self.last.keep(self.assignment.clone());
         self.publish();
         go_on
     }
@@ -200,53 +208,43 @@ impl<'a> Pods<'a> {
 
     fn hear(&mut self, uid: String, object: Value) {
         if object["metadata"]["annotations"].get(MIRROR).is_none() {
-            self.assignment.pods.insert(uid.clone(), intent(&object));
-            self.assignment.others.remove(&uid);
-            self.gone.remove(&uid);
+            self.assigned.hear(&uid, &object);
         }
-        self.heard.pods.insert(uid, object);
+        self.heard.pods.insert(uid, Arc::new(object));
     }
 
     fn end(&mut self, uid: &str) {
-        self.assignment.pods.remove(uid);
-        if self.gone.len() >= GONE_KEPT {
+        if self.assigned.gone.len() >= GONE_KEPT {
             let shown = self.shown.borrow().clone();
-            forget(&mut self.gone, &shown);
+            forget(&mut self.assigned.gone, &shown);
         }
-        self.gone.insert(uid.to_owned());
+        self.assigned.end(uid);
     }
 
     /// The first cluster is ours. Another one later gets its pods run as well, and ends none of ours.
     fn meet(&mut self, cluster: &str) {
-        if self.assignment.cluster == cluster {
-            return;
-        }
-        let was = std::mem::replace(&mut self.assignment.cluster, cluster.to_owned());
-        let pods = std::mem::take(&mut self.assignment.pods);
+        let Some((was, others)) = self.assigned.meet(cluster) else { return };
         if !was.is_empty() && self.foreign.as_deref() != Some(cluster) {
             log::warn!(
-                "the master at {} is another cluster now (kube-system has uid {cluster}, was {was}): {} pods of the old one go on; \
+                "the master at {} is another cluster now (kube-system has uid {cluster}, was {was}): {others} pods of the old one go on; \
                  to let them go stop the agent, remove {} and start it again",
                 self.client.target(),
-                pods.len() + self.assignment.others.len(),
                 self.last.path.display()
             );
             self.foreign = Some(cluster.to_owned());
         }
-        self.assignment.others.extend(pods);
     }
 
-    /// What this host has and the list does not show: asked for one by one.
+    /// Pods that this host has and the list does not show are asked for one by one.
     async fn confirm_ends(&mut self, cluster: &str) {
-        let known = self.assignment.pods.iter().map(|(uid, pod)| (uid.clone(), text(pod, "namespace"), text(pod, "name")));
-        let mut suspects: BTreeSet<(String, String, String)> = known.collect();
+        let mut suspects: BTreeSet<(String, String, String)> = self.assigned.names().collect();
         let tags = self.shown.borrow().world.containers.iter().filter_map(|seen| Tag::read(&seen.name, &seen.labels)).collect::<Vec<_>>();
         for PodName { source, namespace, name, uid } in tags.into_iter().map(|tag| tag.pod) {
-            if source == Source::Master && !self.assignment.others.contains_key(&uid) {
+            if source == Source::Master && !self.assigned.is_of_another(&uid) {
                 suspects.insert((uid, namespace, name));
             }
         }
-        suspects.retain(|(uid, ..)| !self.heard.pods.contains_key(uid) && !self.gone.contains(uid));
+        suspects.retain(|(uid, ..)| !self.heard.pods.contains_key(uid) && !self.assigned.gone.contains(uid));
         let mut ended = Vec::new();
         for (uid, namespace, name) in suspects {
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
@@ -271,24 +269,14 @@ impl<'a> Pods<'a> {
         }
     }
 
-    fn publish(&self) {
-        let documents = self.assignment.pods.values().chain(self.assignment.others.values());
-        let mut pods = Vec::new();
-        for document in documents {
-            match Wanted::new(Source::Master, document.clone()) {
-                Ok(wanted) => pods.push(wanted),
-                Err(problem) => log::error!("pod {}/{}: {problem}", text(document, "namespace"), text(document, "name")),
-            }
+    /// Durable before it is acted on.
+    fn publish(&mut self) {
+        if let Some(assignment) = self.assigned.take_unsaved() {
+            self.last.keep(&assignment);
         }
-        pods.sort_by(|a, b| a.name.cmp(&b.name));
-        let state = SourceState { pods, complete: false, gone: self.gone.clone() };
-        self.outlets.pods.send_if_modified(|was| {
-            let differs = was.as_ref() != Some(&state);
-            if differs {
-                *was = Some(state);
-            }
-            differs
-        });
+        if let Some(state) = self.assigned.take_unsaid() {
+            self.outlets.pods.send_replace(Some(state));
+        }
         self.outlets.heard.send_if_modified(|was| {
             let differs = **was != self.heard;
             if differs {
@@ -326,14 +314,14 @@ mod tests {
     #[test]
     fn an_exchanged_master_keeps_the_ways_to_the_pods_that_go_on() {
         let object = |name: &str, cluster: &str| json!({"metadata": {"namespace": "default", "name": name}, "of": cluster});
-        let mut shelf = Shelf::default();
+        let mut shelf = Shelf::new(|object| Some((text(object, "name"), object["of"].as_str()?.to_owned())));
         assert!(shelf.all().is_none());
         shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
         shelf.take(News::Event { gone: true, object: object("b", "1") }, None);
         shelf.take(News::Listed(vec![object("c", "2")]), Some("c2".into()));
-        let names = |shelf: &Shelf| shelf.all().unwrap().into_keys().map(|(_, name)| name).collect::<Vec<_>>();
-        assert_eq!(names(&shelf), ["a", "c"]);
+        let pair = |name: &str, of: &str| (name.to_owned(), of.to_owned());
+        assert_eq!(shelf.all().unwrap(), [pair("a", "1"), pair("c", "2")]);
         shelf.take(News::Event { gone: false, object: object("a", "2") }, None);
-        assert_eq!(shelf.all().unwrap()[&("default".to_owned(), "a".to_owned())]["of"], "2");
+        assert_eq!(shelf.all().unwrap(), [pair("a", "2"), pair("c", "2")]);
     }
 }

@@ -2,65 +2,53 @@
 //!
 //! directory, master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
+pub mod assigned;
 pub mod directory;
 pub mod follow;
+mod inotify;
 pub mod last;
 pub mod manifest;
 pub mod master;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::sync::Arc;
 
 use coracle_api::pod::Pod;
-use coracle_api::service::{Endpoints, Service};
+use coracle_api::service::Service;
 use serde_json::Value;
 
-use crate::hash::{container_hash, sandbox_hash};
+use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, sandbox_hash};
+use crate::members::{Kind, Member, members};
+pub use crate::naming::Source;
 use crate::naming::{PodName, fit_uid};
 use coracle_api::fields;
 
-/// Where a pod comes from. The name stands in a label of its containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Source {
-    File,
-    Master,
-}
-
-impl Source {
-    pub const ALL: [Source; 2] = [Source::File, Source::Master];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Source::File => "file",
-            Source::Master => "api",
-        }
-    }
-
-    pub fn parse(name: &str) -> Option<Source> {
-        Source::ALL.into_iter().find(|source| source.name() == name)
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// One pod as its source has it.
-#[derive(Clone, Debug, PartialEq)]
+/// One pod as its source has it. All but the name follows from the document, and is worked out once.
+#[derive(Clone, Debug)]
 pub struct Wanted {
-    /// Who it is on this host. The uid is one that names can hold, see `naming::fit_uid`.
+    /// Which pod it is on this host. The uid is one that names can hold, see `naming::fit_uid`.
     pub name: PodName,
     /// The v1 document as the source has it, with namespace, name and uid.
     pub document: Value,
-    /// What logic reads of it.
+    /// The typed view of it.
     pub pod: Pod,
-    /// What follows from the document alone, worked out once: its hashes and what of it is not supported.
     pub sandbox_hash: String,
-    pub container_hashes: Vec<String>,
+    /// By the container's name: the hash that its instances carry.
+    hashes: BTreeMap<String, String>,
+    /// Of a pod of a file: the hash that its mirror shows.
+    pub manifest_hash: String,
+    /// Its fields that are not supported, in words.
     pub refused: Option<String>,
 }
+
+impl PartialEq for Wanted {
+    fn eq(&self, other: &Wanted) -> bool {
+        self.name == other.name && self.document == other.document
+    }
+}
+
+/// Two `Arc`s of one `Wanted` are equal without a look inside.
+impl Eq for Wanted {}
 
 impl Wanted {
     /// From a v1 document with namespace, name and uid. The error says what cannot be read.
@@ -73,36 +61,58 @@ impl Wanted {
             }
         }
         let name = PodName { source, namespace: meta.namespace.clone(), name: meta.name.clone(), uid: fit_uid(&meta.uid) };
-        let containers = document["spec"]["containers"].as_array();
-        let container_hashes = containers.into_iter().flatten().map(container_hash).collect();
         let (sandbox_hash, refused) = (sandbox_hash(&document), fields::refused(&document));
-        Ok(Wanted { name, document, pod, sandbox_hash, container_hashes, refused })
+        let hash = |member: &Member| match member.kind {
+            Kind::Ephemeral => EPHEMERAL_HASH.to_owned(),
+            // What its pod shares is part of it: an edit of that replaces a container, too.
+            _ => format!("{}.{sandbox_hash}", container_hash(&document["spec"][member.kind.list()][member.index])),
+        };
+        let hashes = members(&pod.spec).map(|member| (member.spec.name.clone(), hash(&member))).collect();
+        let manifest_hash = if source == Source::File { manifest_hash(&document) } else { String::new() };
+        Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, refused })
     }
 
-    /// What the master has on record of a container that has ended for good: it is not started again, even if nothing of it is left here.
-    pub fn ended_before(&self, container: &str) -> Option<&Value> {
+    /// Its containers of every kind.
+    pub fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        members(&self.pod.spec)
+    }
+
+    pub fn member(&self, name: &str) -> Option<Member<'_>> {
+        self.members().find(|member| member.spec.name == name)
+    }
+
+    /// The hash that stands on every instance of it.
+    pub fn hash_of(&self, member: &Member<'_>) -> String {
+        self.hashes.get(&member.spec.name).cloned().unwrap_or_default()
+    }
+
+    /// What the document says of it.
+    pub fn document_of(&self, member: &Member<'_>) -> &Value {
+        &self.document["spec"][member.kind.list()][member.index]
+    }
+
+    /// The record that the master has of a container that has ended for good: it is not started again, even if nothing
+    /// of it is left here.
+    pub fn ended_before(&self, member: &Member<'_>) -> Option<&Value> {
         let recorded = Some(&self.document["status"]).filter(|_| self.name.source == Source::Master)?;
-        ended_for_good(recorded, &self.pod.spec.restart_policy, container)
+        ended_for_good(recorded, &self.pod.spec.restart_policy, member)
     }
 
-    /// What a container was started of stands on it, as this.
-    pub fn hash_of(&self, index: usize) -> Option<String> {
-        Some(format!("{}.{}", self.container_hashes.get(index)?, self.sandbox_hash))
-    }
-
-    /// What the master has on record of an ephemeral container that was started.
-    pub fn started_before(&self, ephemeral: &str) -> Option<&Value> {
-        let statuses = self.document["status"]["ephemeralContainerStatuses"].as_array();
-        let status = statuses.into_iter().flatten().find(|status| status["name"] == ephemeral)?;
-        was_started(status).then_some(status)
+    /// The record that the master has of an ephemeral container that was started.
+    pub fn started_before(&self, member: &Member<'_>) -> Option<&Value> {
+        status_of(&self.document["status"], member).filter(|status| was_started(status))
     }
 }
 
+/// A container's part of a pod's status.
+pub fn status_of<'a>(status: &'a Value, member: &Member<'_>) -> Option<&'a Value> {
+    let statuses = status[member.kind.statuses()].as_array().into_iter().flatten();
+    statuses.into_iter().find(|status| status["name"] == member.spec.name.as_str())
+}
+
 /// A container's part of a status that says that it has ended, and will not be started again.
-pub fn ended_for_good<'a>(status: &'a Value, policy: &str, container: &str) -> Option<&'a Value> {
-    let statuses = status["containerStatuses"].as_array().into_iter().flatten();
-    let status = statuses.into_iter().find(|status| status["name"] == container)?;
-    is_for_good(status, policy).then_some(status)
+pub fn ended_for_good<'a>(status: &'a Value, policy: &str, member: &Member<'_>) -> Option<&'a Value> {
+    status_of(status, member).filter(|status| is_for_good(status, policy))
 }
 
 fn is_for_good(status: &Value, policy: &str) -> bool {
@@ -123,7 +133,7 @@ fn was_started(status: &Value) -> bool {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SourceState {
     /// In the source's own order; of two with one uid or one name the first counts.
-    pub pods: Vec<Wanted>,
+    pub pods: Vec<Arc<Wanted>>,
     /// False: pods may be missing here that the source still wants (a listing that failed, a file without a last good version).
     /// What runs of it stays.
     pub complete: bool,
@@ -136,13 +146,12 @@ pub struct SourceState {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Desired {
     /// By uid.
-    pub pods: BTreeMap<String, Wanted>,
+    pub pods: BTreeMap<String, Arc<Wanted>>,
     /// Sources whose missing pods are unknown, not absent.
     pub unknown: BTreeSet<Source>,
     pub gone: BTreeSet<String>,
-    /// v1 Services and Endpoints of all namespaces, as last heard: for service variables and for nft.
+    /// v1 Services of all namespaces, as last heard: for service variables.
     pub services: Vec<Service>,
-    pub endpoints: Vec<Endpoints>,
 }
 
 /// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the losers, for
@@ -189,11 +198,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn wanted(source: Source, namespace: &str, name: &str, uid: &str) -> Wanted {
-        Wanted::new(source, json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap()
+    fn wanted(source: Source, namespace: &str, name: &str, uid: &str) -> Arc<Wanted> {
+        Arc::new(Wanted::new(source, json!({"metadata": {"namespace": namespace, "name": name, "uid": uid}})).unwrap())
     }
 
-    fn state(pods: Vec<Wanted>, complete: bool) -> SourceState {
+    fn state(pods: Vec<Arc<Wanted>>, complete: bool) -> SourceState {
         SourceState { pods, complete, gone: BTreeSet::new() }
     }
 

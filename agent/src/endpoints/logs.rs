@@ -7,8 +7,8 @@ use coracle_http::channel::channel;
 use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
 
 use super::View;
-use crate::desired::Source;
-use crate::events::now;
+use crate::clock::now;
+use crate::naming::Source;
 use crate::naming::Tag;
 use crate::runtime::docker::logs::Wish;
 use crate::runtime::{Seen, State};
@@ -55,11 +55,9 @@ fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &
         shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name))
     {
         let waits = shown.waits.get(&wanted.name.uid);
-        let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.as_str());
+        let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.name());
         waiting = Some(reason.unwrap_or("ContainerCreating"));
-        let spec = &wanted.pod.spec;
-        let mut containers = spec.containers.iter().chain(&spec.ephemeral_containers);
-        if !containers.any(|spec| spec.name == container) {
+        if wanted.member(container).is_none() {
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }
         for seen in &shown.world.containers {

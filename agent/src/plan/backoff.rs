@@ -1,4 +1,12 @@
-//! How long what failed waits before its next try: arithmetic on a step, no sleeping task. PURE.
+//! Both clocks at one moment, and how long a failure waits for its next try: arithmetic, no sleeping task. PURE.
+
+/// Both clocks at one moment. Timers use the monotonic one; the wall clock is for what is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    pub wall_ms: i64,
+    /// Since the agent started; what happened before that is negative.
+    pub mono_ms: i64,
+}
 
 /// The first restart is immediate, the second waits this long, each later one twice as long as the one before.
 pub const RESTART_WAIT_MS: i64 = 10_000;

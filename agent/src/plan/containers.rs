@@ -1,17 +1,22 @@
 //! One container of a pod: keep it, replace it, start it again, or let it rest. PURE.
 
+use coracle_api::fields;
 use coracle_api::pod::Container;
 
 use super::backoff::{restart_wait_ms, words};
-use super::images;
+use super::checks::check_of;
 use super::memory::{Death, START_ERROR_CODE, UNKNOWN_CODE};
+use super::round::{Begin, Part, Start, StopReason, What};
+use super::rules::Rule;
 use super::sandbox::Sandbox;
 use super::seen::{self, Run};
-use super::{Begin, Case, Part, Rule, Start, Waiting, What, checks, stops};
-use crate::container;
+use super::waiting::{WaitReason, Waiting};
+use super::world::{Case, PodCase};
+use super::{images, stops};
+use crate::container::{self, Instance};
 use crate::desired::Wanted;
+use crate::members::{Kind, Member};
 use crate::runtime::{Check, State};
-use coracle_api::fields;
 
 /// The newest start of a container, whether the engine still has it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,9 +33,9 @@ pub enum Last<'a> {
     },
 }
 
-/// What is known of one container: how it is wanted, and what came of it last.
+/// One container: how it is wanted, and what came of it last.
 pub struct Story<'a> {
-    pub spec: &'a Container,
+    pub member: Member<'a>,
     pub hash: String,
     pub last: Last<'a>,
     pub attempt: Option<u32>,
@@ -43,61 +48,47 @@ pub struct Story<'a> {
 /// Whether a container that ended starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again<'a> {
-    /// As its pod's restart policy has it.
+    /// As this restart policy has it.
     Policy(&'a str),
     /// Never: it is an ephemeral one.
     Once,
 }
 
-/// In the place of the hash: what is put into a running pod is never edited.
-pub const EPHEMERAL_HASH: &str = "ephemeral";
-
-pub fn story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
-    let spec = &wanted.pod.spec.containers[index];
-    // What its pod shares is part of it: an edit of that replaces a container, too.
-    let hash = wanted.hash_of(index).unwrap_or_default();
-    let mut story = told(case, wanted, spec, hash, Again::Policy(&wanted.pod.spec.restart_policy), runs);
-    // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
-    if let Some(before) = wanted.ended_before(&spec.name) {
+pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
+    let PodCase { case, wanted, .. } = pod;
+    let mut story = seen_story(pod, member);
+    let death = |exit_code: i32| Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code };
+    if member.kind == Kind::Ephemeral {
+        // The master may know what the engine has forgotten: it was started, and never is again.
+        if story.last == Last::Never && wanted.started_before(&member).is_some() {
+            story.last = Last::Ended { death: death(UNKNOWN_CODE), step: 0, never_made: None };
+        }
+    } else if let Some(before) = wanted.ended_before(&member) {
+        // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
         let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
-        let death = Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code: code.unwrap_or(UNKNOWN_CODE) };
+        let death = death(code.unwrap_or(UNKNOWN_CODE));
         (story.last, story.same) = (Last::Ended { death, step: 0, never_made: None }, true);
     }
     story
 }
 
-/// Of an ephemeral container. What the engine has forgotten, the master may know: it was started, and never is again.
-pub fn ephemeral_story<'a>(case: Case<'a>, wanted: &'a Wanted, index: usize, runs: &'a [Run<'a>]) -> Story<'a> {
-    let spec = &wanted.pod.spec.ephemeral_containers[index];
-    let mut story = told(case, wanted, spec, EPHEMERAL_HASH.to_owned(), Again::Once, runs);
-    if story.last == Last::Never && wanted.started_before(&spec.name).is_some() {
-        let death = Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code: UNKNOWN_CODE };
-        story.last = Last::Ended { death, step: 0, never_made: None };
-    }
-    story
-}
-
-fn told<'a>(case: Case<'a>, wanted: &Wanted, spec: &'a Container, hash: String, again: Again<'a>, runs: &'a [Run<'a>]) -> Story<'a> {
-    let newest = seen::of(runs, &spec.name).next();
-    let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), spec.name.clone()));
+/// As far as the engine and this agent's memory tell it.
+fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
+    let PodCase { case, wanted, runs, .. } = pod;
+    let name = &member.spec.name;
+    let hash = wanted.hash_of(&member);
+    let newest = seen::of(runs, name).next();
+    let mut story = Story { member, hash, last: Last::Never, attempt: None, same: true, newest, again: Again::of(wanted, &member) };
+    let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code: lost.exit_code.unwrap_or(UNKNOWN_CODE) };
         let never_made = lost.exit_code.is_none().then(|| lost.text.clone());
-        let same = lost.hash == hash;
-        return Story {
-            spec,
-            hash,
-            last: Last::Ended { death, step: lost.step, never_made },
-            attempt: Some(lost.attempt),
-            same,
-            newest,
-            again,
-        };
+        story.last = Last::Ended { death, step: lost.step, never_made };
+        (story.attempt, story.same) = (Some(lost.attempt), lost.hash == story.hash);
+        return story;
     }
-    let Some(run) = newest else {
-        return Story { spec, hash, last: Last::Never, attempt: None, same: true, newest, again };
-    };
-    let last = match run.seen.state {
+    let Some(run) = newest else { return story };
+    story.last = match run.seen.state {
         State::Running { .. } => Last::Runs,
         State::Created { refused: None } => Last::HalfMade(&run.seen.id),
         State::Created { refused: Some(_) } | State::Exited { .. } => {
@@ -110,8 +101,9 @@ fn told<'a>(case: Case<'a>, wanted: &Wanted, spec: &'a Container, hash: String, 
             Last::Ended { death, step: run.tag.step, never_made: None }
         }
     };
-    let same = run.tag.hash == hash || !case.rules.hold(Rule::EditsReplaceTheContainer);
-    Story { spec, hash, last, attempt: Some(run.tag.attempt), same, newest, again }
+    story.attempt = Some(run.tag.attempt);
+    story.same = run.tag.hash == story.hash || !case.rules.hold(Rule::EditsReplaceTheContainer);
+    story
 }
 
 impl Story<'_> {
@@ -124,7 +116,18 @@ impl Story<'_> {
     }
 }
 
-impl Again<'_> {
+impl<'a> Again<'a> {
+    fn of(wanted: &'a Wanted, member: &Member<'a>) -> Again<'a> {
+        let policy = wanted.pod.spec.restart_policy.as_str();
+        match member.kind {
+            Kind::Ephemeral => Again::Once,
+            Kind::Sidecar => Again::Policy("Always"),
+            // One that has succeeded is done, whatever the main containers do.
+            Kind::Init if policy != "Never" => Again::Policy("OnFailure"),
+            Kind::Init | Kind::Main => Again::Policy(policy),
+        }
+    }
+
     fn holds(self, case: Case<'_>, exit_code: i32) -> bool {
         let (rule, again) = match self {
             Again::Policy("Never") => (Rule::PolicyDecides, false),
@@ -137,40 +140,45 @@ impl Again<'_> {
 }
 
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
-pub fn end_what_has_to(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, runs: &[Run<'_>], ip: &str) -> bool {
+pub fn end_what_has_to(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>) -> bool {
+    let PodCase { case, wanted, runs, address } = pod;
     let grace_s = grace_s(wanted);
-    let stays_dead = wanted.pod.spec.restart_policy == "Never";
     let mut alive = false;
-    for (index, run) in seen::of(runs, &story.spec.name).enumerate() {
-        let id = &run.seen.id;
-        let verdict = case.world.verdicts.get(id);
-        let sick = case.world.memory.hooks_failed.get(id).map(|_| stops::HOOK_FAILED.to_owned());
-        let dead = verdict.and_then(|verdict| verdict.dead.as_ref());
-        let sick = sick.or_else(|| dead.map(|text| format!("{}{text}", if stays_dead { stops::SICK_FOR_GOOD } else { stops::SICK })));
-        let sick = sick.filter(|_| case.rules.hold(Rule::SickIsStopped));
-        let reason = if index > 0 {
-            Some("there is a newer one".to_owned())
+    for (index, run) in seen::of(runs, &story.member.spec.name).enumerate() {
+        let why = if index > 0 {
+            Some(StopReason::Replaced)
         } else if !story.same {
-            Some("it was edited".to_owned())
-        } else if let Some(sick) = sick {
+            Some(StopReason::Edited)
+        } else if let Some(sick) = sick(pod, story, run).filter(|_| case.rules.hold(Rule::SickIsStopped)) {
             Some(sick)
         } else if story.finished(case) {
-            Some("it has ended for good before".to_owned())
+            Some(StopReason::EndedForGood)
         } else {
             // A stop once begun is ended, whatever its reason was and whether it still holds.
-            case.world.memory.stops.contains_key(id).then(|| "it is being stopped".to_owned())
+            case.world.memory.stops.contains_key(&run.seen.id).then_some(StopReason::UnderWay)
         };
-        if let Some(reason) = reason {
-            alive |= stops::stop(case, part, &[run], Some(grace_s), ip, &reason);
+        if let Some(why) = why {
+            alive |= stops::stop(case, part, &[run], Some(grace_s), address, why);
         }
     }
     alive && case.rules.hold(Rule::RemovalsFirst)
 }
 
+/// Its postStart hook or its liveness probe has failed.
+fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason> {
+    let world = pod.case.world;
+    if world.memory.hooks_failed.contains_key(&run.seen.id) {
+        return Some(StopReason::PostStartFailed);
+    }
+    let output = world.verdicts.get(&run.seen.id)?.dead.clone()?;
+    Some(StopReason::Unhealthy { output, restarts: story.again != Again::Policy("Never") })
+}
+
 /// Starts it if it should run and does not.
-pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, sandbox: &Sandbox, target: Option<&str>) {
-    let Sandbox::Up { attempt: sandbox_attempt, ip } = sandbox else { return };
-    let spec = story.spec;
+pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox: &Sandbox, target: Option<&str>) {
+    let Sandbox::Up { attempt: sandbox_attempt, address } = sandbox else { return };
+    let PodCase { case, wanted, .. } = pod;
+    let spec = story.member.spec;
     let mut step = 0;
     let mut reason = "it is wanted".to_owned();
     match &story.last {
@@ -180,7 +188,7 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
         Last::HalfMade(id) => {
             let run = story.newest.expect("what was half made is there");
             if story.same && run.tag.sandbox == *sandbox_attempt {
-                let begin = Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, ip) };
+                let begin = Begin { id: (*id).to_owned(), container: spec.name.clone(), post_start: post_start(spec, address) };
                 part.act(What::Begin(Box::new(begin)), "it was made and not started");
                 return;
             }
@@ -195,7 +203,7 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
             if case.now.mono_ms < due_ms && case.rules.hold(Rule::RestartsBackOff) {
                 part.wake_at(due_ms);
                 let waiting = match never_made {
-                    Some(text) => Waiting::new("CreateContainerError", text.clone()),
+                    Some(text) => Waiting::new(WaitReason::CreateContainerError, text.clone()),
                     None => crash_loop(wanted, spec, wait_ms),
                 };
                 part.waits.containers.insert(spec.name.clone(), waiting);
@@ -209,62 +217,65 @@ pub fn start_if_due(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &St
         }
     }
     let attempt = story.attempt.map_or(0, |attempt| attempt.saturating_add(1));
-    let place =
-        container::Place { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of: target.map(str::to_owned) };
-    match prepare(case, part, wanted, story, place) {
-        Ok((config, pulled)) => {
-            let post_start = post_start(spec, ip);
-            let start = Start { pod: wanted.name.clone(), container: spec.name.clone(), attempt, step, config, post_start, pulled };
-            part.act(What::Start(Box::new(start)), reason);
-        }
-        Err(waiting) => {
-            part.waits.containers.insert(spec.name.clone(), waiting);
-        }
+    let processes_of = target.map(str::to_owned);
+    let instance = Instance { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of };
+    match prepare(pod, part, story, instance, address) {
+        Ok(start) => part.act(What::Start(Box::new(start)), reason),
+        Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
 }
 
 /// An ephemeral container: once, as soon as the sandbox is up and the container runs whose processes it is to see.
-pub fn start_once(case: Case<'_>, part: &mut Part, wanted: &Wanted, story: &Story<'_>, sandbox: &Sandbox, runs: &[Run<'_>]) {
-    let spec = story.spec;
+pub fn start_once(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbox: &Sandbox) {
+    let PodCase { case, wanted, runs, .. } = pod;
+    let spec = story.member.spec;
     let begun = matches!(story.last, Last::Runs) || story.finished(case);
     let target = match spec.target_container_name.as_str() {
         "" => Ok(None),
         name => match seen::of(runs, name).find(|run| run.seen.runs()) {
             Some(run) => Ok(Some(run.seen.name.as_str())),
-            None => Err(Waiting::new(&images::creating().reason, format!("container {name}, whose processes it is to see, does not run"))),
+            None => {
+                let text = format!("container {name}, whose processes it is to see, does not run");
+                Err(Waiting::new(WaitReason::ContainerCreating, text))
+            }
         },
     };
     match (target, fields::refused_ephemeral(&wanted.document, &spec.name)) {
         _ if begun => {}
         (_, Some(refused)) if case.rules.hold(Rule::RefusedPodsWait) => {
-            part.waits.containers.insert(spec.name.clone(), Waiting::new("UnsupportedField", refused));
+            part.waits.containers.insert(spec.name.clone(), Waiting::new(WaitReason::UnsupportedField, refused));
         }
-        (Ok(target), _) => start_if_due(case, part, wanted, story, sandbox, target),
+        (Ok(target), _) => start_if_due(pod, part, story, sandbox, target),
         (Err(waiting), _) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
 }
 
-fn prepare(
-    case: Case<'_>,
-    part: &mut Part,
-    wanted: &Wanted,
-    story: &Story<'_>,
-    place: container::Place,
-) -> Result<(crate::runtime::ContainerConfig, bool), Waiting> {
-    let ready = images::ready(case, part, wanted, story.spec, place.attempt)?;
-    let config = container::member_config(case.world, &case.desired.services, wanted, story.spec, &ready.image, place)?;
-    Ok((config, ready.pulled))
+fn prepare(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, instance: Instance, address: &str) -> Result<Start, Waiting> {
+    let PodCase { case, wanted, .. } = pod;
+    let (attempt, step, spec) = (instance.attempt, instance.step, story.member.spec);
+    let ready = images::ready(case, part, wanted, spec, attempt)?;
+    let config = container::member_config(&case.world.node, &case.desired.services, wanted, spec, &ready.image, instance)?;
+    Ok(Start {
+        pod: wanted.name.clone(),
+        container: spec.name.clone(),
+        attempt,
+        step,
+        config,
+        post_start: post_start(spec, address),
+        present: !ready.pulled,
+    })
 }
 
-fn post_start(spec: &Container, ip: &str) -> Option<Check> {
+/// With an open host where the address is not known yet: the sandbox comes up in the same round.
+fn post_start(spec: &Container, address: &str) -> Option<Check> {
     let action = spec.lifecycle.as_ref()?.post_start.as_ref()?;
-    checks::check_of(action, spec).map(|check| stops::at_pod(check, ip))
+    check_of(action, spec).map(|check| check.at(address))
 }
 
 fn crash_loop(wanted: &Wanted, spec: &Container, wait_ms: i64) -> Waiting {
     let crate::naming::PodName { namespace, name, uid, .. } = &wanted.name;
     let text = format!("back-off {} restarting failed container={} pod={name}_{namespace}({uid})", words(wait_ms), spec.name);
-    Waiting::new("CrashLoopBackOff", text)
+    Waiting::new(WaitReason::CrashLoopBackOff, text)
 }
 
 /// How long the containers of a pod have to end.

@@ -1,10 +1,11 @@
-//! What is dead and of no more use, and what is left of pods that are gone. PURE.
+//! Dead containers of pods that live. PURE.
 
 use std::collections::BTreeMap;
 
-use super::seen::{self, PodSeen, Run};
-use super::{Case, Part, Rule, What, pods};
-use crate::naming::SANDBOX;
+use super::round::{Part, What};
+use super::rules::Rule;
+use super::seen::Run;
+use super::world::Case;
 
 /// Of each container the last two starts stay: what runs, or how it ended, and the one before for lastState and its log.
 const STARTS_KEPT: usize = 2;
@@ -32,43 +33,4 @@ pub fn remove(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], reason: &str) 
             part.act(What::Remove { id: run.seen.id.clone(), container: run.tag.container.clone() }, reason);
         }
     }
-}
-
-/// A pod that no source lists: stopped and removed with all that it had, if its source is known not to want it.
-pub fn leftover_pod(case: Case<'_>, pod: &PodSeen<'_>) -> Part {
-    let mut part = Part::default();
-    let gone = case.desired.is_gone(&pod.name) || !case.rules.hold(Rule::UnknownIsNotAbsent);
-    if !gone || !case.rules.hold(Rule::GonePodsEnd) || pods::rests(case, &mut part, &pod.name.uid) {
-        return part;
-    }
-    if pods::end(case, &mut part, &pod.runs, None, "nobody wants its pod any more") && case.rules.hold(Rule::VolumesGoLast) {
-        return part;
-    }
-    let members: Vec<&Run> = seen::members(&pod.runs).collect();
-    let sandboxes: Vec<&Run> = seen::of(&pod.runs, SANDBOX).collect();
-    let reason = "nobody wants its pod any more";
-    remove(case, &mut part, &members, reason);
-    // The dead sandbox says whose the volumes are, so it goes last; but not where it mounts them itself.
-    let sandbox_first = sandboxes.iter().any(|run| run.tag.holds_volumes);
-    if sandbox_first {
-        remove(case, &mut part, &sandboxes, reason);
-    }
-    if case.world.volumes.contains(&pod.name.uid) {
-        part.act(What::RemoveVolumes, reason);
-    }
-    if !sandbox_first {
-        remove(case, &mut part, &sandboxes, reason);
-    }
-    part
-}
-
-/// Volumes without a container. If this agent did not see whose they were, every source must have spoken.
-pub fn leftover_volumes(case: Case<'_>, uid: &str) -> Part {
-    let mut part = Part::default();
-    let owner = case.world.memory.owners.get(uid);
-    let gone = case.desired.gone.contains(uid) || case.desired.unknown.is_empty() || owner.is_some_and(|pod| case.desired.is_gone(pod));
-    if gone && !pods::rests(case, &mut part, uid) {
-        part.act(What::RemoveVolumes, "no pod has them");
-    }
-    part
 }

@@ -4,7 +4,10 @@ use coracle_api::pod::Container;
 
 use super::backoff::pull_wait_ms;
 use super::memory::{Pull, PullState};
-use super::{Case, Part, PullWanted, Rule, Waiting};
+use super::round::{Part, PullWanted};
+use super::rules::Rule;
+use super::waiting::{WaitReason, Waiting};
+use super::world::Case;
 use crate::desired::Wanted;
 use crate::runtime::Image;
 
@@ -27,11 +30,11 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
         if let Some(repository) = upper_case(name) {
             text.push_str(&format!(": repository name ({repository}) must be lowercase"));
         }
-        return Err(Waiting::new("InvalidImageName", text));
+        return Err(Waiting::new(WaitReason::InvalidImageName, text));
     }
     let Some(here) = case.world.images.get(name) else {
-        // Not looked up this time: somebody changed his mind between the look and the plan. The next look knows.
-        return Err(creating());
+        // Not looked up this time: the pod changed between the look and the plan. The next look asks for it.
+        return Err(Waiting::creating());
     };
     let place = (wanted.name.uid.clone(), container.name.clone());
     let pull = case.world.memory.pulls.get(&place).filter(|pull| pull.image == *name && pull.attempt == attempt);
@@ -43,7 +46,7 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
         }
         (Policy::Never, None) => {
             let text = format!("Container image \"{name}\" is not present with pull policy of Never");
-            return Err(Waiting::new("ErrImageNeverPull", text));
+            return Err(Waiting::new(WaitReason::ErrImageNeverPull, text));
         }
         (Policy::Always, Some(image)) => match pull.map(|pull| &pull.state) {
             Some(PullState::Done) => return Ok(Ready { image: image.clone(), pulled: true }),
@@ -60,7 +63,7 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
 
 fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32, pull: Option<&Pull>) -> Waiting {
     let name = &container.image;
-    let mut waiting = creating();
+    let mut waiting = Waiting::creating();
     let due = match pull.map(|pull| (&pull.state, pull.failures)) {
         None => true,
         Some((PullState::InFlight, _)) => false,
@@ -70,10 +73,10 @@ fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Co
             let due_ms = at_ms.saturating_add(pull_wait_ms(failures));
             let now_ms = case.now.mono_ms;
             if now_ms - at_ms < SHOW_FAILURE_MS {
-                waiting = Waiting::new("ErrImagePull", text.clone());
+                waiting = Waiting::new(WaitReason::ErrImagePull, text.clone());
                 part.wake_at(at_ms + SHOW_FAILURE_MS);
             } else {
-                waiting = Waiting::new("ImagePullBackOff", format!("Back-off pulling image \"{name}\": ErrImagePull: {text}"));
+                waiting = Waiting::new(WaitReason::ImagePullBackOff, format!("Back-off pulling image \"{name}\": ErrImagePull: {text}"));
                 part.wake_at(due_ms);
             }
             now_ms >= due_ms || !case.rules.hold(Rule::PullsBackOff)
@@ -178,10 +181,6 @@ pub fn full_name(reference: &str) -> String {
         name.push_str(":latest");
     }
     name
-}
-
-pub fn creating() -> Waiting {
-    Waiting::new("ContainerCreating", "")
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Now;
-use super::backoff::{RAN_FINE_MS, restart_wait_ms};
+use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
 use crate::naming::{PodName, Tag};
 use crate::runtime::{Seen, State};

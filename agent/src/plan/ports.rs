@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use coracle_api::pod::PodSpec;
 
 use super::seen::PodSeen;
+use crate::members::members;
 use crate::naming::PodName;
 use crate::runtime::Publish;
 
@@ -44,12 +45,11 @@ impl Ports {
     }
 }
 
-/// What a pod takes of the host: published ports, and with the host's own network every port that it names.
+/// The ports that a pod takes of the host: published ports, and with the host's own network every port that it names.
 pub fn host_ports(spec: &PodSpec) -> Vec<Publish> {
-    let mut ports: Vec<Publish> = spec
-        .containers
-        .iter()
-        .flat_map(|container| &container.ports)
+    let mut ports: Vec<Publish> = members(spec)
+        .filter(|member| member.kind.stays())
+        .flat_map(|member| &member.spec.ports)
         .filter_map(|port| {
             let host_port = if spec.host_network && port.host_port == 0 { port.container_port } else { port.host_port };
             let host_port = u16::try_from(host_port).ok().filter(|port| *port != 0)?;

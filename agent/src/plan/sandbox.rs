@@ -2,41 +2,48 @@
 
 use super::backoff::{restart_wait_ms, words};
 use super::ports::{Ports, host_ports};
+use super::round::{Begin, Part, Start, StopReason, What};
+use super::rules::Rule;
 use super::seen::{self, Run};
-use super::{Begin, Case, Part, Rule, Start, Waiting, What, stops};
+use super::stops;
+use super::waiting::{WaitReason, Waiting};
+use super::world::PodCase;
 use crate::container;
-use crate::desired::Wanted;
 use crate::naming::SANDBOX;
 use crate::runtime::State;
+use crate::volumes;
 
 /// What members can join.
 pub enum Sandbox {
-    /// Up, or started by the actions so far.
-    Up { attempt: u32, ip: String },
+    /// Up, or started by the actions so far. The address is empty where it is not known yet.
+    Up { attempt: u32, address: String },
     /// Not in this round.
     Waits,
 }
 
 /// The sandbox that runs and is as it was asked for.
-pub fn current<'r, 'a>(case: Case<'_>, wanted: &Wanted, runs: &'r [Run<'a>]) -> Option<&'r Run<'a>> {
-    let newest = seen::of(runs, SANDBOX).next()?;
-    let fits = newest.tag.hash == wanted.sandbox_hash || !case.rules.hold(Rule::EditsReplaceTheSandbox);
+fn current<'a>(pod: PodCase<'a>) -> Option<&'a Run<'a>> {
+    let newest = seen::of(pod.runs, SANDBOX).next()?;
+    let fits = newest.tag.hash == pod.wanted.sandbox_hash || !pod.case.rules.hold(Rule::EditsReplaceTheSandbox);
     (newest.seen.runs() && fits).then_some(newest)
 }
 
 /// Brings the sandbox up; ends what belongs to another one before.
-pub fn bring_up(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ports: &mut Ports) -> Sandbox {
-    let current = current(case, wanted, runs);
-    let ip = seen::of(runs, SANDBOX).find_map(|run| run.seen.ip.clone()).unwrap_or_default();
+pub fn bring_up(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
+    let PodCase { case, wanted, runs, address } = pod;
+    let current = current(pod);
     if let Some(run) = current {
-        return end_others(case, part, runs, Some(run), &ip, "its sandbox is gone", ip.clone());
+        return match end_others(pod, part, Some(run.tag.attempt), StopReason::SandboxGone) {
+            true => Sandbox::Waits,
+            false => Sandbox::Up { attempt: run.tag.attempt, address: address.to_owned() },
+        };
     }
-    let reason = match seen::of(runs, SANDBOX).next() {
-        Some(run) if run.seen.runs() => "what its containers share has changed",
-        _ => "its sandbox is gone",
+    let why = match seen::of(runs, SANDBOX).next() {
+        Some(run) if run.seen.runs() => StopReason::SandboxEdited,
+        _ => StopReason::SandboxGone,
     };
     let wants = host_ports(&wanted.pod.spec);
-    if let Sandbox::Waits = end_others(case, part, runs, None, &ip, reason, String::new()) {
+    if end_others(pod, part, None, why) {
         // Its ports stay its own while the old ones end: a pod that waited for one must not slip in between.
         if ports.clash(&wanted.name, &wants).is_none() {
             ports.take(&wanted.name, &wants);
@@ -46,40 +53,33 @@ pub fn bring_up(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_
     if let Some(clash) = ports.clash(&wanted.name, &wants)
         && case.rules.hold(Rule::PortsAreTaken)
     {
-        part.waits.pod = Some(Waiting::new("HostPortTaken", clash));
+        part.waits.pod = Some(Waiting::new(WaitReason::HostPortTaken, clash));
         return Sandbox::Waits;
     }
-    start(case, part, wanted, runs, ports)
+    start(pod, part, ports)
 }
 
-/// Removals before additions: while anything of another sandbox runs, nothing new starts.
-fn end_others(
-    case: Case<'_>,
-    part: &mut Part,
-    runs: &[Run<'_>],
-    current: Option<&Run<'_>>,
-    ip: &str,
-    reason: &str,
-    current_ip: String,
-) -> Sandbox {
-    let here = current.map(|run| run.tag.attempt);
-    let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != here).collect();
-    let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != here).collect();
+/// Removals before additions: true while anything of another sandbox than this attempt runs, so that nothing new
+/// starts.
+fn end_others(pod: PodCase<'_>, part: &mut Part, current: Option<u32>, why: StopReason) -> bool {
+    let PodCase { case, runs, address, .. } = pod;
+    let strays: Vec<&Run> = seen::members(runs).filter(|run| Some(run.tag.sandbox) != current).collect();
+    let old: Vec<&Run> = seen::of(runs, SANDBOX).filter(|run| Some(run.tag.attempt) != current).collect();
     let mut alive = false;
     if case.rules.hold(Rule::MembersFollowTheirSandbox) {
-        alive = stops::stop(case, part, &strays, None, ip, reason);
+        alive = stops::stop(case, part, &strays, None, address, why.clone());
     }
     if !alive {
-        alive = stops::stop(case, part, &old, None, ip, reason);
+        alive = stops::stop(case, part, &old, None, address, why);
     }
-    match here {
-        _ if alive && case.rules.hold(Rule::RemovalsFirst) => Sandbox::Waits,
-        Some(attempt) => Sandbox::Up { attempt, ip: current_ip },
-        None => Sandbox::Up { attempt: 0, ip: String::new() },
-    }
+    alive && case.rules.hold(Rule::RemovalsFirst)
 }
 
-fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], ports: &mut Ports) -> Sandbox {
+fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
+    let PodCase { case, wanted, runs, .. } = pod;
+    let node = &case.world.node;
+    // On the host's network the address is known before it is up.
+    let address = seen::address(&[], wanted.pod.spec.host_network, &node.address).unwrap_or_default().to_owned();
     let hash = wanted.sandbox_hash.clone();
     let newest = seen::of(runs, SANDBOX).next();
     if let Some(run) = newest
@@ -90,7 +90,7 @@ fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], por
             ports.take(&wanted.name, &run.tag.host_ports);
             let begin = Begin { id: run.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
             part.act(What::Begin(Box::new(begin)), "it was made and not started");
-            return Sandbox::Up { attempt: run.tag.attempt, ip: String::new() };
+            return Sandbox::Up { attempt: run.tag.attempt, address };
         }
         part.act(What::Remove { id: run.seen.id.clone(), container: SANDBOX.to_owned() }, "it was made for what is no longer wanted");
         return Sandbox::Waits;
@@ -122,19 +122,20 @@ fn start(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], por
         if case.now.mono_ms < at_ms.saturating_add(wait_ms) && case.rules.hold(Rule::RestartsBackOff) {
             part.wake_at(at_ms.saturating_add(wait_ms));
             let text = text.unwrap_or_else(|| "the sandbox ended".to_owned());
-            part.waits.pod = Some(Waiting::new("SandboxBackOff", format!("back-off {} starting the sandbox: {text}", words(wait_ms))));
+            part.waits.pod =
+                Some(Waiting::new(WaitReason::SandboxBackOff, format!("back-off {} starting the sandbox: {text}", words(wait_ms))));
             return Sandbox::Waits;
         }
         reason = "its sandbox ended".to_owned();
     }
     let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
-    let config = container::sandbox_config(case.world, wanted, attempt, step, hash);
-    let volumes = container::volumes(&wanted.name, &wanted.pod.spec, &case.world.node.data_dir);
+    let config = container::sandbox_config(node, wanted, attempt, step, hash);
+    let volumes = volumes::needed(&wanted.pod.spec, &volumes::Home { data_dir: &node.data_dir, uid: &wanted.name.uid });
     if !volumes.is_empty() {
         part.act(What::MakeVolumes { volumes }, "its containers mount them");
     }
     ports.take(&wanted.name, &host_ports(&wanted.pod.spec));
-    let start = Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, pulled: true };
+    let start = Start { pod: wanted.name.clone(), container: SANDBOX.to_owned(), attempt, step, config, post_start: None, present: false };
     part.act(What::Start(Box::new(start)), reason);
-    Sandbox::Up { attempt, ip: String::new() }
+    Sandbox::Up { attempt, address }
 }

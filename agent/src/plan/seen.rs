@@ -44,3 +44,16 @@ pub fn of<'r, 'a>(runs: &'r [Run<'a>], container: &str) -> impl Iterator<Item = 
 pub fn members<'r, 'a>(runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r Run<'a>> {
     runs.iter().filter(|run| run.tag.container != SANDBOX)
 }
+
+/// Where a pod can be reached: at its sandbox, or at this host if it shares the host's network.
+pub fn address<'a>(runs: &[Run<'a>], host_network: bool, host: &'a str) -> Option<&'a str> {
+    if host_network {
+        return Some(host);
+    }
+    ip(runs)
+}
+
+/// On the network of the pods: the address of the newest sandbox that has one.
+pub fn ip<'a>(runs: &[Run<'a>]) -> Option<&'a str> {
+    of(runs, SANDBOX).find_map(|run| run.seen.ip.as_deref())
+}

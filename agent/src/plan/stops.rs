@@ -3,9 +3,10 @@
 //! A stop under way is two times in `memory`; so a shorter grace that comes later counts at once, and an agent that starts in
 //! the middle sends the signal once more.
 
+use super::round::{Part, Stop, StopReason, What};
+use super::rules::Rule;
 use super::seen::Run;
-use super::{Case, Part, Rule, Stop, What};
-use crate::runtime::Check;
+use super::world::Case;
 
 /// Whatever preStop took, the process has this long after its signal.
 pub const AFTER_SIGNAL_MS_MIN: i64 = 2_000;
@@ -14,24 +15,8 @@ pub const KILL_AGAIN_MS: i64 = 10_000;
 /// A sandbox holds nothing and ends at once.
 pub const SANDBOX_GRACE_MS: i64 = 2_000;
 
-/// How reasons begin that the Killing event has words of its own for. What its policy leaves dead only stops.
-pub const SICK: &str = "its liveness probe failed: ";
-pub const SICK_FOR_GOOD: &str = "its liveness probe failed for good: ";
-pub const HOOK_FAILED: &str = "its postStart hook failed";
-
-/// In the kubelet's words.
-pub fn killing(container: &str, reason: &str) -> String {
-    if reason.starts_with(SICK) {
-        format!("Container {container} failed liveness probe, will be restarted")
-    } else if reason.starts_with(HOOK_FAILED) {
-        "FailedPostStartHook".to_owned()
-    } else {
-        format!("Stopping container {container}")
-    }
-}
-
 /// All of them get their signal together. Those that do not run are left out; the answer is whether any still does.
-pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, pod_ip: &str, reason: &str) -> bool {
+pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<u64>, address: &str, why: StopReason) -> bool {
     let mut stops = Vec::new();
     let mut alive = false;
     for run in runs.iter().filter(|run| run.seen.runs()) {
@@ -46,7 +31,7 @@ pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<
             None => stops.push(Stop {
                 id: run.seen.id.clone(),
                 container: run.tag.container.clone(),
-                pre_stop: run.tag.pre_stop.clone().map(|check| at_pod(check, pod_ip)),
+                pre_stop: run.tag.pre_stop.clone().map(|check| check.at(address)),
                 signal: run.tag.stop_signal.clone(),
                 grace_ms,
             }),
@@ -71,18 +56,8 @@ pub fn stop(case: Case<'_>, part: &mut Part, runs: &[&Run<'_>], grace_s: Option<
         }
     }
     if !stops.is_empty() {
-        part.act(What::Stop(stops), reason);
+        let reason = why.to_string();
+        part.act(What::Stop { stops, why }, reason);
     }
     alive
-}
-
-/// A check without a host is for the pod itself.
-pub fn at_pod(check: Check, pod_ip: &str) -> Check {
-    match check {
-        Check::Http { scheme, host, port, path, headers } if host.is_empty() => {
-            Check::Http { scheme, host: pod_ip.to_owned(), port, path, headers }
-        }
-        Check::Tcp { host, port } if host.is_empty() => Check::Tcp { host: pod_ip.to_owned(), port },
-        other => other,
-    }
 }

@@ -2,12 +2,14 @@
 
 use serde_json::{Value, json};
 use std::slice::from_ref;
+use std::sync::Arc;
 
 use super::memory::{Pull, PullState};
 use super::*;
-use crate::container::{Place, member_config, sandbox_config};
-use crate::desired::Source;
-use crate::runtime::State;
+use crate::container::{Instance, member_config, sandbox_config};
+use crate::hash::EPHEMERAL_HASH;
+use crate::naming::Source;
+use crate::runtime::{Check, ContainerConfig, Image, Seen, State};
 
 const RUNS: State = State::Running { started_ms: 0 };
 
@@ -42,12 +44,13 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
         });
     };
     if let Some(state) = sandbox {
-        add(sandbox_config(&World::default(), wanted, 0, 0, wanted.sandbox_hash.clone()), state);
+        add(sandbox_config(&Node::default(), wanted, 0, 0, wanted.sandbox_hash.clone()), state);
     }
     for (attempt, step, state) in members {
-        let hash = format!("{}.{}", wanted.container_hashes[0], wanted.sandbox_hash);
-        let place = Place { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None };
-        add(member_config(&World::default(), &[], wanted, &wanted.pod.spec.containers[0], &image, place).unwrap(), state.clone());
+        let first = wanted.members().next().unwrap();
+        let hash = wanted.hash_of(&first);
+        let instance = Instance { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None };
+        add(member_config(&Node::default(), &[], wanted, first.spec, &image, instance).unwrap(), state.clone());
     }
     world
 }
@@ -55,7 +58,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
 /// What is done at that moment, in short.
 fn check(wanted: &[Wanted], mut world: World, mono_ms: i64, expected: &[&str]) {
     let mut desired = Desired::default();
-    desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), wanted.clone())));
+    desired.pods.extend(wanted.iter().map(|wanted| (wanted.name.uid.clone(), Arc::new(wanted.clone()))));
     let mut memory = std::mem::take(&mut world.memory);
     memory.look(&world.containers, Now { wall_ms: 1000, mono_ms: 0 });
     world.memory = memory;
@@ -74,7 +77,7 @@ fn short(what: &What) -> String {
         What::MakeVolumes { .. } => "make volumes".to_owned(),
         What::Start(start) => format!("start {} {} step {}", start.container, start.attempt, start.step),
         What::Begin(begin) => format!("begin {}", begin.container),
-        What::Stop(stops) => format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" ")),
+        What::Stop { stops, .. } => format!("stop {}", stops.iter().map(|stop| stop.container.as_str()).collect::<Vec<_>>().join(" ")),
         What::Kill { container, .. } => format!("kill {container}"),
         What::Remove { container, .. } => format!("remove {container}"),
         What::RemoveVolumes => "remove volumes".to_owned(),
@@ -233,7 +236,7 @@ fn images_by_policy() {
 fn what_can_be_no_image_is_not_asked_about() {
     let wanted = pod(json!({"containers": [{"name": "a", "image": "bad//name"}, {"name": "b", "image": "i:1"}]}));
     let mut desired = Desired::default();
-    desired.pods.insert("u".to_owned(), wanted);
+    desired.pods.insert("u".to_owned(), Arc::new(wanted));
     let case = Case { desired: &desired, world: &World::default(), now: Now::default(), rules: Rules::default() };
     assert_eq!(images_needed(case), BTreeSet::from(["i:1".to_owned()]));
 }
@@ -264,9 +267,9 @@ fn ephemeral_containers_start_once() {
     // A world in which the pod runs, and this came of its ephemeral container.
     let world = |wanted: &Wanted, sandbox: Option<State>, member: State, ephemeral: Option<State>| {
         let mut world = world(wanted, sandbox, &[(0, 0, member)]);
-        let place = Place { attempt: 0, sandbox: 0, step: 0, hash: containers::EPHEMERAL_HASH.to_owned(), processes_of: None };
+        let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of: None };
         let spec = &wanted.pod.spec.ephemeral_containers[0];
-        let config = member_config(&World::default(), &[], wanted, spec, &Image::default(), place).unwrap();
+        let config = member_config(&Node::default(), &[], wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
         (seen.id, seen.name, seen.labels) = (config.name.clone(), config.name, config.labels);
         world.containers.extend(ephemeral.map(|state| Seen { state, ..seen }));
@@ -325,4 +328,37 @@ fn clocks_that_jump_change_no_back_off() {
             check(from_ref(&wanted), crashed(), due_ms - 1, &["waits: CrashLoopBackOff"]);
         }
     }
+}
+
+/// The hooks of a pod, and its probes likewise: see `probe`.
+#[test]
+fn a_check_without_a_host_is_for_the_pod() {
+    let check = |host_network: bool, sandbox: Option<&str>, expected: &str| {
+        let post_start = json!({"postStart": {"httpGet": {"port": 80}}});
+        let containers = json!([{"name": "c", "image": "i:1", "lifecycle": post_start}]);
+        let wanted = pod(json!({"restartPolicy": "Always", "hostNetwork": host_network, "containers": containers}));
+        let mut world = world(&wanted, sandbox.map(|_| RUNS), &[]);
+        world.node.address = "192.0.2.1".to_owned();
+        for seen in &mut world.containers {
+            seen.ip = sandbox.filter(|ip| !ip.is_empty()).map(str::to_owned);
+        }
+        let desired = Desired { pods: [("u".to_owned(), Arc::new(wanted))].into(), ..Desired::default() };
+        let round = plan(Case { desired: &desired, world: &world, now: Now::default(), rules: Rules::default() });
+        let starts = round.pods["u"].iter().filter_map(|action| match &action.what {
+            What::Start(start) => start.post_start.clone(),
+            _ => None,
+        });
+        let hosts: Vec<String> = starts
+            .map(|check| match check {
+                Check::Http { host, .. } => host,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(hosts, [expected], "{host_network} {sandbox:?}");
+    };
+    check(false, Some("10.244.0.9"), "10.244.0.9");
+    // It comes up in the same round: its address is asked for when the hook runs.
+    check(false, None, "");
+    check(true, Some(""), "192.0.2.1");
+    check(true, None, "192.0.2.1");
 }

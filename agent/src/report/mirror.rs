@@ -1,21 +1,12 @@
 //! Mirrors: pods of the API that show what a file asks for. PURE.
 
-use super::HASH;
 use crate::desired::{Wanted, ended_for_good};
-use crate::hash::hash_text;
+use crate::hash::manifest_hash;
+use crate::members::{Kind, Member};
 use coracle_api::annotations::MIRROR;
 use serde_json::{Value, json};
 
-pub fn mirror_name(name: &str, node_name: &str) -> String {
-    format!("{name}-{node_name}")
-}
-
-/// A file that was only touched asks for the same.
-pub fn manifest_hash(document: &Value) -> String {
-    let mut document = document.clone();
-    document["metadata"]["creationTimestamp"] = Value::Null;
-    hash_text(&document.to_string())
-}
+const HASH: &str = "kubernetes.io/config.hash";
 
 /// A pod of the API that shows what a file asks for: bound to this node, and never started from there.
 pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
@@ -35,6 +26,7 @@ pub(super) fn mirror(document: &Value, name: &str, node_name: &str) -> Value {
 /// Whether a container that has ended for good runs again, or is about to.
 pub(super) fn is_contradicted(wanted: &Wanted, shows: &Value, status: &Value) -> bool {
     let policy = &wanted.pod.spec.restart_policy;
-    let ended = |status: &Value, name: &str| ended_for_good(status, policy, name).is_some();
-    wanted.pod.spec.containers.iter().any(|container| ended(shows, &container.name) && !ended(status, &container.name))
+    let ended = |status: &Value, member: &Member| ended_for_good(status, policy, member).is_some();
+    let mut main = wanted.members().filter(|member| member.kind == Kind::Main);
+    main.any(|member| ended(shows, &member) && !ended(status, &member))
 }

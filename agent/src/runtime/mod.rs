@@ -126,8 +126,6 @@ impl Seen {
 pub struct Image {
     /// `sha256:...`
     pub id: String,
-    /// The full name that statuses show: `docker.io/library/busybox:latest`; empty where the engine knows none.
-    pub full_name: String,
     /// Whom it runs as: a name or number, empty for root.
     pub user: String,
     pub stop_signal: Option<String>,
@@ -163,6 +161,25 @@ pub enum Check {
         host: String,
         port: u16,
     },
+}
+
+impl Check {
+    /// An empty host means the pod: this is the one place that says so.
+    pub fn is_for_pod(&self) -> bool {
+        match self {
+            Check::Exec { .. } => false,
+            Check::Http { host, .. } | Check::Tcp { host, .. } => host.is_empty(),
+        }
+    }
+
+    /// With the pod's address in the place of an empty host.
+    pub fn at(mut self, address: &str) -> Check {
+        match &mut self {
+            Check::Http { host, .. } | Check::Tcp { host, .. } if host.is_empty() => address.clone_into(host),
+            _ => {}
+        }
+        self
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

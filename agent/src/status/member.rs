@@ -1,18 +1,19 @@
 //! One container's part of a status. PURE.
 
+use coracle_api::meta::Time;
 use coracle_api::pod::Container;
 use serde_json::{Value, json};
 
-use super::time;
-use crate::desired::Wanted;
+use crate::desired::{Wanted, status_of};
+use crate::members::Member;
 use crate::naming::PodName;
 use crate::plan::images;
 use crate::plan::memory::{Lost, UNKNOWN_CODE};
 use crate::plan::seen::{self, Run};
-use crate::plan::{Waiting, Waits, World};
+use crate::plan::{WaitReason, Waiting, Waits, World};
 use crate::runtime::State;
 
-/// What a pod's status is told from, beside what runs of it.
+/// Everything that a pod's status is made of, beside what runs of it.
 pub(super) struct Case<'a> {
     pub(super) wanted: &'a Wanted,
     pub(super) world: &'a World,
@@ -35,14 +36,15 @@ pub(super) struct One {
     pub(super) exit_code: Option<i32>,
 }
 
-pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_is_over: bool) -> One {
+pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
     let Case { wanted, world, waits, .. } = *case;
+    let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
     let previous = seen::of(runs, &container.name).nth(1);
     let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
     let waiting = waits.containers.get(&container.name);
-    if let Some(before) = recorded(case, container, newest, lost.filter(|_| waiting.is_none())) {
+    if let Some(before) = recorded(case, member, newest, lost.filter(|_| waiting.is_none())) {
         return ended_before(before);
     }
     let mut before = previous.map_or(Value::Null, terminated);
@@ -59,11 +61,11 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_
                     wait(waiting)
                 }
                 (None, Some(_)) => json!({"terminated": unknown}),
-                (None, None) => wait(&Waiting::new("CreateContainerError", lost.text.clone())),
+                (None, None) => wait(&Waiting::new(WaitReason::CreateContainerError, lost.text.clone())),
             }
         }
         (Some(run), None) => match &run.seen.state {
-            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&creating()),
+            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&Waiting::creating()),
             State::Running { .. } if world.memory.hooks_failed.contains_key(&run.seen.id) => {
                 wait(&hook_failed(wanted, container, &world.memory.hooks_failed[&run.seen.id]))
             }
@@ -71,13 +73,13 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_
                 runs_now = true;
                 json!({"running": {"startedAt": time(*started_ms)}})
             }
-            State::Created { refused: None } => wait(&creating()),
+            State::Created { refused: None } => wait(&Waiting::creating()),
             State::Created { refused: Some(_) } | State::Exited { .. } => {
                 let death = terminated(run);
                 // It was stopped to be replaced, which is not its end, unless that is on record.
-                let edited = wanted.ended_before(&container.name).is_none() && is_edited(wanted, container, run);
+                let edited = wanted.ended_before(member).is_none() && is_edited(wanted, member, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
-                match waiting.or(edited.then_some(&creating())) {
+                match waiting.or(edited.then_some(&Waiting::creating())) {
                     Some(waiting) => {
                         before = death;
                         wait(waiting)
@@ -91,7 +93,7 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_
             exit_code = Some(UNKNOWN_CODE);
             json!({"terminated": unknown("The container could not be located when the pod was terminated")})
         }
-        (None, None) => wait(waiting.unwrap_or(&creating())),
+        (None, None) => wait(waiting.unwrap_or(&Waiting::creating())),
     };
     let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
     let ready = runs_now && (container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true)));
@@ -104,30 +106,25 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], container: &Container, pod_
     if !before.is_null() {
         value["lastState"] = json!({"terminated": before});
     }
-    add_origin(&mut value, wanted, container, newest);
+    add_origin(&mut value, wanted, member, newest);
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
 /// Whether it was started of something else than what is wanted now, and its end would be one for good.
-fn is_edited(wanted: &Wanted, container: &Container, run: &Run<'_>) -> bool {
-    if !matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure") {
-        return false;
-    }
-    let at = wanted.pod.spec.containers.iter().position(|one| one.name == container.name);
-    let hash = at.and_then(|at| wanted.hash_of(at)).filter(|_| wanted.pod.metadata.deletion_timestamp.is_none());
-    hash.is_some_and(|hash| hash != run.tag.hash)
+fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
+    let may_end = matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure");
+    may_end && wanted.pod.metadata.deletion_timestamp.is_none() && wanted.hash_of(member) != run.tag.hash
 }
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
-fn recorded<'a>(case: &Case<'a>, container: &Container, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
+fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, lost: Option<&Lost>) -> Option<&'a Value> {
     let told = |lost: &Lost| {
-        let mut statuses = case.was["containerStatuses"].as_array().into_iter().flatten();
-        let status = statuses.find(|status| status["name"] == container.name.as_str() && status["restartCount"] == lost.attempt)?;
+        let status = status_of(case.was, member).filter(|status| status["restartCount"] == lost.attempt)?;
         status["state"]["terminated"].is_object().then_some(status)
     };
     let tells = newest.is_some_and(|run| matches!(run.seen.state, State::Exited { .. }));
-    case.wanted.ended_before(&container.name).filter(|_| !tells).or_else(|| lost.and_then(told))
+    case.wanted.ended_before(member).filter(|_| !tells).or_else(|| lost.and_then(told))
 }
 
 /// As it is on record.
@@ -146,27 +143,23 @@ fn ended_before(before: &Value) -> One {
     }
 }
 
-/// What the engine made of it, and of what.
-fn add_origin(value: &mut Value, wanted: &Wanted, container: &Container, newest: Option<&Run<'_>>) {
+/// Its image and id, its resources and mounts.
+fn add_origin(value: &mut Value, wanted: &Wanted, member: &Member<'_>, newest: Option<&Run<'_>>) {
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
         value["image"] = json!(images::full_name(&run.seen.image));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
-        add_resources(value, wanted, container);
+        add_resources(value, wanted, member);
     }
-    add_mounts(value, container);
+    add_mounts(value, member.spec);
 }
 
 fn wait(waiting: &Waiting) -> Value {
     if waiting.message.is_empty() {
-        json!({"waiting": {"reason": waiting.reason}})
+        json!({"waiting": {"reason": waiting.reason.name()}})
     } else {
-        json!({"waiting": {"reason": waiting.reason, "message": waiting.message}})
+        json!({"waiting": {"reason": waiting.reason.name(), "message": waiting.message}})
     }
-}
-
-fn creating() -> Waiting {
-    Waiting::new("ContainerCreating", "")
 }
 
 fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
@@ -177,7 +170,7 @@ fn hook_failed(wanted: &Wanted, container: &Container, text: &str) -> Waiting {
         None => "HTTP lifecycle hook".to_owned(),
     };
     let message = format!("{kind} for Container \"{}\" in Pod \"{name}_{namespace}({uid})\" failed - error: {text}", container.name);
-    Waiting::new("PostStartHookError", message)
+    Waiting::new(WaitReason::PostStartHookError, message)
 }
 
 /// Of a run that is dead.
@@ -209,10 +202,8 @@ pub(super) fn unknown(text: &str) -> Value {
     json!({"exitCode": UNKNOWN_CODE, "reason": "ContainerStatusUnknown", "message": text, "startedAt": null, "finishedAt": null})
 }
 
-fn add_resources(value: &mut Value, wanted: &Wanted, container: &Container) {
-    let documents = wanted.document["spec"]["containers"].as_array();
-    let document = documents.into_iter().flatten().find(|document| document["name"] == container.name.as_str());
-    let mut resources = document.map_or(Value::Null, |document| document["resources"].clone());
+fn add_resources(value: &mut Value, wanted: &Wanted, member: &Member<'_>) {
+    let mut resources = wanted.document_of(member)["resources"].clone();
     // A limit without a request is the request too.
     if let Some(limits) = resources["limits"].as_object().cloned() {
         for (name, amount) in limits {
@@ -240,4 +231,9 @@ fn add_mounts(value: &mut Value, container: &Container) {
         shown
     });
     value["volumeMounts"] = mounts.collect();
+}
+
+/// As documents show it.
+pub(super) fn time(wall_ms: i64) -> String {
+    Time::from_seconds(wall_ms.div_euclid(1000)).map_or_else(|| "1970-01-01T00:00:00Z".to_owned(), |time| time.to_string())
 }

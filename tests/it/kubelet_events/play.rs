@@ -4,12 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use coracle_agent::desired::master::Heard;
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::events::{self, Counted};
+use coracle_agent::happening::Happening;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::plan::{Node, Verdicts};
 use coracle_agent::probe;
-use coracle_agent::sync::{self, Ends, Happening, Shown};
+use coracle_agent::sync::{self, Ends, Shown};
 use coracle_api::meta::Time;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc, watch};
@@ -89,9 +91,10 @@ impl Bed {
             shown,
             happenings: self.happenings.clone(),
         };
+        let heard = watch::channel(Arc::new(Heard::default())).1;
         let engine = self.engine.clone();
         self.agent.push(spawn_local(async move { sync::run(&*engine, ends).await }));
-        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, Arc::new(verdicts_in), self.happenings.clone())));
+        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, heard, Arc::new(verdicts_in), self.happenings.clone())));
     }
 
     /// As long as the kubelet was watched.
@@ -157,7 +160,7 @@ impl Bed {
     fn want(&self, source: Source, document: &Value) {
         let wanted = Wanted::new(source, document.clone()).unwrap();
         self.desired.send_modify(|desired| {
-            Arc::make_mut(desired).pods.insert(wanted.name.uid.clone(), wanted);
+            Arc::make_mut(desired).pods.insert(wanted.name.uid.clone(), Arc::new(wanted));
         });
     }
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use coracle_agent::desired::Wanted;
+use coracle_agent::hash::EPHEMERAL_HASH;
+use coracle_agent::members::Kind;
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_POD_UID, SANDBOX, Tag};
-use coracle_agent::plan::containers::EPHEMERAL_HASH;
+use coracle_agent::plan::WaitReason;
 use coracle_agent::plan::ports::host_ports;
 use coracle_agent::runtime::fake::Held;
 use coracle_agent::runtime::{Network, State};
@@ -75,7 +77,7 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
     let sandboxes: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && held.seen.runs()).collect();
     if let Some(waiting) = &waits {
         // Another pod has its port: the only thing that a pod may still wait for.
-        if waiting.reason != "HostPortTaken" {
+        if waiting.reason != WaitReason::HostPortTaken {
             wrongs.push(format!("{} still waits: {waiting:?}", pod.uid));
         }
         if own.iter().any(|held| held.seen.runs()) {
@@ -85,8 +87,8 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
     }
     let mut restless = false;
     let mut all_ended = true;
-    for (index, container) in wanted.pod.spec.containers.iter().enumerate() {
-        let hash = format!("{}.{}", wanted.container_hashes[index], wanted.sandbox_hash);
+    for member in wanted.members().filter(|member| member.kind == Kind::Main) {
+        let (container, hash) = (member.spec, wanted.hash_of(&member));
         let mine: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == container.name).collect();
         let fate = fate(&container.image, policy, pod.touched);
         restless |= fate == Fate::Loops || fate == Fate::Waits || fate == Fate::Any;
@@ -127,11 +129,9 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         }
     }
     restless |= check_ephemeral(story, pod, &wanted, own, all_ended, &mut wrongs);
-    let spec = &wanted.pod.spec;
-    let names: Vec<&str> = spec.containers.iter().chain(&spec.ephemeral_containers).map(|container| container.name.as_str()).collect();
     for held in own.iter().filter(|held| held.seen.runs()) {
         let name = held.seen.labels[LABEL_CONTAINER].as_str();
-        if name != SANDBOX && !names.contains(&name) {
+        if name != SANDBOX && wanted.member(name).is_none() {
             wrongs.push(format!("{}/{name} runs and is not in the pod", pod.uid));
         }
     }

@@ -471,7 +471,7 @@ impl Story {
             match pod.wish {
                 Wish::Runs | Wish::Deleting => {
                     let wanted = Wanted::new(pod.source, pod.document.clone()).unwrap();
-                    desired.pods.insert(pod.uid.clone(), wanted);
+                    desired.pods.insert(pod.uid.clone(), Arc::new(wanted));
                 }
                 Wish::Gone if pod.source == Source::Master => drop(desired.gone.insert(pod.uid.clone())),
                 Wish::Gone => {}

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::{Check, Failure, Outcome};
-use super::Docker;
+use super::connection::Docker;
 
 /// Of a command's output: what the kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;

@@ -7,8 +7,8 @@ use bollard::query_parameters::CreateImageOptions;
 use futures_util::StreamExt;
 
 use super::super::{Failure, Image};
+use super::connection::{Docker, failure};
 use super::credentials::{self, Found};
-use super::{Docker, failure};
 
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
@@ -25,7 +25,6 @@ impl Docker {
         let config = found.config.unwrap_or_default();
         Ok(Some(Image {
             id: found.id.unwrap_or_default(),
-            full_name: full_name(reference, &found.repo_tags.unwrap_or_default()),
             user: config.user.unwrap_or_default(),
             stop_signal: config.stop_signal.filter(|signal| !signal.is_empty()),
         }))
@@ -81,41 +80,21 @@ fn with_tag(reference: &str) -> String {
     if last.contains([':', '@']) { reference.to_owned() } else { format!("{reference}:latest") }
 }
 
-/// As statuses show it: `docker.io/library/busybox:latest`. An image that was asked for by id has the first of its names.
-fn full_name(reference: &str, tags: &[String]) -> String {
-    let by_id = reference.starts_with("sha256:");
-    let name = if by_id { tags.first().map(String::as_str).unwrap_or_default() } else { reference };
-    if name.is_empty() {
-        return String::new();
-    }
-    let host = registry(name);
-    let path = name.strip_prefix(host).map_or(name, |rest| rest.trim_start_matches('/'));
-    let path = if host == "docker.io" && !path.contains('/') { format!("library/{path}") } else { path.to_owned() };
-    with_tag(&format!("{host}/{path}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn names() {
-        let check = |reference: &str, host: &str, asked: &str, full: &str| {
-            assert_eq!((registry(reference), with_tag(reference).as_str(), full_name(reference, &[]).as_str()), (host, asked, full));
+        let check = |reference: &str, host: &str, asked: &str| {
+            assert_eq!((registry(reference), with_tag(reference).as_str()), (host, asked));
         };
-        check("busybox", "docker.io", "busybox:latest", "docker.io/library/busybox:latest");
-        check("redis:3", "docker.io", "redis:3", "docker.io/library/redis:3");
-        check("dockerfile/redis", "docker.io", "dockerfile/redis:latest", "docker.io/dockerfile/redis:latest");
-        check("docker.io/library/nginx", "docker.io", "docker.io/library/nginx:latest", "docker.io/library/nginx:latest");
-        check("localhost:5000/a", "localhost:5000", "localhost:5000/a:latest", "localhost:5000/a:latest");
-        check(
-            "gcr.io/google_containers/pause:0.8.0",
-            "gcr.io",
-            "gcr.io/google_containers/pause:0.8.0",
-            "gcr.io/google_containers/pause:0.8.0",
-        );
-        check("a@sha256:00", "docker.io", "a@sha256:00", "docker.io/library/a@sha256:00");
-        assert_eq!(full_name("sha256:11", &["x:1".into()]), "docker.io/library/x:1");
-        assert_eq!(full_name("sha256:11", &[]), "");
+        check("busybox", "docker.io", "busybox:latest");
+        check("redis:3", "docker.io", "redis:3");
+        check("dockerfile/redis", "docker.io", "dockerfile/redis:latest");
+        check("docker.io/library/nginx", "docker.io", "docker.io/library/nginx:latest");
+        check("localhost:5000/a", "localhost:5000", "localhost:5000/a:latest");
+        check("gcr.io/google_containers/pause:0.8.0", "gcr.io", "gcr.io/google_containers/pause:0.8.0");
+        check("a@sha256:00", "docker.io", "a@sha256:00");
     }
 }

@@ -3,7 +3,7 @@
 //! One list call tells which there are and in which state; the details of each come from an inspect that is kept until an
 //! event of that container, a new state, or a silence of the engine makes it stale. A converged host costs one call a round.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 
 use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary};
@@ -11,8 +11,9 @@ use bollard::query_parameters::ListContainersOptions;
 use coracle_api::meta::Time;
 
 use super::super::{Failure, Seen, State};
+use super::connection::{Docker, held};
 use super::ready::NETWORK;
-use super::{Docker, held};
+
 use crate::naming::{LABEL_KIND, Tag};
 
 /// Of a termination message; what is longer loses its beginning, as with the kubelet.
@@ -20,38 +21,6 @@ const MESSAGE_BYTES_MAX: u64 = 4096;
 /// Of the log's end in its place.
 const MESSAGE_LOG_BYTES_MAX: usize = 2048;
 const MESSAGE_LOG_LINES_MAX: usize = 80;
-
-/// Containers that there is room for in any case.
-const ROOM_KEPT: usize = 32;
-
-/// By container id: the state word of the listing that it was inspected for, and what was found.
-#[derive(Default)]
-pub struct Cache {
-    seen: HashMap<String, (String, Seen)>,
-    /// Counts removals, so that an inspect that was overtaken by an event is not kept.
-    changes: u64,
-}
-
-impl Cache {
-    pub fn clear(&mut self) {
-        self.seen.clear();
-        self.changes += 1;
-    }
-
-    pub fn remove(&mut self, id: &str) {
-        self.seen.remove(id);
-        self.changes += 1;
-    }
-
-    /// Of what is there, with no more room than a few times that: a table keeps what its fullest hour took.
-    fn keep(&mut self, ids: &[&str]) {
-        let ids: HashSet<&str> = ids.iter().copied().collect();
-        self.seen.retain(|id, _| ids.contains(id.as_str()));
-        if self.seen.capacity() > 4 * self.seen.len().max(ROOM_KEPT) {
-            self.seen.shrink_to_fit();
-        }
-    }
-}
 
 impl Docker {
     pub(super) async fn list_containers(&self) -> Result<Vec<Seen>, Failure> {

@@ -12,7 +12,7 @@ use coracle_http::channel::{self, channel};
 use futures_util::StreamExt;
 
 use super::super::Failure;
-use super::{ASK, Docker, failure};
+use super::connection::{ASK, Docker, failure};
 
 /// Which part of a log, and in which form.
 #[derive(Clone, Debug, Default, PartialEq)]

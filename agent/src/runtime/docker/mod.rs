@@ -1,220 +1,31 @@
 //! A real engine, through Docker's API. The only room that knows bollard.
 //!
-//!     client: connect lazily, negotiate the version once, forget the connection when the engine does not answer
-//!     listing: one call for all, an inspect only for what an event or a new state made stale -> Seen
+//!     connection: connect lazily, negotiate the version once, forget the connection when the engine does not answer
+//!     listing: one call for all, an inspect only for what an event or a new state made stale (`cache`) -> Seen
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials · ready: network and pause image
 //!     check: exec, HTTP and TCP probes · logs: for people · watch: engine events and the heartbeat
-//!
-//! Every call has its own time limit, because a hung dockerd accepts connections and says nothing.
 
+mod cache;
 mod check;
+mod connection;
 mod create;
 mod credentials;
 mod image;
 mod listing;
 pub mod logs;
-pub use ready::BRIDGE;
 mod ready;
 mod volumes;
 mod watch;
 
-use std::collections::{BTreeSet, HashMap};
-use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bollard::errors::Error;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
 use super::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, Volume};
-use crate::lock::{EngineLock, LockError};
-use crate::naming::LABEL_KIND;
-
-/// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
-const ASK: Duration = Duration::from_secs(10);
-/// `/_ping` needs nothing that the engine could wait for.
-const PONG: Duration = Duration::from_secs(5);
-/// Create, start, kill, remove: 0.3 s when idle, seconds on a busy small board; a start waits for the network hook as well.
-const CHANGE: Duration = Duration::from_secs(60);
-/// Of bollard itself, above all of ours: it must never be the one that decides.
-const BACKSTOP_S: u64 = 24 * 3600;
-
-/// How to reach an engine, and what this host calls its own there.
-pub struct Docker {
-    settings: Settings,
-    connection: Mutex<Option<Connection>>,
-    cache: Mutex<listing::Cache>,
-    /// Network and pause image were seen; forgotten with the connection and when a create misses them.
-    ready: Mutex<Option<ready::Ready>>,
-    /// Several pods start at once, and one of them makes both.
-    preparing: tokio::sync::Mutex<()>,
-    locks: Mutex<HashMap<String, EngineLock>>,
-    /// `docker://20.10.24`, as nodes show it; empty before the first connection.
-    version: tokio::sync::watch::Sender<String>,
-    /// Why the engine does not answer, from the last call that got none until the next that did.
-    trouble: tokio::sync::watch::Sender<Option<String>>,
-    /// Another agent holds the engine: told once to who waits in `refused`.
-    refusal: tokio::sync::watch::Sender<Option<LockError>>,
-}
-
-pub struct Settings {
-    /// `unix:///var/run/docker.sock`, `tcp://host:port` or `http://host:port`
-    pub host: String,
-    pub node_name: String,
-    pub data_dir: String,
-    pub pod_cidr: String,
-    /// Where the engine locks are: common to all agents of the host.
-    pub run_dir: String,
-}
-
-struct Connection {
-    client: bollard::Docker,
-    /// Docker's word for it: `x86_64`.
-    architecture: String,
-}
-
-impl Docker {
-    pub fn new(settings: Settings) -> Docker {
-        Docker {
-            settings,
-            connection: Mutex::default(),
-            cache: Mutex::default(),
-            ready: Mutex::default(),
-            preparing: tokio::sync::Mutex::default(),
-            locks: Mutex::default(),
-            version: tokio::sync::watch::Sender::default(),
-            trouble: tokio::sync::watch::Sender::new(None),
-            refusal: tokio::sync::watch::Sender::new(None),
-        }
-    }
-
-    /// Takes the lock of an engine that answers; says so when another agent has it.
-    pub async fn first_contact(&self) -> Result<(), LockError> {
-        match self.ping().await {
-            Ok(()) => Ok(()),
-            Err(_) => self.refusal.borrow().clone().map_or(Ok(()), Err),
-        }
-    }
-
-    /// Returns when another agent turns out to hold the engine, which is a reason to end.
-    pub async fn refused(&self) -> LockError {
-        let mut refusal = self.refusal.subscribe();
-        loop {
-            if let Some(error) = refusal.borrow_and_update().clone() {
-                return error;
-            }
-            if refusal.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-    }
-
-    /// Why the engine does not answer; the heartbeat keeps it fresh.
-    pub fn trouble(&self) -> Option<String> {
-        self.trouble.borrow().clone()
-    }
-
-    pub fn version(&self) -> tokio::sync::watch::Receiver<String> {
-        self.version.subscribe()
-    }
-
-    /// Does the engine answer? Also makes the first connection and takes the lock.
-    pub async fn ping(&self) -> Result<(), Failure> {
-        let client = self.client().await?;
-        self.limited("ping", PONG, client.ping()).await.map(|_| ())
-    }
-
-    async fn client(&self) -> Result<bollard::Docker, Failure> {
-        if let Some(connection) = &*held(&self.connection) {
-            return Ok(connection.client.clone());
-        }
-        let fresh = self.connect().await?;
-        let client = fresh.client.clone();
-        *held(&self.connection) = Some(fresh);
-        Ok(client)
-    }
-
-    async fn connect(&self) -> Result<Connection, Failure> {
-        let host = &self.settings.host;
-        let version = bollard::API_DEFAULT_VERSION;
-        let client = match host.split_once("://") {
-            Some(("unix", _)) => bollard::Docker::connect_with_unix(host, BACKSTOP_S, version),
-            _ => bollard::Docker::connect_with_http(host, BACKSTOP_S, version),
-        }
-        .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
-        let client = self.limited("negotiate the version", ASK, client.negotiate_version()).await?;
-        let info = self.limited("ask who it is", ASK, client.info()).await?;
-        // Two engines of one host may have one id (it lies in /etc/docker), but never one root.
-        let id = format!("{} {}", info.id.unwrap_or_default(), info.docker_root_dir.unwrap_or_default());
-        self.take_lock(&id)?;
-        self.version.send_replace(format!("docker://{}", info.server_version.unwrap_or_default()));
-        Ok(Connection { client, architecture: info.architecture.unwrap_or_default() })
-    }
-
-    /// An engine that was exchanged under the same socket has another id, and so another lock.
-    fn take_lock(&self, engine_id: &str) -> Result<(), Failure> {
-        let mut locks = held(&self.locks);
-        if locks.contains_key(engine_id) {
-            return Ok(());
-        }
-        let settings = &self.settings;
-        match EngineLock::take(&settings.run_dir, engine_id, &settings.host, &settings.node_name, &settings.data_dir) {
-            Ok(lock) => {
-                locks.insert(engine_id.to_owned(), lock);
-                Ok(())
-            }
-            Err(error) => {
-                let text = error.to_string();
-                self.refusal.send_replace(Some(error));
-                Err(Failure::Unavailable(text))
-            }
-        }
-    }
-
-    async fn ask<T>(&self, what: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        self.limited(what, ASK, call).await
-    }
-
-    async fn change<T>(&self, what: &str, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        self.limited(what, CHANGE, call).await
-    }
-
-    async fn limited<T>(&self, what: &str, limit: Duration, call: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
-        let result = match tokio::time::timeout(limit, call).await {
-            Ok(result) => result.map_err(|error| failure(what, error)),
-            Err(_) => Err(Failure::Unavailable(format!("{what}: the engine did not answer in {} s", limit.as_secs()))),
-        };
-        match &result {
-            Err(Failure::Unavailable(text)) => {
-                self.trouble.send_replace(Some(text.clone()));
-                self.forget();
-            }
-            _ => {
-                self.trouble.send_if_modified(|trouble| trouble.take().is_some());
-            }
-        }
-        result
-    }
-
-    /// A name that is taken: by a container of ours, or by somebody else's.
-    async fn whose_name(&self, client: &bollard::Docker, name: &str, text: String) -> Failure {
-        match self.ask("inspect", client.inspect_container(name, None)).await {
-            Ok(found) => {
-                let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
-                if labels.contains_key(LABEL_KIND) { Failure::Conflict(text) } else { Failure::Taken(text) }
-            }
-            // It went away meanwhile; the next look decides.
-            Err(_) => Failure::Conflict(text),
-        }
-    }
-
-    /// Nothing is believed over a silence: the next call connects again, and all containers are inspected again.
-    fn forget(&self) {
-        *held(&self.connection) = None;
-        *held(&self.ready) = None;
-        held(&self.cache).clear();
-    }
-}
+use connection::held;
+pub use connection::{Docker, Settings};
+pub use ready::BRIDGE;
 
 impl Runtime for Docker {
     async fn list(&self) -> Result<Vec<Seen>, Failure> {
@@ -298,41 +109,4 @@ impl Runtime for Docker {
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         self.run_check(id, check, at_most).await
     }
-}
-
-/// The engine's own words where it has some; a broken connection is the engine's absence.
-fn failure(what: &str, error: Error) -> Failure {
-    match error {
-        Error::DockerResponseServerError { status_code, message } if message.is_empty() => {
-            let message = format!("{what}: status {status_code}, without a word");
-            failure(what, Error::DockerResponseServerError { status_code, message })
-        }
-        Error::DockerResponseServerError { status_code, message } => match status_code {
-            404 => Failure::NotFound(message),
-            409 => Failure::Conflict(message),
-            503 => Failure::Unavailable(format!("{what}: {message}")),
-            _ => Failure::Refused(message),
-        },
-        Error::DockerStreamError { error } => Failure::Refused(error),
-        other => Failure::Unavailable(format!("{what}: {}", chain(&other).replace("Error in the hyper legacy client: ", ""))),
-    }
-}
-
-/// An error and its causes in one line, each said once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
-/// Nothing here panics while it holds a lock, and if it did, each value would still be whole.
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

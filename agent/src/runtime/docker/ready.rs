@@ -5,7 +5,7 @@ use bollard::query_parameters::ImportImageOptions;
 use futures_util::StreamExt;
 
 use super::super::{Failure, pause};
-use super::{CHANGE, Docker, failure, held};
+use super::connection::{CHANGE, Docker, Ready, failure, held};
 use crate::naming::LABEL_KIND;
 
 /// The Docker network of the pods; also what its containers' addresses are listed under.
@@ -14,13 +14,6 @@ pub const NETWORK: &str = "coracle";
 pub const BRIDGE: &str = "coracle0";
 /// Marks the network for those who clean up.
 const LABEL_NETWORK: &str = "dev.coracle.network";
-
-/// Both were seen on this connection.
-pub struct Ready {
-    /// The image as sandboxes ask for it, and as this engine calls it.
-    pub asked: String,
-    pub pause: String,
-}
 
 impl Docker {
     pub(super) async fn prepare(&self) -> Result<(), Failure> {

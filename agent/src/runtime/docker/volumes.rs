@@ -10,7 +10,7 @@ use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
 use super::super::{Failure, Volume};
-use super::Docker;
+use super::connection::Docker;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID};
 
 impl Docker {

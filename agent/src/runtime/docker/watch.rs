@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep};
 
 use super::super::Failure;
-use super::{Docker, failure, held};
+use super::connection::{Docker, failure, held};
 use crate::naming::LABEL_KIND;
 
 /// A hung engine is noticed within this and a call's limit; the only thing that wakes an idle agent without a master.

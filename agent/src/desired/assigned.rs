@@ -1,0 +1,189 @@
+//! The pods that masters have assigned to this host, by uid. Each is read once, when its master says something else of
+//! it: the echo of a status costs nothing, and a changed pod its own reading.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::last::{Assignment, intent};
+use super::{Source, SourceState, Wanted};
+
+type Pods = BTreeMap<String, Entry>;
+
+/// One pod as intent (see `last::intent`).
+enum Entry {
+    Read(Arc<Wanted>),
+    /// It is kept as it came: its master may mend it.
+    Unreadable(Value),
+}
+
+impl Entry {
+    fn new(document: Value) -> Entry {
+        match Wanted::new(Source::Master, document.clone()) {
+            Ok(wanted) => Entry::Read(Arc::new(wanted)),
+            Err(problem) => {
+                let text = |field: &str| document["metadata"][field].as_str().unwrap_or_default().to_owned();
+                log::error!("pod {}/{}: {problem}; it is not started", text("namespace"), text("name"));
+                Entry::Unreadable(document)
+            }
+        }
+    }
+
+    fn document(&self) -> &Value {
+        match self {
+            Entry::Read(wanted) => &wanted.document,
+            Entry::Unreadable(document) => document,
+        }
+    }
+}
+
+#[derive(Default)]
+pub struct Assigned {
+    /// The cluster that this host belongs to: the uid of its namespace kube-system. Empty before the first.
+    cluster: String,
+    pods: Pods,
+    /// Pods of clusters that this host belonged to before: kept until somebody says otherwise.
+    others: Pods,
+    /// Uids whose end was heard.
+    pub gone: BTreeSet<String>,
+    /// Since the last `take_unsaved`, and since the last `take_unsaid`.
+    unsaved: bool,
+    unsaid: bool,
+}
+
+impl Assigned {
+    pub fn new(last: Assignment) -> Assigned {
+        let read = |pods: BTreeMap<String, Value>| pods.into_iter().map(|(uid, pod)| (uid, Entry::new(pod))).collect();
+        let Assignment { cluster, pods, others } = last;
+        Assigned { cluster, pods: read(pods), others: read(others), unsaid: true, ..Assigned::default() }
+    }
+
+    pub fn hear(&mut self, uid: &str, pod: &Value) {
+        let intent = intent(pod);
+        if self.pods.get(uid).is_none_or(|known| *known.document() != intent) {
+            self.pods.insert(uid.to_owned(), Entry::new(intent));
+            (self.unsaved, self.unsaid) = (true, true);
+        }
+        self.unsaved |= self.others.remove(uid).is_some();
+        self.unsaid |= self.gone.remove(uid);
+    }
+
+    pub fn end(&mut self, uid: &str) {
+        let known = self.pods.remove(uid).is_some();
+        self.unsaved |= known;
+        self.unsaid |= known | self.gone.insert(uid.to_owned());
+    }
+
+    /// The pods of another cluster go to the others. Some: which cluster it was before, and how many pods others are
+    /// now.
+    pub fn meet(&mut self, cluster: &str) -> Option<(String, usize)> {
+        if self.cluster == cluster {
+            return None;
+        }
+        let was = std::mem::replace(&mut self.cluster, cluster.to_owned());
+        self.others.extend(std::mem::take(&mut self.pods));
+        (self.unsaved, self.unsaid) = (true, true);
+        Some((was, self.others.len()))
+    }
+
+    /// Uid, namespace and name of each pod of the present cluster.
+    pub fn names(&self) -> impl Iterator<Item = (String, String, String)> {
+        let text = |pod: &Entry, field: &str| pod.document()["metadata"][field].as_str().unwrap_or_default().to_owned();
+        self.pods.iter().map(move |(uid, pod)| (uid.clone(), text(pod, "namespace"), text(pod, "name")))
+    }
+
+    pub fn is_of_another(&self, uid: &str) -> bool {
+        self.others.contains_key(uid)
+    }
+
+    /// For the disk, where it differs from what was taken last.
+    pub fn take_unsaved(&mut self) -> Option<Assignment<&Value>> {
+        if !std::mem::take(&mut self.unsaved) {
+            return None;
+        }
+        Some(Assignment { cluster: self.cluster.clone(), pods: documents_of(&self.pods), others: documents_of(&self.others) })
+    }
+
+    /// For the loop, likewise. It is never complete: an end is heard or asked for, not concluded.
+    pub fn take_unsaid(&mut self) -> Option<SourceState> {
+        if !std::mem::take(&mut self.unsaid) {
+            return None;
+        }
+        let entries = self.pods.values().chain(self.others.values());
+        let mut pods: Vec<Arc<Wanted>> = entries
+            .filter_map(|entry| match entry {
+                Entry::Read(wanted) => Some(wanted.clone()),
+                Entry::Unreadable(_) => None,
+            })
+            .collect();
+        pods.sort_by(|a, b| a.name.cmp(&b.name));
+        Some(SourceState { pods, complete: false, gone: self.gone.clone() })
+    }
+}
+
+fn documents_of(pods: &Pods) -> BTreeMap<String, &Value> {
+    pods.iter().map(|(uid, entry)| (uid.clone(), entry.document())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const PODS: usize = 500;
+
+    fn pod(number: usize, image: &str, phase: &str) -> Value {
+        json!({
+            "metadata": {"namespace": "default", "name": format!("web-{number}"), "uid": format!("uid-{number}"), "resourceVersion": phase},
+            "spec": {"containers": [{"name": "c", "image": image}]}, "status": {"phase": phase},
+        })
+    }
+
+    /// The pods that were read again since `before`.
+    fn read_again(before: &SourceState, after: &SourceState) -> Vec<String> {
+        let same = |wanted: &Arc<Wanted>| before.pods.iter().any(|known| Arc::ptr_eq(known, wanted));
+        after.pods.iter().filter(|wanted| !same(wanted)).map(|wanted| wanted.name.uid.clone()).collect()
+    }
+
+    #[test]
+    fn one_changed_pod_is_one_reading() {
+        let mut assigned = Assigned::default();
+        for number in 0..PODS {
+            assigned.hear(&format!("uid-{number}"), &pod(number, "web:1", "Pending"));
+        }
+        let before = assigned.take_unsaid().unwrap();
+        assert_eq!((before.pods.len(), assigned.take_unsaved().unwrap().pods.len()), (PODS, PODS));
+        // The agent's own status comes back to it.
+        assigned.hear("uid-7", &pod(7, "web:1", "Running"));
+        assert!(assigned.take_unsaid().is_none() && assigned.take_unsaved().is_none());
+        assigned.hear("uid-7", &pod(7, "web:2", "Running"));
+        assert!(assigned.take_unsaved().is_some());
+        let after = assigned.take_unsaid().unwrap();
+        assert_eq!(read_again(&before, &after), ["uid-7"]);
+        assigned.end("uid-8");
+        let ended = assigned.take_unsaid().unwrap();
+        assert_eq!((read_again(&after, &ended), ended.pods.len()), (Vec::new(), PODS - 1));
+        assert_eq!(ended.gone, BTreeSet::from(["uid-8".to_owned()]));
+    }
+
+    #[test]
+    fn an_unreadable_pod_is_kept_and_not_started() {
+        let bad = json!({"metadata": {"namespace": "default", "name": "bad", "uid": "u"}, "spec": {"containers": 7}});
+        let mut assigned = Assigned::default();
+        assigned.hear("u", &bad);
+        assert_eq!(assigned.take_unsaid().unwrap().pods, Vec::new());
+        assert_eq!(*assigned.take_unsaved().unwrap().pods["u"], bad);
+    }
+
+    #[test]
+    fn pods_of_another_cluster_go_on() {
+        let mut assigned = Assigned::default();
+        assert_eq!(assigned.meet("one"), Some((String::new(), 0)));
+        assigned.hear("uid-1", &pod(1, "web:1", "Running"));
+        assert_eq!(assigned.meet("one"), None);
+        assert_eq!(assigned.meet("two"), Some(("one".to_owned(), 1)));
+        assert!(assigned.is_of_another("uid-1") && assigned.names().next().is_none());
+        assert_eq!(assigned.take_unsaid().unwrap().pods.len(), 1);
+    }
+}

@@ -1,0 +1,181 @@
+//! The table of all events that the agent tells, in the kubelet's words. PURE.
+//!
+//!     a decision of `plan`, or the outcome of an action -> `Event` -> `Happening` -> `events` -> the API
+
+use crate::members::Member;
+use crate::naming::{PodName, SANDBOX, Source};
+use crate::plan::backoff::words;
+use crate::plan::round::StopReason;
+use crate::plan::waiting::{WaitReason, Waiting};
+use crate::services::{LeftOut, Refused};
+
+/// One line of an Event of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    pub subject: Subject,
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// None for what concerns the pod.
+    pub container: Option<String>,
+    pub warning: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// The object that an event is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The API calls a file's pod by the name of its mirror.
+    Pod(Source),
+    Service,
+}
+
+/// What happened to a pod, or to one of its containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    Pulling {
+        image: String,
+    },
+    Pulled {
+        image: String,
+        took_ms: i64,
+    },
+    /// The image was here already.
+    Present {
+        image: String,
+    },
+    PullFailed {
+        image: String,
+        text: String,
+    },
+    PullBackOff {
+        image: String,
+    },
+    Created,
+    Started,
+    /// Anything that keeps a container from starting.
+    Failed {
+        text: String,
+    },
+    RestartBackOff,
+    Killing(StopReason),
+    PostStartFailed,
+    PreStopFailed,
+    Unhealthy {
+        probe: &'static str,
+        output: String,
+    },
+    /// A wait that is told under another reason than its own, or under its own.
+    Waits {
+        reason: &'static str,
+        message: String,
+    },
+}
+
+impl Event {
+    /// Whether it is a warning, its reason and its message.
+    fn told(self, pod: &PodName, container: &str) -> (bool, &'static str, String) {
+        let present = |image: &str| format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
+        match self {
+            Event::Pulling { image } => (false, "Pulling", format!("Pulling image \"{image}\"")),
+            Event::Pulled { image, took_ms } => {
+                // Nothing waits for its turn here: both times are the same.
+                let took = words(took_ms);
+                (false, "Pulled", format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting)"))
+            }
+            Event::Present { image } => (false, "Pulled", present(&image)),
+            Event::PullFailed { image, text } => (true, "Failed", format!("Failed to pull image \"{image}\": {text}")),
+            Event::PullBackOff { image } => (false, "BackOff", format!("Back-off pulling image \"{image}\"")),
+            Event::Created => (false, "Created", "Container created".to_owned()),
+            Event::Started => (false, "Started", "Container started".to_owned()),
+            Event::Failed { text } => (true, "Failed", format!("Error: {text}")),
+            Event::RestartBackOff => {
+                let PodName { namespace, name, uid, .. } = pod;
+                (true, "BackOff", format!("Back-off restarting failed container {container} in pod {name}_{namespace}({uid})"))
+            }
+            Event::Killing(why) => (false, "Killing", killing(container, &why)),
+            Event::PostStartFailed => (true, "FailedPostStartHook", "PostStartHook failed".to_owned()),
+            Event::PreStopFailed => (true, "FailedPreStopHook", "PreStopHook failed".to_owned()),
+            Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
+            Event::Waits { reason, message } => (true, reason, message),
+        }
+    }
+}
+
+fn killing(container: &str, why: &StopReason) -> String {
+    match why {
+        StopReason::Unhealthy { restarts: true, .. } => format!("Container {container} failed liveness probe, will be restarted"),
+        StopReason::PostStartFailed => "FailedPostStartHook".to_owned(),
+        // A pod whose policy leaves it dead only stops.
+        _ => format!("Stopping container {container}"),
+    }
+}
+
+/// The events of a pod, or of one of its containers, that has begun to wait.
+pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
+    let Waiting { reason, message } = waiting;
+    let failed = |text: &str| Event::Failed { text: text.to_owned() };
+    let waits = |reason| Event::Waits { reason, message: message.clone() };
+    let Some(member) = member else { return vec![waits(reason.name())] };
+    let image = member.spec.image.clone();
+    match reason {
+        WaitReason::ContainerCreating | WaitReason::CreateContainerError => Vec::new(),
+        WaitReason::CrashLoopBackOff => vec![Event::RestartBackOff],
+        WaitReason::ErrImagePull => vec![failed(reason.name())],
+        WaitReason::ImagePullBackOff => vec![Event::PullBackOff { image }, failed(reason.name())],
+        WaitReason::ErrImageNeverPull => vec![waits(reason.name()), failed(reason.name())],
+        WaitReason::InvalidImageName => vec![waits("InspectFailed"), failed(reason.name())],
+        // Its image was looked at first, and found.
+        WaitReason::CreateContainerConfigError => vec![Event::Present { image }, failed(message)],
+        WaitReason::PostStartHookError
+        | WaitReason::HostPortTaken
+        | WaitReason::SandboxBackOff
+        | WaitReason::SetupFailed
+        | WaitReason::UnsupportedField => vec![failed(message)],
+    }
+}
+
+impl Happening {
+    /// `container`: that of the sandbox stands for the pod as a whole.
+    pub fn of_pod(pod: &PodName, container: Option<&str>, event: Event) -> Happening {
+        let container = container.filter(|name| *name != SANDBOX);
+        let (warning, reason, message) = event.told(pod, container.unwrap_or_default());
+        Happening {
+            subject: Subject::Pod(pod.source),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            container: container.map(str::to_owned),
+            warning,
+            reason,
+            message,
+        }
+    }
+
+    /// A service that does not get all it asks for.
+    pub fn unsupported(refused: &Refused) -> Happening {
+        let Refused { namespace, name, uid, what } = refused;
+        let message = format!("{what} is not supported by this version of the agent");
+        Happening::of_service([namespace, name, uid], "UnsupportedField", message)
+    }
+
+    /// A service that does not work on this host.
+    pub fn left_out(service: &LeftOut) -> Happening {
+        let LeftOut { namespace, name, uid, .. } = service;
+        Happening::of_service([namespace, name, uid], "RulesRefused", service.message())
+    }
+
+    fn of_service([namespace, name, uid]: [&String; 3], reason: &'static str, message: String) -> Happening {
+        Happening {
+            subject: Subject::Service,
+            namespace: namespace.clone(),
+            name: name.clone(),
+            uid: uid.clone(),
+            container: None,
+            warning: true,
+            reason,
+            message,
+        }
+    }
+}

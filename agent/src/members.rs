@@ -1,0 +1,88 @@
+//! The containers of a pod, of every kind, as one list. PURE.
+//!
+//! A member is a container of a pod; its sandbox is none. Each kind has a list of its own in the pod's spec and in its
+//! status. Whoever walks containers walks this list and says which kinds it means.
+
+use coracle_api::pod::{Container, PodSpec};
+
+/// What a container is to its pod. The order is that in which kinds start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Runs to its end before the next one starts.
+    Init,
+    /// An init container that goes on beside the main ones.
+    Sidecar,
+    Main,
+    /// Put into a pod that runs; it starts once.
+    Ephemeral,
+}
+
+impl Kind {
+    /// The field of a pod's spec that lists them.
+    pub fn list(self) -> &'static str {
+        match self {
+            Kind::Init | Kind::Sidecar => "initContainers",
+            Kind::Main => "containers",
+            Kind::Ephemeral => "ephemeralContainers",
+        }
+    }
+
+    /// The field of a pod's status that tells of them.
+    pub fn statuses(self) -> &'static str {
+        match self {
+            Kind::Init | Kind::Sidecar => "initContainerStatuses",
+            Kind::Main => "containerStatuses",
+            Kind::Ephemeral => "ephemeralContainerStatuses",
+        }
+    }
+
+    /// Runs as long as its pod does: has probes, and ports of the host.
+    pub fn stays(self) -> bool {
+        matches!(self, Kind::Sidecar | Kind::Main)
+    }
+}
+
+/// One container of a pod.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    pub kind: Kind,
+    /// In the list of its kind.
+    pub index: usize,
+    pub spec: &'a Container,
+}
+
+/// All of them, in the order in which they start.
+pub fn members(spec: &PodSpec) -> impl Iterator<Item = Member<'_>> {
+    let init = spec.init_containers.iter().enumerate().map(|(index, spec)| {
+        let kind = if spec.restart_policy == "Always" { Kind::Sidecar } else { Kind::Init };
+        Member { kind, index, spec }
+    });
+    let main = spec.containers.iter().enumerate().map(|(index, spec)| Member { kind: Kind::Main, index, spec });
+    let ephemeral = spec.ephemeral_containers.iter().enumerate();
+    init.chain(main).chain(ephemeral.map(|(index, spec)| Member { kind: Kind::Ephemeral, index, spec }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_list_is_walked() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "initContainers": [{"name": "a"}, {"name": "b", "restartPolicy": "Always"}],
+            "containers": [{"name": "c"}, {"name": "d"}],
+            "ephemeralContainers": [{"name": "e"}],
+        }))
+        .unwrap();
+        let found: Vec<_> = members(&spec).map(|member| (member.spec.name.as_str(), member.kind, member.index)).collect();
+        let expected =
+            [("a", Kind::Init, 0), ("b", Kind::Sidecar, 1), ("c", Kind::Main, 0), ("d", Kind::Main, 1), ("e", Kind::Ephemeral, 0)];
+        assert_eq!(found, expected);
+        for member in members(&spec) {
+            assert!(
+                member.kind.list().to_lowercase().starts_with(member.kind.statuses().trim_end_matches("Statuses").to_lowercase().as_str())
+            );
+        }
+    }
+}

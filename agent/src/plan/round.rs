@@ -1,0 +1,171 @@
+//! What to do now: the decisions over one pod, and those over all of them. PURE.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::waiting::Waits;
+use crate::naming::PodName;
+use crate::runtime::{Check, ContainerConfig, Volume};
+
+/// What to do now. Actions of one pod run in their order and stop at the first failure; pods run side by side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// By uid.
+    pub pods: BTreeMap<String, Vec<Action>>,
+    pub pulls: Vec<PullWanted>,
+    /// When to look again though nothing happened (monotonic).
+    pub wake_at_ms: Option<i64>,
+    /// What wanted pods wait for, by uid: what their statuses and the log say.
+    pub waits: BTreeMap<String, Waits>,
+}
+
+/// Pulls belong to no pod's order: a slow registry holds up nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullWanted {
+    pub pod: PodName,
+    pub container: String,
+    pub attempt: u32,
+    pub image: String,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub what: What,
+    /// Why, for the log.
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    MakeVolumes {
+        volumes: Vec<Volume>,
+    },
+    /// Create and start.
+    Start(Box<Start>),
+    /// Start what was made before.
+    Begin(Box<Begin>),
+    /// All at once: preStop, then the signal.
+    Stop {
+        stops: Vec<Stop>,
+        why: StopReason,
+    },
+    /// The grace is over.
+    Kill {
+        id: String,
+        container: String,
+    },
+    Remove {
+        id: String,
+        container: String,
+    },
+    RemoveVolumes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    pub pod: PodName,
+    pub container: String,
+    pub attempt: u32,
+    pub step: u32,
+    pub config: ContainerConfig,
+    pub post_start: Option<Check>,
+    /// The image was here already, which an event says; false where it was pulled for this start.
+    pub present: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Begin {
+    pub id: String,
+    pub container: String,
+    pub post_start: Option<Check>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    pub id: String,
+    pub container: String,
+    pub pre_stop: Option<Check>,
+    pub signal: String,
+    pub grace_ms: i64,
+}
+
+/// Why containers are stopped. The log says it, and the Killing event tells some apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    PodDeleted,
+    PodFinished,
+    PodUnwanted,
+    SandboxGone,
+    SandboxEdited,
+    Edited,
+    /// The pod no longer has such a container.
+    Stranger,
+    /// There is a newer instance of it.
+    Replaced,
+    /// It runs although its end is on record.
+    EndedForGood,
+    /// A stop that was begun is ended, whatever its reason was.
+    UnderWay,
+    Unhealthy {
+        /// The probe's last output.
+        output: String,
+        restarts: bool,
+    },
+    PostStartFailed,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StopReason::PodDeleted => "the pod is being deleted",
+            StopReason::PodFinished => "the pod has finished",
+            StopReason::PodUnwanted => "nobody wants its pod any more",
+            StopReason::SandboxGone => "its sandbox is gone",
+            StopReason::SandboxEdited => "what its containers share has changed",
+            StopReason::Edited => "it was edited",
+            StopReason::Stranger => "its pod no longer has it",
+            StopReason::Replaced => "there is a newer one",
+            StopReason::EndedForGood => "it has ended for good before",
+            StopReason::UnderWay => "it is being stopped",
+            StopReason::Unhealthy { output, restarts: true } => return write!(f, "its liveness probe failed: {output}"),
+            StopReason::Unhealthy { output, restarts: false } => return write!(f, "its liveness probe failed for good: {output}"),
+            StopReason::PostStartFailed => "its postStart hook failed",
+        })
+    }
+}
+
+/// The decisions over one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    pub actions: Vec<Action>,
+    pub pulls: Vec<PullWanted>,
+    pub wake_at_ms: Option<i64>,
+    pub waits: Waits,
+}
+
+impl Part {
+    pub fn act(&mut self, what: What, reason: impl Into<String>) {
+        self.actions.push(Action { what, reason: reason.into() });
+    }
+
+    pub fn wake_at(&mut self, at_ms: i64) {
+        self.wake_at_ms = Some(self.wake_at_ms.map_or(at_ms, |earlier| earlier.min(at_ms)));
+    }
+}
+
+impl Round {
+    pub fn add(&mut self, uid: &str, part: Part) {
+        if !part.actions.is_empty() {
+            self.pods.insert(uid.to_owned(), part.actions);
+        }
+        self.pulls.extend(part.pulls);
+        self.wake_at_ms = match (self.wake_at_ms, part.wake_at_ms) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        if part.waits != Waits::default() {
+            self.waits.insert(uid.to_owned(), part.waits);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The rules of the plan: each a switch that the simulation turns off. PURE.
+
+/// The rules that the simulation switches off one at a time, to show that each is needed and would be missed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Never two actions in flight for one pod.
+    BusyPodsWait,
+    /// A pod that its source may still want is not stopped.
+    UnknownIsNotAbsent,
+    /// A pod that is gone is stopped.
+    GonePodsEnd,
+    /// A pod whose deletion was asked for is stopped, but what it was stays to be reported.
+    DeletedPodsEnd,
+    /// A container that was edited is replaced.
+    EditsReplaceTheContainer,
+    /// A pod whose shared part was edited is replaced.
+    EditsReplaceTheSandbox,
+    /// Containers that the pod no longer has are stopped.
+    StrangersEnd,
+    /// Members of a sandbox that is no more are replaced.
+    MembersFollowTheirSandbox,
+    /// A sandbox is replaced only when nothing of the old one runs.
+    RemovalsFirst,
+    /// The restart policy says whether what ended starts again.
+    PolicyDecides,
+    /// An ephemeral container starts once and never again.
+    EphemeralsStartOnce,
+    /// Restarts wait longer and longer.
+    RestartsBackOff,
+    /// What was made and not started is started.
+    HalfMadeIsBegun,
+    /// What ignores its signal is killed when the grace is over.
+    GraceEnds,
+    /// What fails its liveness probe, or its postStart hook, is stopped.
+    SickIsStopped,
+    /// Of two pods with one host port the later waits.
+    PortsAreTaken,
+    /// Pulls wait longer and longer.
+    PullsBackOff,
+    /// Always, with the registry out of reach and the image here, starts.
+    LocalImageWillDo,
+    /// A pod that has run to its end stops its sandbox.
+    FinishedPodsRest,
+    /// Dead containers are removed but for the last two.
+    GarbageIsRemoved,
+    /// Volumes go after the last container.
+    VolumesGoLast,
+    /// A pod with a field that is not supported is not started.
+    RefusedPodsWait,
+    /// After a failed action the pod rests for a moment.
+    SetbacksRest,
+}
+
+impl Rule {
+    pub const ALL: [Rule; 23] = [
+        Rule::BusyPodsWait,
+        Rule::UnknownIsNotAbsent,
+        Rule::GonePodsEnd,
+        Rule::DeletedPodsEnd,
+        Rule::EditsReplaceTheContainer,
+        Rule::EditsReplaceTheSandbox,
+        Rule::StrangersEnd,
+        Rule::MembersFollowTheirSandbox,
+        Rule::RemovalsFirst,
+        Rule::PolicyDecides,
+        Rule::EphemeralsStartOnce,
+        Rule::RestartsBackOff,
+        Rule::HalfMadeIsBegun,
+        Rule::GraceEnds,
+        Rule::SickIsStopped,
+        Rule::PortsAreTaken,
+        Rule::PullsBackOff,
+        Rule::LocalImageWillDo,
+        Rule::FinishedPodsRest,
+        Rule::GarbageIsRemoved,
+        Rule::VolumesGoLast,
+        Rule::RefusedPodsWait,
+        Rule::SetbacksRest,
+    ];
+}
+
+/// All of them hold, except in the simulation's own test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    pub switched_off: Option<Rule>,
+}
+
+impl Rules {
+    pub fn hold(self, rule: Rule) -> bool {
+        self.switched_off != Some(rule)
+    }
+}

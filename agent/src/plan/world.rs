@@ -1,0 +1,76 @@
+//! All that a decision may look at: what is wanted, what there is, and the time. PURE.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::backoff::Now;
+use super::memory::Memory;
+use super::rules::Rules;
+use super::seen::{self, Run};
+use crate::desired::{Desired, Wanted};
+use crate::runtime::{Image, Seen};
+
+/// All that a decision may look at.
+#[derive(Clone, Copy)]
+pub struct Case<'a> {
+    pub desired: &'a Desired,
+    pub world: &'a World,
+    pub now: Now,
+    pub rules: Rules,
+}
+
+/// All that a decision over one pod looks at.
+#[derive(Clone, Copy)]
+pub struct PodCase<'a> {
+    pub case: Case<'a>,
+    pub wanted: &'a Wanted,
+    pub runs: &'a [Run<'a>],
+    /// Empty while it has none.
+    pub address: &'a str,
+}
+
+impl<'a> PodCase<'a> {
+    pub fn new(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>]) -> PodCase<'a> {
+        let address = seen::address(runs, wanted.pod.spec.host_network, &case.world.node.address).unwrap_or_default();
+        PodCase { case, wanted, runs, address }
+    }
+}
+
+/// What there is, and what cannot be read off the engine.
+#[derive(Clone, Debug, Default)]
+pub struct World {
+    pub node: Node,
+    /// One whole listing of the engine.
+    pub containers: Vec<Seen>,
+    /// Uids of pods that have volumes on this host.
+    pub volumes: BTreeSet<String>,
+    /// The images that were looked up for this round: None is absent, a missing key was not asked for.
+    pub images: BTreeMap<String, Option<Image>>,
+    /// What the probes found, by the engine's container id.
+    pub verdicts: Verdicts,
+    /// Pods with an action in flight, by uid.
+    pub busy: BTreeSet<String>,
+    pub memory: Memory,
+}
+
+/// Facts of this host that stay while the agent runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    pub address: String,
+    pub data_dir: String,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    /// The id of the pause image (`sha256:...`), known before it is loaded.
+    pub pause_image: String,
+}
+
+pub type Verdicts = BTreeMap<String, Verdict>;
+
+/// What the probes of one container found so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Of the readiness probe; None before its first result. Without a probe nobody asks.
+    pub ready: Option<bool>,
+    /// Set once the liveness probe failed as often as its threshold says: the last output, in words.
+    pub dead: Option<String>,
+}

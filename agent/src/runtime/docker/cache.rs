@@ -1,0 +1,37 @@
+//! Containers as they were inspected last, by id. An event makes one stale, and a silence all of them.
+
+use std::collections::{HashMap, HashSet};
+
+use super::super::Seen;
+
+/// Containers that there is room for in any case.
+const ROOM_KEPT: usize = 32;
+
+/// By container id: the state word of the listing that it was inspected for, and what was found.
+#[derive(Default)]
+pub struct Cache {
+    pub(super) seen: HashMap<String, (String, Seen)>,
+    /// Counts removals, so that an inspect that was overtaken by an event is not kept.
+    pub(super) changes: u64,
+}
+
+impl Cache {
+    pub fn clear(&mut self) {
+        self.seen.clear();
+        self.changes += 1;
+    }
+
+    pub fn remove(&mut self, id: &str) {
+        self.seen.remove(id);
+        self.changes += 1;
+    }
+
+    /// Of what is there, with no more room than a few times that: a table keeps what its fullest hour took.
+    pub(super) fn keep(&mut self, ids: &[&str]) {
+        let ids: HashSet<&str> = ids.iter().copied().collect();
+        self.seen.retain(|id, _| ids.contains(id.as_str()));
+        if self.seen.capacity() > 4 * self.seen.len().max(ROOM_KEPT) {
+            self.seen.shrink_to_fit();
+        }
+    }
+}
