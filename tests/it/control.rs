@@ -7,6 +7,7 @@
 mod bed;
 mod budgets;
 mod checks;
+mod made_up;
 
 use bed::{Bed, Random, ZONE};
 use coracle_api::meta::Key;

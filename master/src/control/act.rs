@@ -1,9 +1,9 @@
 //! Carries out what the controllers want: every intent goes through `prepare` and `Store::write`, like a client's request.
 
-use super::intent::{About, Decision, Intent, Tale};
-use super::namespaces::{self, Content, Item};
-use super::own::Own;
-use super::{Now, Owner};
+use super::cluster::{Own, Settings};
+use super::controller::Now;
+use super::intent::{About, Contents, Intent, Item, Tale};
+use super::view::namespace_key;
 use crate::admit::{
     self,
     ledger::{Barred, Ledger},
@@ -72,9 +72,8 @@ impl Gate {
         Gate { workloads, ..self }
     }
 
-    /// What nobody looks at here.
-    pub fn rests(&self, owner: &Owner) -> bool {
-        !self.workloads && matches!(owner, Owner::Unbound | Owner::Controller(_) | Owner::Budget(_) | Owner::Doomed(_))
+    pub fn has_workloads(&self) -> bool {
+        self.workloads
     }
 
     /// Whom everybody in the cluster trusts: the authority's certificate.
@@ -87,13 +86,8 @@ impl Gate {
         Gate { own: Some(Arc::new(own)), ..self }
     }
 
-    /// None: nobody keeps it here.
-    pub fn own(&self) -> Option<Arc<Own>> {
-        self.own.clone().filter(|_| self.workloads)
-    }
-
-    pub fn authority(&self) -> Option<Arc<str>> {
-        self.authority.clone()
+    pub fn settings(&self) -> Settings {
+        Settings { own: self.own.clone().filter(|_| self.workloads), authority: self.authority.clone() }
     }
 
     /// Of all that stands in namespaces.
@@ -101,18 +95,17 @@ impl Gate {
         self.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List)).map(|kind| &kind.resource)
     }
 
-    /// What ends a namespace, one step further.
-    pub fn end(&self, store: &dyn Store, name: &str, now: Now) -> Decision {
-        let key = Key { resource: namespaces::NAMESPACES, namespace: String::new(), name: name.to_owned() };
-        let Ok(Some(stored)) = store.get(&key) else { return Decision::default() };
-        let Ok(namespace) = serde_json::from_slice(&stored.json) else { return Decision::default() };
-        let mut content = Content::default();
+    /// All that a namespace holds. `None`: it is gone, or cannot be read.
+    pub fn contents(&self, store: &dyn Store, name: &str) -> Option<Contents> {
+        let stored = store.get(&namespace_key(name)).ok()??;
+        let namespace = serde_json::from_slice(&stored.json).ok()?;
+        let mut contents = Contents { namespace, seen: stored.revision, ..Contents::default() };
         for resource in self.contained() {
             let page = store.list(resource, Some(name));
-            content.items.extend(page.items.iter().map(item));
-            content.damaged.extend(page.damaged);
+            contents.items.extend(page.items.iter().map(item));
+            contents.damaged.extend(page.damaged);
         }
-        namespaces::end(&key, stored.revision, &namespace, &content, now.wall)
+        Some(contents)
     }
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
@@ -274,8 +267,7 @@ fn unmade(resource: &Resource, unfit: Unfit) -> String {
 
 /// Whether something can be made in a namespace. What nobody can read is there.
 fn lives(store: &dyn Store, name: &str) -> bool {
-    let key = Key { resource: namespaces::NAMESPACES, namespace: String::new(), name: name.to_owned() };
-    match store.get(&key) {
+    match store.get(&namespace_key(name)) {
         Ok(Some(stored)) => !namespace::is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()),
         Ok(None) => false,
         Err(_) => true,

@@ -1,4 +1,5 @@
-//! Disruption budgets: how many of the pods that one guards are healthy, how many must be, and so how many may be taken away. PURE.
+//! Disruption budgets: how many of the pods that one guards are healthy, how many must be, and so how many may be taken
+//! away. PURE.
 //!
 //!     minAvailable: 3             expected: the pods themselves            desired: 3
 //!     minAvailable: 50%           expected: what their owners are to have  desired: half of it, rounded up
@@ -7,80 +8,135 @@
 //! Who evicts counts down what is allowed, and names the pod in `disruptedPods` until its deletion is seen: see
 //! `coracle_api::strategy::eviction`. What cannot be counted allows nothing.
 
-use super::Now;
 use super::cluster::Cluster;
+use super::controller::{Change, Look};
+use super::disruption::left;
 use super::intent::{About, Decision, Intent, Tale};
-use super::view::PodView;
-use coracle_api::meta::{Key, ObjectMeta, OwnerReference, Time};
+use super::shelf::View;
+use super::view::{PodView, Selector, document, of_group, read};
+use crate::store::Stored;
+use coracle_api::meta::{Key, ObjectMeta, OwnerReference, Resource, Revision, Time};
 use coracle_api::strategy::eviction::{self, Allowance};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Who says so in events, as in Kubernetes.
+pub const BUDGETS: Resource = of_group("policy", "poddisruptionbudgets");
+/// The source of the events, as in Kubernetes.
 const SOURCE: &str = "controllermanager";
-/// A pod that was to be evicted, and is not being deleted after this, stays.
-const DELETION_MAX: Duration = Duration::from_secs(120);
 
-pub fn decide(cluster: &Cluster, key: &Key, now: Now) -> Decision {
-    let Some(budget) = cluster.budgets.get(key) else { return Decision::default() };
-    let document: Value = serde_json::from_slice(&budget.document.json).unwrap_or_default();
-    let guarded: Guarded = cluster.pods_in(&key.namespace).filter(|(_, pod)| budget.selects(pod.labels())).collect();
+#[derive(Clone, Debug)]
+pub struct BudgetView {
+    pub revision: Revision,
+    pub uid: String,
+    selector: Selector,
+    pub document: Stored,
+}
+
+impl View for BudgetView {
+    const OF: &'static [Resource] = &[BUDGETS];
+
+    fn read(stored: &Stored, _: Option<&BudgetView>, _: Duration) -> Option<BudgetView> {
+        #[derive(Deserialize)]
+        struct Budget {
+            metadata: ObjectMeta,
+            #[serde(default)]
+            spec: Spec,
+        }
+        #[derive(Default, Deserialize)]
+        struct Spec {
+            #[serde(default)]
+            selector: Value,
+        }
+        let Budget { metadata, spec } = read(stored)?;
+        let selector = Selector::Rules(spec.selector);
+        Some(BudgetView { revision: stored.revision, uid: metadata.uid, selector, document: stored.clone() })
+    }
+}
+
+/// An object that says how many pods there are to be: budgets are shares of that.
+#[derive(Clone, Debug)]
+pub struct ScaleView {
+    uid: String,
+    replicas: i64,
+    /// The uid of the object that decides on the number.
+    owner: Option<String>,
+}
+
+impl View for ScaleView {
+    const OF: &'static [Resource] = &[
+        of_group("apps", "deployments"),
+        of_group("apps", "replicasets"),
+        of_group("apps", "statefulsets"),
+        Resource::core("replicationcontrollers"),
+    ];
+
+    fn read(stored: &Stored, _: Option<&ScaleView>, _: Duration) -> Option<ScaleView> {
+        #[derive(Deserialize)]
+        struct Scaled {
+            metadata: ObjectMeta,
+            #[serde(default)]
+            spec: Spec,
+        }
+        #[derive(Default, Deserialize)]
+        struct Spec {
+            replicas: Option<i32>,
+        }
+        let Scaled { metadata, spec } = read(stored)?;
+        let owner = metadata.controller().map(|owner| owner.uid.clone());
+        Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner })
+    }
+}
+
+/// The budgets of the namespace: they may count by an object in it.
+pub fn by_namespace(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    cluster.within::<BudgetView>(&change.key.namespace).map(|(key, _)| key.clone()).collect()
+}
+
+/// The budgets that guard a pod, or did.
+pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    if change.is_unreadable() {
+        return by_namespace(cluster, change);
+    }
+    let guards = |budget: &BudgetView| change.pods(cluster).any(|pod| budget.selector.selects(pod.labels()));
+    let budgets = cluster.within::<BudgetView>(&change.key.namespace);
+    budgets.filter(|(_, budget)| guards(budget)).map(|(key, _)| key.clone()).collect()
+}
+
+pub fn decide(look: &Look<'_>) -> Decision {
+    let (cluster, key, now) = (look.cluster, look.key, look.now);
+    let Some(budget) = cluster.get::<BudgetView>(key) else { return Decision::default() };
+    let document = document(&budget.document);
+    let guarded: Guarded = cluster.pods_in(&key.namespace).filter(|(_, pod)| budget.selector.selects(pod.labels())).collect();
     let disrupted = Disrupted::of(&document["status"], &guarded, now.wall);
+    let own = || About::new(("policy/v1", "PodDisruptionBudget"), key, &budget.uid, budget.revision);
     let (mut tales, status) = match expect(cluster, key, &document["spec"], &guarded) {
         Ok(expected) => {
             let status = counted(&document, &guarded, &expected, &disrupted, now.wall);
-            (expected.tales(&document["spec"]["selector"], &guarded), status)
+            (expected.tales(own, &document["spec"]["selector"], &guarded), status)
         }
         Err(why) => {
             let words = format!("Failed to calculate the number of expected pods: {why}");
-            (vec![("Warning", "CalculateExpectedPodCountFailed", words)], failed(&document["status"], &why, now.wall))
+            let tale = Tale::warning(SOURCE, own(), "CalculateExpectedPodCountFailed", words);
+            (vec![tale], failed(&document["status"], &why, now.wall))
         }
     };
     let wake_at = disrupted.until.map(|until| now.uptime + left(now.wall, until));
     if document["status"] == status {
-        return Decision { intents: Vec::new(), wake_at };
+        return Decision { wake_at, ..Decision::default() };
     }
-    let mut intents = vec![Intent::Status { key: key.clone(), seen: budget.revision, status }];
-    let about = |kind: &'static str, key: &Key, uid: &str, revision| {
-        let (namespace, name, uid) = (key.namespace.clone(), key.name.clone(), uid.to_owned());
-        About {
-            api_version: if kind == "Pod" { "v1".into() } else { "policy/v1".into() },
-            kind: kind.into(),
-            namespace,
-            name,
-            uid,
-            revision,
-        }
-    };
-    let tell =
-        |about, severity, reason, message| Intent::Tell(Tale { about, severity, reason, message, names_made: false, source: SOURCE });
-    let own = || about("PodDisruptionBudget", key, &budget.uid, budget.revision);
-    intents.extend(tales.drain(..).map(|(severity, reason, words)| tell(own(), severity, reason, words)));
     let words = format!("Pod was expected by PDB {}/{} to be deleted but it wasn't", key.namespace, key.name);
-    let stayed = disrupted.stayed.iter().map(|(key, pod)| about("Pod", key, &pod.uid, pod.revision));
-    intents.extend(stayed.map(|about| tell(about, "Warning", "NotDeleted", words.clone())));
-    Decision { intents, wake_at }
-}
-
-/// A pod that says it is to be disrupted, and is not being deleted, stays: then it says so no more.
-pub fn relent(cluster: &Cluster, key: &Key, now: Now) -> Decision {
-    let Some((pod, doomed)) = cluster.pods.get(key).and_then(|pod| Some((pod, pod.doomed()?))) else { return Decision::default() };
-    let left = left(now.wall, doomed);
-    if !left.is_zero() {
-        return Decision { intents: Vec::new(), wake_at: Some(now.uptime + left) };
-    }
-    let document: Value = serde_json::from_slice(&pod.document.json).unwrap_or_default();
-    let status = eviction::spared(&document["status"], now.wall);
-    Decision::of(vec![Intent::Status { key: key.clone(), seen: pod.revision, status }])
+    let stayed = disrupted.stayed.iter();
+    tales.extend(stayed.map(|(key, pod)| Tale::warning(SOURCE, About::pod(key, pod), "NotDeleted", words.clone())));
+    let mut intents = vec![Intent::Status { key: key.clone(), seen: budget.revision, status }];
+    intents.extend(tales.into_iter().map(Intent::Tell));
+    Decision { wake_at, ..Decision::of(intents) }
 }
 
 type Guarded<'c> = Vec<(&'c Key, &'c PodView)>;
-/// Severity, reason, words.
-type Told = (&'static str, &'static str, String);
 
-/// What a budget asks for.
+/// The numbers that a budget asks for.
 struct Expected {
     pods: i64,
     healthy: i64,
@@ -89,10 +145,10 @@ struct Expected {
 }
 
 impl Expected {
-    fn tales(&self, selector: &Value, guarded: &Guarded) -> Vec<Told> {
-        let mut told = Vec::new();
+    fn tales(&self, about: impl Fn() -> About, selector: &Value, guarded: &Guarded) -> Vec<Tale> {
+        let mut tales = Vec::new();
         if guarded.is_empty() {
-            told.push(("Normal", "NoPods", "No matching pods found".to_owned()));
+            tales.push(Tale::normal(SOURCE, about(), "NoPods", "No matching pods found".to_owned()));
         }
         if self.unmanaged {
             let words = format!(
@@ -100,15 +156,14 @@ impl Expected {
                  PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
                  \".spec.minAvailable\" field of the PDB to an integer value."
             );
-            told.push(("Warning", "UnmanagedPods", words));
+            tales.push(Tale::warning(SOURCE, about(), "UnmanagedPods", words));
         }
-        told
+        tales
     }
 }
 
 fn expect(cluster: &Cluster, key: &Key, spec: &Value, guarded: &Guarded) -> Result<Expected, String> {
-    let unreadable = cluster.damaged.iter().find(|pod| &*pod.resource.plural == "pods" && pod.namespace == key.namespace);
-    if let Some(pod) = unreadable {
+    if let Some(pod) = cluster.damaged_pods(&key.namespace).next() {
         return Err(format!("{pod} is damaged, and may be one of the pods that this budget guards"));
     }
     let (most, least) = (&spec["maxUnavailable"], &spec["minAvailable"]);
@@ -133,19 +188,19 @@ fn resolved(value: &Value, pods: i64) -> i64 {
 
 /// How many pods the owners of these are to have, each owner counted once; and whether some have no owner.
 fn scale(cluster: &Cluster, namespace: &str, guarded: &Guarded) -> Result<(i64, bool), String> {
-    let scales: BTreeMap<&str, (i64, Option<&str>)> = cluster.scales_in(namespace).collect();
+    let scales = cluster.within::<ScaleView>(namespace).map(|(_, scale)| (scale.uid.as_str(), scale));
+    let scales: BTreeMap<&str, &ScaleView> = scales.collect();
     let (mut owners, mut unmanaged) = (BTreeMap::new(), false);
     for (key, pod) in guarded {
         let Some(owner) = &pod.owner else {
             unmanaged = true;
             continue;
         };
-        let Some((replicas, above)) = scales.get(owner.uid.as_str()) else { return Err(unscaled(cluster, key, pod)) };
-        // What a replica set is to have is its deployment's business.
-        match above.and_then(|above| Some((above, scales.get(above)?))) {
-            Some((above, (replicas, _))) => owners.insert(above, *replicas),
-            None => owners.insert(owner.uid.as_str(), *replicas),
-        };
+        let Some(scale) = scales.get(owner.as_str()) else { return Err(unscaled(cluster, key, pod)) };
+        // The size of a replica set is its deployment's business.
+        let above = scale.owner.as_deref().and_then(|above| scales.get(above));
+        let scale = above.unwrap_or(scale);
+        owners.insert(scale.uid.as_str(), scale.replicas);
     }
     Ok((owners.values().sum(), unmanaged))
 }
@@ -159,11 +214,11 @@ fn unscaled(cluster: &Cluster, key: &Key, pod: &PodView) -> String {
     let owned: Option<Owned> = serde_json::from_slice(&pod.document.json).ok();
     let owner = owned.as_ref().and_then(|owned| owned.metadata.controller());
     let Some(OwnerReference { api_version, kind, name, .. }) = owner else { return format!("found no controllers for pod {:?}", key.name) };
-    let Some(resource) = cluster.garbage.resource(api_version, kind) else {
+    let Some(resource) = cluster.references.resource(api_version, kind) else {
         return format!("no matches for kind {kind:?} in version {api_version:?}");
     };
     let owner = Key { resource: resource.clone(), namespace: key.namespace.clone(), name: name.clone() };
-    if !Cluster::is_scaled(resource) {
+    if !ScaleView::OF.contains(resource) {
         let Key { resource, .. } = owner;
         let group = if resource.group.is_empty() { String::new() } else { format!(".{}", resource.group) };
         return format!("{}{group} does not implement the scale subresource", resource.plural);
@@ -199,12 +254,6 @@ impl<'c> Disrupted<'c> {
         }
         all
     }
-}
-
-/// How much of the patience is left that began then.
-fn left(now: Time, since: Time) -> Duration {
-    let waited = u64::try_from(now.seconds() - since.seconds()).unwrap_or_default();
-    DELETION_MAX.saturating_sub(Duration::from_secs(waited))
 }
 
 fn counted(budget: &Value, guarded: &Guarded, expected: &Expected, disrupted: &Disrupted, now: Time) -> Value {

@@ -1,49 +1,48 @@
 //! The controllers: one thread that owns `Cluster` and brings it to what was asked.
 //!
-//!     event -> Cluster::apply -> keys (hints) -> decide(&Cluster, key, now) -> Intents -> prepare -> Store::write -> event ...
+//!     event -> Cluster::apply -> keys (hints) -> decide(&Look { cluster, key, now }) -> intents -> prepare -> Store::write -> event ...
 //!
-//! Every controller is a pure function of the cluster and one key; what it wants done comes back as `Intent`s with the
-//! revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.
+//! A controller is a row of `table`: a pure function of the cluster and one key, and the objects that it follows. It returns `Intent`s with
+//! the revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.
 
 mod act;
+mod backends;
 mod budgets;
 mod cluster;
+mod complaints;
+mod controller;
+mod disruption;
 mod endpoints;
+mod events;
 mod garbage;
 mod intent;
-mod keys;
 mod namespaces;
 mod nodes;
 mod own;
-mod quota;
-mod replicate;
+mod quotas;
+mod references;
+mod replicas;
+mod replication;
 mod schedule;
+mod shelf;
 mod slices;
 mod step;
+mod table;
+mod throttle;
 mod view;
 
 pub use act::Gate;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Own};
+pub use controller::{Change, Controller, Follow, Look, Now, all, itself};
 pub use intent::{Decision, Intent};
-pub use keys::Owner;
-pub use own::Own;
+pub use shelf::View;
 pub use step::{Inbox, Rest, Step, Wakes, wakes};
+pub use table::{Controllers, Owner};
 
 use crate::store::Store;
-use coracle_api::meta::Time;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
-
-/// Both clocks at one moment.
-#[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// What is shown.
-    pub wall: Time,
-    /// What silence and age are measured by, since this process started.
-    pub uptime: Duration,
-}
+use std::time::Instant;
 
 /// The running controllers. Dropping it stops them.
 pub struct Control {
@@ -56,7 +55,8 @@ impl Control {
     pub fn start(store: Arc<dyn Store>, gate: Gate, (wakes, inbox): (Wakes, Inbox)) -> std::io::Result<Control> {
         let started = Instant::now();
         let theirs = wakes.clone();
-        let run = move || run(Step::new(store, gate, theirs, inbox, now(started)), started);
+        let step = move || Step::new(store, gate, Controllers::builtin(), (theirs, inbox), now(started));
+        let run = move || run(step(), started);
         let thread = thread::Builder::new().name("control".into()).stack_size(1 << 20).spawn(run)?;
         Ok(Control { wakes, thread: Some(thread) })
     }
@@ -83,32 +83,6 @@ fn run(mut step: Step, started: Instant) {
             Rest::Stop => return,
         }
     }
-}
-
-/// What a key's controller wants done.
-pub fn decide(cluster: &Cluster, owner: &Owner, now: Now) -> Decision {
-    match owner {
-        Owner::Unbound => schedule::decide(cluster, now),
-        Owner::Controller(key) => replicate::decide(cluster, key, now),
-        Owner::Service(key) if *key == own::key() && cluster.own.is_some() => {
-            let own = cluster.own.as_deref().and_then(|own| own::decide(cluster, own, now));
-            own.unwrap_or_else(|| endpoints::decide(cluster, key))
-        }
-        Owner::Service(key) => endpoints::decide(cluster, key),
-        Owner::Node(name) => nodes::decide(cluster, name, now),
-        Owner::Garbage(key) => garbage::decide(&cluster.garbage, key, |claim| cluster.uses(claim)),
-        Owner::Namespace(name) => namespaces::decide(cluster, name),
-        // Counting them is no decision: see `Ledger`.
-        Owner::Quotas(_) => Decision::default(),
-        Owner::Events => nodes::expire_events(cluster, now),
-        Owner::Budget(key) => budgets::decide(cluster, key, now),
-        Owner::Doomed(key) => budgets::relent(cluster, key, now),
-    }
-}
-
-/// Every key there is: the full pass that must find nothing to do once the cluster is quiet.
-pub fn all_keys(cluster: &Cluster) -> BTreeSet<Owner> {
-    keys::all(cluster)
 }
 
 #[cfg(test)]

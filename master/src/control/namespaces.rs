@@ -6,85 +6,105 @@
 //! The end has no memory but the namespace and what is in it: a master that starts in the middle goes on.
 
 use super::cluster::Cluster;
-use super::intent::{Decision, Intent};
+use super::controller::{Change, Look};
+use super::intent::{Contents, Decision, Errand, Intent, Item};
+use super::shelf::View;
+use super::view::{NamespaceView, PODS, document, namespace_key};
+use crate::store::Stored;
 use coracle_api::meta::{Key, Resource, Revision, Time};
-use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS, CONFIG_MAPS, ROOT, furniture};
+use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS, CONFIG_MAPS, ROOT, furniture, is_root};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-pub const QUOTAS: Resource = Resource::core("resourcequotas");
-pub const NAMESPACES: Resource = Resource::core("namespaces");
-/// Objects that one look takes away: then the other controllers have their turn.
+/// Objects that one look deletes: then the other controllers have their turn.
 const DELETIONS_MAX: usize = 64;
 
-/// Whether an object is a namespace, what every one holds, or says what one may use.
-pub fn concerns(key: &Key) -> bool {
-    match &*key.resource.plural {
-        "resourcequotas" => key.resource == QUOTAS,
-        "namespaces" => key.resource == NAMESPACES,
-        "serviceaccounts" => key.resource == ACCOUNTS && key.name == ACCOUNT,
-        "configmaps" => key.resource == CONFIG_MAPS && key.name == ROOT,
-        _ => false,
+/// One of the objects that every namespace holds.
+#[derive(Clone, Debug)]
+pub struct FurnitureView {
+    revision: Revision,
+    document: Stored,
+}
+
+impl View for FurnitureView {
+    const OF: &'static [Resource] = &[ACCOUNTS, CONFIG_MAPS];
+
+    fn concerns(key: &Key) -> bool {
+        key.name == if key.resource == ACCOUNTS { ACCOUNT } else { ROOT }
+    }
+
+    fn read(stored: &Stored, _: Option<&FurnitureView>, _: Duration) -> Option<FurnitureView> {
+        Some(FurnitureView { revision: stored.revision, document: stored.clone() })
     }
 }
 
-/// What a namespace that lives lacks.
-pub fn decide(cluster: &Cluster, name: &str) -> Decision {
-    let Some(false) = cluster.namespaces.get(name) else { return Decision::default() };
-    let inside = |resource: Resource, inside: &str| Key { resource, namespace: name.to_owned(), name: inside.to_owned() };
+/// The namespace of an object.
+pub fn by_namespace(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    vec![namespace_key(&change.key.namespace)]
+}
+
+/// The namespace that an object has left, if it waits for that.
+pub fn by_departure(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    Some(namespace_key(&change.key.namespace))
+        .filter(|key| cluster.get::<NamespaceView>(key).is_some_and(|namespace| namespace.ends))
+        .into_iter()
+        .collect()
+}
+
+/// Whether any namespace ends.
+pub fn ending(cluster: &Cluster) -> bool {
+    cluster.all::<NamespaceView>().any(|(_, namespace)| namespace.ends)
+}
+
+pub fn decide(look: &Look<'_>) -> Decision {
+    match (look.cluster.get::<NamespaceView>(look.key), look.contents) {
+        (None, _) => Decision::default(),
+        (Some(NamespaceView { ends: false }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
+        (Some(NamespaceView { ends: true }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
+        (Some(NamespaceView { ends: true }), Some(contents)) => Decision::of(end(look.key, contents, look.now.wall)),
+    }
+}
+
+/// Makes what a namespace lacks.
+fn lacking(cluster: &Cluster, name: &str) -> Vec<Intent> {
     let mut intents = Vec::new();
-    for (resource, object) in furniture(cluster.authority.as_deref()) {
-        let key = inside(resource.clone(), object["metadata"]["name"].as_str().unwrap_or_default());
-        match cluster.furniture.get(&key) {
+    let authority = cluster.settings.authority.as_deref();
+    for (resource, object) in furniture(authority) {
+        let inside = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let key = Key { resource: resource.clone(), namespace: name.to_owned(), name: inside };
+        let right = |map: &Stored| resource != CONFIG_MAPS || authority.is_none_or(|authority| is_root(&document(map), authority));
+        match cluster.get::<FurnitureView>(&key) {
             None if cluster.damaged.contains(&key) => {}
             None => intents.push(Intent::Create { resource, namespace: name.to_owned(), object }),
-            Some((_, true)) => {}
-            Some((seen, false)) => intents.push(Intent::Update { key, seen: *seen, object }),
+            Some(standing) if right(&standing.document) => {}
+            Some(standing) => intents.push(Intent::Update { key, seen: standing.revision, object }),
         }
     }
-    Decision::of(intents)
+    intents
 }
 
-/// Something in a namespace that ends.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Item {
-    pub key: Key,
-    pub revision: Revision,
-    /// Its own deletion has begun.
-    pub deleting: bool,
-    pub finalizers: Vec<String>,
-}
-
-/// All that a namespace holds.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Content {
-    pub items: Vec<Item>,
-    /// What nobody can read is there all the same, and a plain deletion gives it up. A namespace is not ended over somebody's head: it
-    /// waits until that is done.
-    pub damaged: Vec<Key>,
-}
-
-/// What ends a namespace, one step further. `namespace`: as it stands.
-pub fn end(key: &Key, seen: Revision, namespace: &Value, content: &Content, wall: Time) -> Decision {
-    let is_pod = |item: &&Item| &*item.key.resource.plural == "pods";
+/// Ends a namespace, one step further.
+fn end(key: &Key, Contents { namespace, seen, items, damaged }: &Contents, wall: Time) -> Vec<Intent> {
     // Pods first: they may need what is beside them until they have stopped.
-    let pods: Vec<&Item> = content.items.iter().filter(is_pod).collect();
-    let left = if pods.is_empty() { content.items.iter().collect() } else { pods };
+    let pods: Vec<&Item> = items.iter().filter(|item| item.key.resource == PODS).collect();
+    let left = if pods.is_empty() { items.iter().collect() } else { pods };
     let due: Vec<&&Item> = left.iter().filter(|item| !item.deleting).take(DELETIONS_MAX).collect();
     if !due.is_empty() {
         let delete = |item: &&&Item| Intent::Delete { key: item.key.clone(), seen: item.revision, at_once: false };
-        return Decision::of(due.iter().map(delete).collect());
+        return due.iter().map(delete).collect();
     }
-    if left.is_empty() && content.damaged.is_empty() && holds(namespace) {
-        return Decision::of(vec![Intent::Emptied { key: key.clone(), seen }]);
+    // An object that cannot be read is not deleted over somebody's head: the namespace waits until a person gives it up.
+    if left.is_empty() && damaged.is_empty() && holds(namespace) {
+        return vec![Intent::Emptied { key: key.clone(), seen: *seen }];
     }
-    let conditions = conditions(&namespace["status"], &left, &content.damaged, wall);
+    let conditions = conditions(&namespace["status"], &left, damaged, wall);
     if namespace["status"]["conditions"] == conditions {
-        return Decision::default();
+        return Vec::new();
     }
     let mut status = namespace["status"].clone();
     status["conditions"] = conditions;
-    Decision::of(vec![Intent::Status { key: key.clone(), seen, status }])
+    vec![Intent::Status { key: key.clone(), seen: *seen, status }]
 }
 
 /// Whether the namespace still waits for what it holds, or for nothing at all.
@@ -135,7 +155,13 @@ fn conditions(status: &Value, left: &[&Item], damaged: &[Key], wall: Time) -> Va
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::Settings;
+    use super::super::controller::Now;
+    use super::super::table::Controllers;
     use super::*;
+    use crate::store::Event;
+    use coracle_api::kinds::Kinds;
+    use std::sync::Arc;
 
     fn key(plural: &'static str, name: &str) -> Key {
         Key { resource: Resource::core(plural), namespace: "ns".into(), name: name.into() }
@@ -149,7 +175,8 @@ mod tests {
     fn ended(spec: Value, items: Vec<Item>, damaged: Vec<Key>) -> Vec<Intent> {
         let namespace = json!({"metadata": {"deletionTimestamp": "x"}, "spec": spec, "status": {"phase": "Terminating"}});
         let of = Key { namespace: String::new(), ..key("namespaces", "ns") };
-        end(&of, Revision(9), &namespace, &Content { items, damaged }, Time::from_seconds(1_600_000_000).unwrap()).intents
+        let contents = Contents { namespace, seen: Revision(9), items, damaged };
+        end(&of, &contents, Time::from_seconds(1_600_000_000).unwrap())
     }
 
     fn told(intents: &[Intent]) -> Vec<String> {
@@ -197,26 +224,38 @@ mod tests {
 
     #[test]
     fn what_a_namespace_lacks() {
-        let mut cluster = Cluster::default();
-        cluster.authority = Some("PEM".into());
+        let settings = Settings { authority: Some("PEM".into()), own: None };
+        let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let check = |cluster: &Cluster, expected: &[&str]| {
             let one = |intent: &Intent| match intent {
                 Intent::Create { resource, object, .. } => format!("create {resource}/{}", object["metadata"]["name"].as_str().unwrap()),
                 Intent::Update { key, .. } => format!("update {key}"),
                 other => format!("{other:?}"),
             };
-            assert_eq!(decide(cluster, "ns").intents.iter().map(one).collect::<Vec<_>>(), expected);
+            let now = Now { wall: Time::from_seconds(1_600_000_000).unwrap(), uptime: Duration::ZERO };
+            let decision = decide(&Look { cluster, key: &namespace_key("ns"), now, refusal: None, contents: None });
+            assert_eq!(decision.intents.iter().map(one).collect::<Vec<_>>(), expected);
+            decision.errand
+        };
+        let mut revision = 0;
+        let mut put = |cluster: &mut Cluster, key: Key, object: Value| {
+            revision += 1;
+            let (revision, key) = (Revision(revision), Arc::new(key));
+            let new = (!object.is_null()).then(|| Stored::of(key.clone(), revision, &mut object.clone()));
+            cluster.apply(&Event { revision, key, old: None, new, renewed: false }, Duration::ZERO);
         };
         check(&cluster, &[]);
-        cluster.namespaces.insert("ns".into(), false);
+        put(&mut cluster, namespace_key("ns"), json!({"metadata": {"name": "ns"}}));
         check(&cluster, &["create serviceaccounts/default", "create configmaps/kube-root-ca.crt"]);
-        cluster.furniture.insert(key("serviceaccounts", "default"), (Revision(1), true));
-        cluster.furniture.insert(key("configmaps", "kube-root-ca.crt"), (Revision(2), false));
+        put(&mut cluster, key("serviceaccounts", "default"), json!({}));
+        put(&mut cluster, key("configmaps", "kube-root-ca.crt"), json!({"data": {"ca.crt": "another"}}));
         check(&cluster, &["update configmaps/ns/kube-root-ca.crt"]);
-        cluster.furniture.remove(&key("configmaps", "kube-root-ca.crt"));
+        put(&mut cluster, key("configmaps", "kube-root-ca.crt"), json!({"data": {"ca.crt": "PEM"}}));
+        check(&cluster, &[]);
+        put(&mut cluster, key("configmaps", "kube-root-ca.crt"), Value::Null);
         cluster.damaged.insert(key("configmaps", "kube-root-ca.crt"));
         check(&cluster, &[]);
-        cluster.namespaces.insert("ns".into(), true);
-        check(&cluster, &[]);
+        put(&mut cluster, namespace_key("ns"), json!({"metadata": {"name": "ns", "deletionTimestamp": "2027-01-01T00:00:00Z"}}));
+        assert_eq!(check(&cluster, &[]), Some(Errand::Contents("ns".to_owned())));
     }
 }

@@ -1,22 +1,27 @@
-//! The cluster's own: service `kubernetes`, where the API is to be found, and the range that service addresses come from. PURE.
+//! The cluster's own: service `kubernetes`, where the API is to be found, and the range that service addresses come
+//! from. PURE.
 //!
 //!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
 //!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so connections are refused
 //!     range        as the master was started
 //!
-//! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the one that stands.
+//! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the
+//! one that stands.
 
-use super::Now;
-use super::cluster::{Cluster, SLICES};
+use super::cluster::{Cluster, Own};
+use super::controller::{Change, Look, Now};
 use super::intent::{Decision, Intent};
+use super::shelf::View;
 use super::slices;
-use super::view::{EndpointsView, NodeView, SliceView};
-use coracle_api::meta::{Key, Resource};
+use super::view::{ENDPOINTS, EndpointsView, NamespaceView, NodeView, SERVICES, SLICES, ServiceView, SliceView, document, namespace_key};
+use crate::store::Stored;
+use coracle_api::meta::{Key, Resource, Revision};
 use coracle_api::node::Node;
 use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
+use coracle_api::strategy::elsewhere;
 use coracle_api::strategy::lease::SERVICE;
-use coracle_api::strategy::{Cidr, elsewhere};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const NAMESPACE: &str = "default";
 const PORT_NAME: &str = "https";
@@ -26,56 +31,86 @@ const TARGET_PORT: i32 = 6443;
 /// On Endpoints that are to stay the only ones: their slice is kept here.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// What this master was started with.
-#[derive(Clone, Debug)]
-pub struct Own {
-    pub range: Cidr,
-    /// The name of its host. None: nobody can say.
-    pub host: Option<String>,
-}
-
-/// The service, to which all of this belongs.
+/// The service, to which all of this belongs: the one key of this controller.
 pub fn key() -> Key {
-    Key { resource: Resource::core("services"), namespace: NAMESPACE.to_owned(), name: OWN.to_owned() }
-}
-
-/// Whether an object is the cluster's own range.
-pub fn concerns(key: &Key) -> bool {
-    key.resource == RANGES && key.name == OWN
+    Key { resource: SERVICES, namespace: NAMESPACE.to_owned(), name: OWN.to_owned() }
 }
 
 /// The cluster's range, as it stands.
 #[derive(Clone, Debug)]
 pub struct RangeView {
-    pub revision: coracle_api::meta::Revision,
+    pub revision: Revision,
     pub document: Value,
 }
 
-/// What the cluster lacks of its own. None: the service is a person's, with a selector or elsewhere, and its endpoints as any service's.
-pub fn decide(cluster: &Cluster, own: &Own, now: Now) -> Option<Decision> {
-    if cluster.namespaces.get(NAMESPACE) != Some(&false) {
-        return Some(Decision::default());
+impl View for RangeView {
+    const OF: &'static [Resource] = &[RANGES];
+
+    fn concerns(key: &Key) -> bool {
+        key.name == OWN
     }
+
+    fn read(stored: &Stored, _: Option<&RangeView>, _: Duration) -> Option<RangeView> {
+        Some(RangeView { revision: stored.revision, document: document(stored) })
+    }
+}
+
+pub fn all(_: &Cluster) -> Vec<Key> {
+    vec![key()]
+}
+
+pub fn always(_: &Cluster, _: &Change<'_>) -> Vec<Key> {
+    vec![key()]
+}
+
+pub fn by_namespace(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    if change.key.name == NAMESPACE { vec![key()] } else { Vec::new() }
+}
+
+/// The service, and its Endpoints, which have the same name.
+pub fn by_name(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    if (&*change.key.namespace, &*change.key.name) == (NAMESPACE, OWN) { vec![key()] } else { Vec::new() }
+}
+
+pub fn by_slice(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    slices::services(cluster, change).filter(|service| *service == key()).collect()
+}
+
+/// Whether this controller keeps the endpoints of a service. Those of a service that a person made, with a selector or
+/// elsewhere, are like any other service's.
+pub fn keeps(cluster: &Cluster, service: &Key) -> bool {
+    let persons = |service: &ServiceView| service.external || !service.selector.is_empty();
+    cluster.settings.own.is_some() && *service == key() && !cluster.get::<ServiceView>(service).is_some_and(persons)
+}
+
+/// Makes what the cluster lacks of its own.
+pub fn decide(look: &Look<'_>) -> Decision {
+    let cluster = look.cluster;
+    let lives = || cluster.get::<NamespaceView>(&namespace_key(NAMESPACE)).is_some_and(|namespace| !namespace.ends);
+    match &cluster.settings.own {
+        Some(own) if keeps(cluster, &key()) && lives() => Decision::of(lacking(cluster, own, look.now)),
+        _ => Decision::default(),
+    }
+}
+
+fn lacking(cluster: &Cluster, own: &Own, now: Now) -> Vec<Intent> {
     let mut intents: Vec<Intent> = range(cluster, own, now).into_iter().collect();
-    let Some(service) = cluster.services.get(&key()) else {
+    let Some(service) = cluster.get::<ServiceView>(&key()) else {
         if !cluster.damaged.contains(&key()) {
-            intents.extend(service(own));
+            intents.extend(new_service(own));
         }
-        return Some(Decision::of(intents));
+        return intents;
     };
-    if service.external || !service.selector.is_empty() {
-        return None;
-    }
     if let Some(address) = address(cluster, own).filter(|_| !service.deleting) {
         intents.extend(endpoints(cluster, &address));
         intents.extend(slice(cluster, &address));
         // Those of a service that a person made before.
         intents.extend(slices::decide(cluster, &key(), None));
     }
-    Some(Decision::of(intents))
+    intents
 }
 
-fn service(own: &Own) -> Option<Intent> {
+fn new_service(own: &Own) -> Option<Intent> {
     let port = json!({"name": PORT_NAME, "protocol": "TCP", "port": PORT, "targetPort": TARGET_PORT});
     let object = json!({
         "metadata": {"name": OWN, "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -100,20 +135,20 @@ fn said(node: &NodeView, kind: &str) -> Option<String> {
 }
 
 fn endpoints(cluster: &Cluster, address: &str) -> Option<Intent> {
-    let key = Key { resource: Resource::core("endpoints"), ..key() };
+    let key = Key { resource: ENDPOINTS, ..key() };
     if cluster.damaged.contains(&key) {
         return None;
     }
     let port = json!({"name": PORT_NAME, "port": TARGET_PORT, "protocol": "TCP"});
     let subsets = json!([{"addresses": [{"ip": address}], "ports": [port]}]);
-    let Some(standing) = cluster.endpoints.get(&key) else {
+    let Some(standing) = cluster.get::<EndpointsView>(&key) else {
         let object = json!({"metadata": {"name": OWN, "labels": {SKIP_MIRROR: "true"}}, "subsets": subsets});
         return Some(Intent::Create { resource: key.resource, namespace: key.namespace, object });
     };
     if names(standing, address) {
         return None;
     }
-    let mut object: Value = serde_json::from_slice(&standing.document.json).unwrap_or_default();
+    let mut object = document(&standing.document);
     object["metadata"]["labels"][SKIP_MIRROR] = "true".into();
     object["subsets"] = subsets;
     Some(Intent::Update { key, seen: standing.revision, object })
@@ -142,12 +177,11 @@ fn slice(cluster: &Cluster, address: &str) -> Option<Intent> {
         "ports": [port],
     });
     let create = || Intent::Create { resource: SLICES, namespace: NAMESPACE.to_owned(), object: wanted.clone() };
-    let Some(standing) = cluster.slices.get(&key) else { return Some(create()) };
-    let SliceView { revision, document, .. } = standing;
-    let mut object: Value = serde_json::from_slice(&document.json).unwrap_or_default();
+    let Some(standing) = cluster.get::<SliceView>(&key) else { return Some(create()) };
+    let mut object = document(&standing.document);
     if object["addressType"] != wanted["addressType"] {
         // It never changes: the next look makes another.
-        return Some(Intent::Delete { key, seen: *revision, at_once: true });
+        return Some(Intent::Delete { key, seen: standing.revision, at_once: true });
     }
     let same = ["endpoints", "ports"].iter().all(|field| object[field] == wanted[field]) && standing.service == OWN;
     if same {
@@ -156,7 +190,7 @@ fn slice(cluster: &Cluster, address: &str) -> Option<Intent> {
     object["metadata"]["labels"][SERVICE] = OWN.into();
     object["endpoints"] = wanted["endpoints"].clone();
     object["ports"] = wanted["ports"].clone();
-    Some(Intent::Update { key, seen: *revision, object })
+    Some(Intent::Update { key, seen: standing.revision, object })
 }
 
 fn range(cluster: &Cluster, own: &Own, now: Now) -> Option<Intent> {
@@ -165,7 +199,7 @@ fn range(cluster: &Cluster, own: &Own, now: Now) -> Option<Intent> {
         return None;
     }
     let text = own.range.to_string();
-    let Some(RangeView { revision, document }) = &cluster.range else {
+    let Some(RangeView { revision, document }) = cluster.get::<RangeView>(&key) else {
         return Some(Intent::Create { resource: RANGES, namespace: String::new(), object: own_range(&text) });
     };
     let seen = *revision;
@@ -189,21 +223,27 @@ fn range(cluster: &Cluster, own: &Own, now: Now) -> Option<Intent> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cluster::Settings;
+    use super::super::table::Controllers;
+    use super::super::view::{NAMESPACES, NODES};
     use super::*;
-    use crate::store::{Event, Stored};
+    use crate::store::Event;
     use coracle_api::kinds::Kinds;
-    use coracle_api::meta::{Revision, Time};
+    use coracle_api::meta::Time;
+    use coracle_api::strategy::Cidr;
     use std::sync::Arc;
-    use std::time::Duration;
 
     const NOW: Duration = Duration::from_secs(9);
 
     /// A cluster with these objects, by resource and name: null is gone.
     fn cluster(objects: &[(Resource, &str, Value)]) -> Cluster {
-        let mut cluster = Cluster::of(&Kinds::builtin());
-        cluster.namespaces.insert(NAMESPACE.into(), false);
-        for (revision, (resource, name, object)) in (1..).map(Revision).zip(objects) {
-            let namespace = if *resource == RANGES || &*resource.plural == "nodes" { "" } else { NAMESPACE };
+        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()) };
+        let settings = Settings { own: Some(Arc::new(own)), authority: None };
+        let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
+        let namespace = (NAMESPACES, NAMESPACE, json!({"metadata": {"name": NAMESPACE}}));
+        for (revision, (resource, name, object)) in (1..).map(Revision).zip([namespace].iter().chain(objects)) {
+            let of_cluster = [RANGES, NODES, NAMESPACES].contains(resource);
+            let namespace = if of_cluster { "" } else { NAMESPACE };
             let key = Arc::new(Key { resource: resource.clone(), namespace: namespace.to_owned(), name: (*name).to_owned() });
             let new = (!object.is_null()).then(|| Stored::of(key.clone(), revision, &mut object.clone()));
             cluster.apply(&Event { revision, key, old: None, new, renewed: false }, NOW);
@@ -211,8 +251,7 @@ mod tests {
         cluster
     }
 
-    fn intents(cluster: &Cluster) -> Option<Vec<String>> {
-        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()) };
+    fn intents(cluster: &Cluster) -> Vec<String> {
         let wall = Time::from_seconds(1_600_000_000).unwrap();
         let line = |intent: &Intent| match intent {
             Intent::Create { resource, object, .. } => {
@@ -230,12 +269,13 @@ mod tests {
             other => format!("{other:?}"),
         };
         let now = Now { wall, uptime: NOW };
-        decide(cluster, &own, now).map(|decision| decision.intents.iter().map(line).collect())
+        let look = Look { cluster, key: &key(), now, refusal: None, contents: None };
+        decide(&look).intents.iter().map(line).collect()
     }
 
     #[track_caller]
     fn check(objects: &[(Resource, &str, Value)], expected: &[&str]) {
-        assert_eq!(intents(&cluster(objects)).expect("it is the cluster's own"), expected);
+        assert_eq!(intents(&cluster(objects)), expected);
     }
 
     fn node(host: &str, address: &str) -> Value {
@@ -264,7 +304,8 @@ mod tests {
         // A person's own.
         let mut theirs = standing();
         theirs[1].2["spec"]["selector"] = json!({"app": "proxy"});
-        assert_eq!(intents(&cluster(&theirs)), None);
+        check(&theirs, &[]);
+        assert!(!keeps(&cluster(&theirs), &key()) && keeps(&cluster(&standing()), &key()));
     }
 
     #[test]

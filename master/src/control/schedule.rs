@@ -3,10 +3,10 @@
 //! A node must be ready and schedulable, carry the labels that the pod selects, have its host ports free and room for what
 //! it asks. Among those the one with the fewest siblings wins (replicas spread), then the least loaded.
 
-use super::Now;
 use super::cluster::Cluster;
+use super::controller::{Change, Look, Now};
 use super::intent::{About, Decision, Intent, Tale};
-use super::view::{HostPort, NodeView, PodView, Unbound};
+use super::view::{HostPort, NodeView, PODS, PodView, Unbound, document};
 use coracle_api::meta::Key;
 use coracle_api::node::Taint;
 use coracle_api::pod::Toleration;
@@ -25,12 +25,33 @@ struct Room<'a> {
     siblings: BTreeMap<String, usize>,
 }
 
-/// Who says so in events.
+/// The source of the events.
 const SOURCE: &str = "default-scheduler";
 /// Pods that are named as those who hold a port; the others are counted.
 const TAKERS_NAMED_MAX: usize = 3;
 
-pub fn decide(cluster: &Cluster, now: Now) -> Decision {
+/// All pods on no node, which are looked at together: the one key of this controller.
+pub fn key() -> Key {
+    Key { resource: PODS, namespace: String::new(), name: String::new() }
+}
+
+pub fn all(_: &Cluster) -> Vec<Key> {
+    vec![key()]
+}
+
+pub fn by_node(_: &Cluster, _: &Change<'_>) -> Vec<Key> {
+    vec![key()]
+}
+
+/// A pod waits for a node, or leaves another room than before. One that cannot be read may do either.
+pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    let waits = || change.pods(cluster).any(|pod| pod.node.is_empty());
+    let same_room = || change.was().map(PodView::room) == cluster.pod(change.key).map(PodView::room);
+    if change.is_unreadable() || waits() || !same_room() { vec![key()] } else { Vec::new() }
+}
+
+pub fn decide(look: &Look<'_>) -> Decision {
+    let (cluster, now) = (look.cluster, look.now);
     let mut waiting: Vec<(&Key, &PodView)> = cluster.pods_on("").filter(|(_, pod)| waits(pod)).collect();
     if waiting.is_empty() {
         return Decision::default();
@@ -48,14 +69,7 @@ pub fn decide(cluster: &Cluster, now: Now) -> Decision {
                 rooms.get_mut(&name).expect("it was chosen among them").take(key, pod);
                 intents.push(Intent::Bind { key: key.clone(), seen: pod.revision, node: name.clone() });
                 let message = format!("Successfully assigned {}/{} to {name}", key.namespace, key.name);
-                intents.push(Intent::Tell(Tale {
-                    about: about(key, pod),
-                    severity: "Normal",
-                    reason: "Scheduled",
-                    message,
-                    names_made: false,
-                    source: SOURCE,
-                }));
+                intents.push(Intent::Tell(Tale::normal(SOURCE, About::pod(key, pod), "Scheduled", message)));
             }
             Err(why) => intents.extend(explain(key, pod, now, "Unschedulable", why)),
         }
@@ -153,7 +167,7 @@ fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
 /// What replicas of one thing have in common: their controller, else namespace and labels.
 fn mark(key: &Key, pod: &PodView) -> String {
     match &pod.owner {
-        Some(owner) => owner.uid.clone(),
+        Some(owner) => owner.clone(),
         None => format!("{} {:?}", key.namespace, pod.labels()),
     }
 }
@@ -199,25 +213,20 @@ fn explain(key: &Key, pod: &PodView, now: Now, reason: &'static str, why: String
     if pod.unbound.as_ref().and_then(|pod| pod.unscheduled.as_ref()) == Some(&why) {
         return Vec::new();
     }
-    let document: Value = serde_json::from_slice(&pod.document.json).unwrap_or_default();
-    let mut status = document["status"].clone();
+    let mut status = document(&pod.document)["status"].clone();
     let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
     // The time of a condition that did not change its status stays.
     let stands = conditions.iter().find(|condition| condition["type"] == "PodScheduled" && condition["status"] == "False");
     let since = stands.map_or_else(|| json!(now.wall.to_string()), |condition| condition["lastTransitionTime"].clone());
     conditions.retain(|condition| condition["type"] != "PodScheduled");
-    let mut condition = json!({"type": "PodScheduled", "status": "False", "reason": reason, "message": why, "lastProbeTime": null, "lastTransitionTime": since});
+    let mut condition = json!({
+        "type": "PodScheduled", "status": "False", "reason": reason, "message": why, "lastProbeTime": null, "lastTransitionTime": since,
+    });
     if pod.generation > 0 {
         condition["observedGeneration"] = pod.generation.into();
     }
     conditions.push(condition);
     status["conditions"] = conditions.into();
-    let told =
-        Tale { about: about(key, pod), severity: "Warning", reason: "FailedScheduling", message: why, names_made: false, source: SOURCE };
-    vec![Intent::Status { key: key.clone(), seen: pod.revision, status }, Intent::Tell(told)]
-}
-
-fn about(key: &Key, pod: &PodView) -> About {
-    let (namespace, name, uid) = (key.namespace.clone(), key.name.clone(), pod.uid.clone());
-    About { api_version: "v1".into(), kind: "Pod".into(), namespace, name, uid, revision: pod.revision }
+    let tale = Tale::warning(SOURCE, About::pod(key, pod), "FailedScheduling", why);
+    vec![Intent::Status { key: key.clone(), seen: pod.revision, status }, Intent::Tell(tale)]
 }

@@ -1,13 +1,15 @@
-//! EndpointSlices: the places behind a service in pieces, so that a change of one pod writes one piece. PURE.
+//! EndpointSlices: the endpoints of a service in pieces, so that a change of one pod writes one piece. PURE.
 //!
-//!     places of a service, or a person's Endpoints -> spots by port -> the slices that stand, filled up -> intents
+//!     backends of a service, or a person's Endpoints -> spots by port -> the slices that stand, filled up -> intents
 //!
-//! A spot stays in the slice where it is; a new one goes where there is room. What is seen again is not made durable: see the strategy.
+//! A spot stays in the slice where it is; a new one goes where there is room. What is seen again is not made durable:
+//! see the strategy.
 
-use super::cluster::{Cluster, SLICES};
-use super::endpoints::{Place, Port, target};
+use super::backends::{Backend, Port, target};
+use super::cluster::Cluster;
+use super::controller::Change;
 use super::intent::Intent;
-use super::view::{EndpointsView, Labels, ServiceView, SliceView, protocol};
+use super::view::{EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, protocol};
 use coracle_api::meta::{Key, ObjectReference};
 use coracle_api::service::EndpointPort;
 use coracle_api::strategy::lease::{CONTROLLER, MANAGED_BY, MIRROR, SERVICE};
@@ -52,32 +54,38 @@ impl Spot {
     }
 }
 
-/// Of a service with a selector.
-pub fn of_places(key: &Key, service: &ServiceView, places: &[Place<'_>]) -> Wanted {
+/// The service of a slice, as its label says and said before.
+pub fn services<'a>(cluster: &'a Cluster, change: &'a Change<'_>) -> impl Iterator<Item = Key> + 'a {
+    let slices = change.was::<SliceView>().into_iter().chain(cluster.get::<SliceView>(change.key));
+    slices.filter_map(|slice| slice.key_of_service(change.key))
+}
+
+/// The slices of a service with a selector.
+pub fn of_backends(key: &Key, service: &ServiceView, backends: &[Backend<'_>]) -> Wanted {
     let mut labels = service.labels.clone();
     if service.headless {
         labels.insert(HEADLESS.to_owned(), String::new());
     }
     let mut wanted = Wanted::new(CONTROLLER, labels, ("Service", key, &service.uid), key);
     let spoken: BTreeMap<&str, &str> = service.ports.iter().map(|port| (port.name.as_str(), port.app_protocol.as_str())).collect();
-    for place in places {
-        let terminating = place.pod.deleting;
-        let ports = place.ports.iter().map(|port| (port.clone(), spoken.get(port.0.as_str()).copied().unwrap_or_default().to_owned()));
+    for backend in backends {
+        let terminating = backend.pod.deleting;
+        let ports = backend.ports.iter().map(|port| (port.clone(), spoken.get(port.0.as_str()).copied().unwrap_or_default().to_owned()));
         let spot = Spot {
-            ip: place.ip.clone(),
-            ready: service.publish_not_ready || (place.serving && !terminating),
-            serving: place.serving,
+            ip: backend.ip.clone(),
+            ready: service.publish_not_ready || (backend.serving && !terminating),
+            serving: backend.serving,
             terminating,
             hostname: String::new(),
-            node: Some(place.pod.node.clone()),
-            target: Some(target(place)),
+            node: Some(backend.pod.node.clone()),
+            target: Some(target(backend)),
         };
         wanted.put(ports.collect(), spot);
     }
     wanted
 }
 
-/// Of Endpoints that a person made for a service without a selector.
+/// The slices of Endpoints that a person made for a service without a selector.
 pub fn mirrored(key: &Key, endpoints: &EndpointsView) -> Option<Wanted> {
     if endpoints.managed() || endpoints.labels.get(SKIP_MIRROR).is_some_and(|said| said == "true") {
         return None;
@@ -129,10 +137,10 @@ struct Standing<'a> {
 /// `wanted`: none, where the service is to have no slices of ours.
 pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>) -> Vec<Intent> {
     // They go with their namespace.
-    if cluster.namespaces.get(&service.namespace).is_some_and(|ends| *ends) {
+    if cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends) {
         return Vec::new();
     }
-    let ours = cluster.slices_of(service).filter(|(_, view)| view.ours());
+    let ours = cluster.within::<SliceView>(&service.namespace).filter(|(_, view)| view.service == service.name && view.ours());
     let gone = |key: &Key, view: &SliceView| Intent::Delete { key: key.clone(), seen: view.revision, at_once: true };
     let Some(mut wanted) = wanted else { return ours.map(|(key, view)| gone(key, view)).collect() };
     let mut intents = Vec::new();
@@ -198,7 +206,7 @@ fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Option<
 
 impl Standing<'_> {
     fn update(&self, wanted: &Wanted) -> Intent {
-        let mut object: Value = serde_json::from_slice(&self.view.document.json).unwrap_or_default();
+        let mut object = document(&self.view.document);
         object["metadata"]["labels"] = json!(wanted.labels);
         object["metadata"]["ownerReferences"] = wanted.owner.clone();
         object["endpoints"] = self.spots.iter().map(endpoint).collect();

@@ -2,9 +2,13 @@
 //! test drives it with a time of its own.
 
 use super::act::{self, Gate};
-use super::cluster::{Cluster, is_followed};
-use super::quota::Quota;
-use super::{Decision, Intent, Now, Owner, decide, garbage, keys, namespaces, own, replicate};
+use super::cluster::{Before, Cluster};
+use super::complaints::Complaints;
+use super::controller::{Look, Now};
+use super::intent::{Contents, Decision, Errand, Intent};
+use super::references;
+use super::table::{Controllers, Owner};
+use super::throttle::Throttle;
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +25,9 @@ const QUEUE_MAX: usize = 20_000;
 /// What wakes the controllers. Events of the store come with their content because the cluster is made of them; nothing else does.
 enum Wake {
     Event(Box<Event>),
-    /// Something has gone from a namespace.
-    Left(String),
+    /// An object has gone of a kind that no controller follows.
+    Left(Key),
+    /// A sign of life of a node.
     Heard(Key),
     Stop,
 }
@@ -39,8 +44,8 @@ struct Fill {
     length: AtomicUsize,
     /// Something was left out.
     over: AtomicBool,
-    /// A namespace ends, or has quotas: whatever goes is a hint.
-    ends: AtomicBool,
+    /// Controllers wait for objects to go, of whatever kind.
+    departures_awaited: AtomicBool,
 }
 
 /// The way out of it.
@@ -90,10 +95,13 @@ pub enum Rest {
 pub struct Step {
     store: Arc<dyn Store>,
     gate: Gate,
+    controllers: Controllers,
     cluster: Cluster,
+    /// Keys to be looked at.
     dirty: BTreeSet<Owner>,
     timers: Timers,
-    quota: Quota,
+    throttle: Throttle,
+    complaints: Complaints,
     wakes: Wakes,
     inbox: Inbox,
     /// Taken out of the queue by a wait.
@@ -132,10 +140,21 @@ impl Timers {
 
 impl Step {
     /// Begins with all that is in the store.
-    pub fn new(store: Arc<dyn Store>, gate: Gate, wakes: Wakes, inbox: Inbox, now: Now) -> Step {
-        let (cluster, dirty) = (Cluster::of(gate.kinds()), BTreeSet::new());
-        let (timers, quota) = (Timers::default(), Quota::default());
-        let mut step = Step { store, gate, cluster, dirty, timers, quota, wakes, inbox, waited: None, watches: Vec::new() };
+    pub fn new(store: Arc<dyn Store>, gate: Gate, controllers: Controllers, (wakes, inbox): (Wakes, Inbox), now: Now) -> Step {
+        let mut step = Step {
+            cluster: controllers.cluster(gate.kinds(), gate.settings()),
+            store,
+            gate,
+            controllers,
+            dirty: BTreeSet::new(),
+            timers: Timers::default(),
+            throttle: Throttle::default(),
+            complaints: Complaints::default(),
+            wakes,
+            inbox,
+            waited: None,
+            watches: Vec::new(),
+        };
         step.follow(now);
         step.cluster.complete();
         step
@@ -144,6 +163,20 @@ impl Step {
     /// What the controllers know.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// Every key of every controller: the full pass over them finds nothing to do once the cluster is quiet.
+    pub fn all(&self) -> BTreeSet<Owner> {
+        self.controllers.all(&self.cluster)
+    }
+
+    pub fn decide(&self, owner: &Owner, now: Now) -> Decision {
+        self.decide_with(owner, now, None)
+    }
+
+    fn decide_with(&self, owner: &Owner, now: Now, contents: Option<&Contents>) -> Decision {
+        let (cluster, refusal) = (&self.cluster, self.complaints.get(owner));
+        (self.controllers.row(owner).decide)(&Look { cluster, key: &owner.key, now, refusal, contents })
     }
 
     pub fn wakes(&self) -> &Wakes {
@@ -167,8 +200,8 @@ impl Step {
         }
         for _ in 0..LOOKS_MAX {
             let Some(owner) = self.dirty.pop_first() else {
-                let ends = self.cluster.namespaces.values().any(|ends| *ends) || !self.cluster.quotas.is_empty();
-                self.inbox.fill.ends.store(ends, Ordering::Release);
+                let awaited = self.controllers.departures_awaited(&self.cluster);
+                self.inbox.fill.departures_awaited.store(awaited, Ordering::Release);
                 return Rest::Until(self.timers.first());
             };
             self.look(&owner, now);
@@ -183,19 +216,17 @@ impl Step {
     /// Reads everything from the store, and what is written from then on.
     fn follow(&mut self, now: Now) {
         self.watches.clear();
-        self.cluster.authority = self.gate.authority();
-        self.cluster.own = self.gate.own();
         let resources: Vec<Resource> = self.gate.kinds().stored().map(|kind| kind.resource.clone()).collect();
         for resource in resources {
-            let whole = is_followed(&resource);
-            let looked_at = move |key: &Key| whole || namespaces::concerns(key) || own::concerns(key);
-            self.cluster.damaged.extend(self.store.list(&resource, None).damaged.into_iter().filter(looked_at));
+            let followed = self.controllers.followed(&resource);
+            let damaged = self.store.list(&resource, None).damaged;
+            self.cluster.damaged.extend(damaged.into_iter().filter(&followed));
             let wakes = self.wakes.clone();
-            // Of most kinds only owners and what they own matter, and what goes while a namespace waits for that.
+            // Of most kinds only references matter, and departures while a controller waits for them.
             let sink = Box::new(move |event: &Event| match event {
-                event if looked_at(&event.key) || garbage::concerns(event) => wakes.send(|| Wake::Event(Box::new(event.clone()))),
-                event if event.new.is_none() && wakes.fill.ends.load(Ordering::Acquire) => {
-                    wakes.send(|| Wake::Left(event.key.namespace.clone()))
+                event if followed(&event.key) || references::concerns(event) => wakes.send(|| Wake::Event(Box::new(event.clone()))),
+                event if event.new.is_none() && wakes.fill.departures_awaited.load(Ordering::Acquire) => {
+                    wakes.send(|| Wake::Left(Key::clone(&event.key)))
                 }
                 _ => true,
             });
@@ -207,31 +238,39 @@ impl Step {
             self.watches.push(watch.handle);
         }
         self.look_for_owners();
-        self.dirty = keys::all(&self.cluster);
+        self.dirty = self.all();
     }
 
-    /// Owners that objects name, as they stand in the store.
+    /// Looks up owners that objects name.
     fn look_for_owners(&mut self) {
-        for key in self.cluster.garbage.unlooked() {
+        for key in self.cluster.references.unlooked() {
             let before = self.store.revision();
             let found = self.store.get(&key);
-            self.cluster.garbage.saw(&key, before, &found);
+            self.cluster.references.saw(&key, before, &found);
         }
-        self.dirty.extend(self.cluster.garbage.dirty().into_iter().map(Owner::Garbage));
+        let changed = self.cluster.references.changed();
+        self.dirty.extend(self.controllers.referring(&changed));
     }
 
-    /// Everything that is in the queue; false: stop.
+    /// Takes in everything that is in the queue; false: stop.
     fn drain(&mut self, now: Now) -> bool {
         while let Some(wake) = self.waited.take().or_else(|| self.inbox.queue.try_recv().ok()) {
             if !matches!(wake, Wake::Stop) {
                 self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed);
             }
             match wake {
-                Wake::Event(event) => self.dirty.extend(keys::apply(&mut self.cluster, &event, now.uptime)),
-                Wake::Left(namespace) => self.dirty.extend(keys::left(&self.cluster, &namespace)),
+                Wake::Event(event) => {
+                    let before = self.cluster.apply(&event, now.uptime);
+                    let gone = event.new.is_none();
+                    if gone {
+                        self.complaints.forget(&event.key);
+                    }
+                    self.hint(&event.key, gone, &before);
+                }
+                Wake::Left(key) => self.hint(&key, true, &Before::default()),
                 Wake::Heard(key) => {
                     if self.cluster.hear(&key.name, now.uptime) {
-                        self.dirty.insert(Owner::Node(key.name));
+                        self.hint(&key, false, &Before::default());
                     }
                 }
                 Wake::Stop => return false,
@@ -244,11 +283,17 @@ impl Step {
         true
     }
 
+    /// The keys that a change concerns are looked at.
+    fn hint(&mut self, key: &Key, gone: bool, before: &Before) {
+        self.dirty.extend(self.controllers.concerned(&self.cluster, key, gone, before));
+    }
+
     /// Something was left out of the queue.
     fn begin_anew(&mut self, now: Now) {
         log::warn!("more than {QUEUE_MAX} changes at once: the controllers read the cluster anew");
         self.watches.clear();
-        let old = std::mem::replace(&mut self.cluster, Cluster::of(self.gate.kinds()));
+        let empty = self.controllers.cluster(self.gate.kinds(), self.gate.settings());
+        let old = std::mem::replace(&mut self.cluster, empty);
         // What is still in the queue is older than what is read now.
         while let Ok(wake) = self.inbox.queue.try_recv() {
             match wake {
@@ -258,28 +303,29 @@ impl Step {
         }
         self.follow(now);
         self.cluster.inherit(old, now.uptime);
-        self.dirty = keys::all(&self.cluster);
+        self.dirty = self.all();
     }
 
     fn look(&mut self, owner: &Owner, now: Now) {
         // One key that cannot be looked at must not end the others' controllers.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.act(owner, now)));
         let failed = outcome.unwrap_or_else(|_| Some("its controller panicked".to_owned()));
+        let refused = self.controllers.row(owner).refused;
         let Some(why) = failed else {
             // Its status may still say so.
-            if self.cluster.content(owner) && matches!(owner, Owner::Controller(_)) {
+            if self.complaints.remove(owner) && refused.is_some() {
                 self.dirty.insert(owner.clone());
             }
             return;
         };
         self.timers.set(owner, Some(now.uptime + act::AGAIN_AFTER));
-        let first = self.cluster.complaint(owner).is_none();
-        if !self.cluster.complain(owner, &why) {
+        let first = self.complaints.get(owner).is_none();
+        if !self.complaints.put(owner, &why) {
             return;
         }
         log::warn!("{owner}: {why}");
-        let Owner::Controller(key) = owner else { return };
-        if let Some(tale) = replicate::complaint(&self.cluster, key, &why) {
+        let Some(refused) = refused else { return };
+        if let Some(tale) = refused(&self.cluster, &owner.key, &why) {
             self.gate.tell(&*self.store, &tale, None, now);
         }
         // Its status is to say so.
@@ -288,27 +334,32 @@ impl Step {
         }
     }
 
-    /// One step of the end of a namespace.
-    fn end(&mut self, name: &str, now: Now) -> Decision {
-        // Before the look at what is there: no deletion falls between.
-        self.inbox.fill.ends.store(true, Ordering::Release);
-        self.gate.end(&*self.store, name, now)
+    /// The decision about a key, after what it asks for has been done.
+    fn decided(&self, owner: &Owner, now: Now) -> Decision {
+        let decision = self.decide(owner, now);
+        let Some(errand) = decision.errand.clone() else { return decision };
+        // Before the store is read: no deletion falls between.
+        self.inbox.fill.departures_awaited.store(true, Ordering::Release);
+        match errand {
+            Errand::Contents(namespace) => match self.gate.contents(&*self.store, &namespace) {
+                Some(contents) => Decision { errand: decision.errand, ..self.decide_with(owner, now, Some(&contents)) },
+                None => Decision::default(),
+            },
+            Errand::Recount(namespace) => {
+                self.gate.recount(&*self.store, &namespace);
+                decision
+            }
+        }
     }
 
-    /// The first thing that failed.
+    /// Looks at a key, and carries out what is decided. The answer: the first thing that failed.
     fn act(&mut self, owner: &Owner, now: Now) -> Option<String> {
-        if self.gate.rests(owner) {
+        if self.controllers.row(owner).workload && !self.gate.has_workloads() {
             return None;
         }
-        let decision = match owner {
-            Owner::Namespace(name) if self.cluster.namespaces.get(name) == Some(&true) => self.end(name, now),
-            Owner::Quotas(namespace) => {
-                self.inbox.fill.ends.store(true, Ordering::Release);
-                self.gate.recount(&*self.store, namespace);
-                return None;
-            }
-            _ => decide(&self.cluster, owner, now),
-        };
+        let decision = self.decided(owner, now);
+        // A deletion that only begins is no event that an end waits for.
+        let goes_on = matches!(decision.errand, Some(Errand::Contents(_)));
         let mut wake_at = decision.wake_at;
         let mut done: Option<Key> = None;
         let (mut wrote, mut failed) = (false, None);
@@ -329,11 +380,10 @@ impl Step {
             }
             wrote |= done.is_some();
         }
-        // What was only marked to go is no event that ends wait for.
-        if wrote && matches!(owner, Owner::Namespace(_)) {
+        if wrote && goes_on {
             self.dirty.insert(owner.clone());
         }
-        if wrote && let Some(at) = self.quota.wrote(owner, now.uptime) {
+        if wrote && let Some(at) = self.throttle.wrote(owner, now.uptime) {
             // Its own writes have made it dirty; it is looked at all the same, a little later.
             if !self.drain(now) {
                 self.wakes.stop();

@@ -1,12 +1,16 @@
 //! The controllers over a cluster made of documents: objects in, intents out.
 
 mod budgets;
+mod rows;
 mod slices;
 
-use super::cluster::{BUDGETS, Cluster, SLICES};
+use super::budgets::BUDGETS;
+use super::cluster::{Cluster, Settings};
 use super::intent::{Decision, Intent};
-use super::{Now, Owner, all_keys, decide, nodes};
+use super::view::{SLICES, node_key};
+use super::{Controllers, Look, Now, events, schedule};
 use crate::store::{Event, Stored};
+use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision, Time};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -35,9 +39,20 @@ fn event(plural: &'static str, revision: u64, document: Option<Value>, name: &st
     Event { revision: Revision(revision), key, old: None, new: stored, renewed: false }
 }
 
+fn empty() -> Cluster {
+    Controllers::builtin().cluster(&Kinds::builtin(), Settings::default())
+}
+
+/// What a controller decides about one of its keys.
+fn decide(cluster: &Cluster, controller: &str, key: Key, now: Now) -> Decision {
+    let controllers = Controllers::builtin();
+    let owner = controllers.owner(controller, key).expect("a row of the table");
+    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None })
+}
+
 /// A cluster of these objects, each by its plural.
 fn cluster(objects: &[(&'static str, Value)]) -> Cluster {
-    let mut cluster = Cluster::default();
+    let mut cluster = empty();
     for (nth, (plural, object)) in objects.iter().enumerate() {
         let name = object["metadata"]["name"].as_str().expect("a name");
         cluster.apply(&event(plural, nth as u64 + 1, Some(object.clone()), name), Duration::ZERO);
@@ -111,7 +126,7 @@ fn merge(into: &mut Value, more: Value) {
 
 /// Where the scheduler puts pods, or why it does not: `a -> n1`, `b: 0/1 nodes ...`.
 fn scheduled(objects: &[(&'static str, Value)]) -> Vec<String> {
-    let decision = decide(&cluster(objects), &Owner::Unbound, at(MINUTE));
+    let decision = decide(&cluster(objects), "scheduler", schedule::key(), at(MINUTE));
     let line = |intent: &Intent| match intent {
         Intent::Bind { key, node, .. } => Some(format!("{} -> {node}", key.name)),
         Intent::Status { key, status, .. } => {
@@ -204,7 +219,7 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
         Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Tell(_) => None,
         Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } => panic!("not its own matter"),
     };
-    decide(&cluster(objects), &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE))
+    decide(&cluster(objects), "replication", key("replicationcontrollers", "Web"), at(MINUTE))
         .intents
         .into_iter()
         .filter_map(line)
@@ -241,7 +256,7 @@ fn replication() {
 fn a_damaged_pod_is_not_replaced() {
     let mut damaged = cluster(&[controller(1)]);
     damaged.damaged.insert(key("pods", "web-x7k2p"));
-    let decision = decide(&damaged, &Owner::Controller(key("replicationcontrollers", "Web")), at(MINUTE));
+    let decision = decide(&damaged, "replication", key("replicationcontrollers", "Web"), at(MINUTE));
     assert!(!decision.intents.iter().any(|intent| matches!(intent, Intent::Create { .. })), "{decision:?}");
 }
 
@@ -263,7 +278,7 @@ fn endpoints_of(decision: &Decision) -> Option<Vec<String>> {
 #[test]
 fn endpoints() {
     let check = |objects: &[(&'static str, Value)], expected: &[&str]| {
-        let decision = decide(&cluster(objects), &Owner::Service(key("services", "web")), at(MINUTE));
+        let decision = decide(&cluster(objects), "endpoints", key("services", "web"), at(MINUTE));
         assert_eq!(endpoints_of(&decision).expect("endpoints"), expected, "{objects:?}");
     };
     let none = json!({});
@@ -310,25 +325,25 @@ fn endpoints_of_a_lost_status_stay() {
     let subsets = json!([{"addresses": [place], "ports": [{"port": 8080, "protocol": "TCP"}]}]);
     let standing = ("endpoints", json!({"metadata": {"name": "web", "labels": labels}, "subsets": subsets}));
     let lost = pod("a", json!({"spec": {"nodeName": "n1"}}));
-    let decision = decide(&cluster(&[service(json!({})), standing.clone(), lost]), &Owner::Service(key("services", "web")), at(MINUTE));
+    let decision = decide(&cluster(&[service(json!({})), standing.clone(), lost]), "endpoints", key("services", "web"), at(MINUTE));
     assert_eq!(endpoints_of(&decision), None);
     // Without the pod it goes, without the service all of it goes, and a person's endpoints stay.
-    let decision = decide(&cluster(&[service(json!({})), standing.clone()]), &Owner::Service(key("services", "web")), at(MINUTE));
+    let decision = decide(&cluster(&[service(json!({})), standing.clone()]), "endpoints", key("services", "web"), at(MINUTE));
     assert_eq!(endpoints_of(&decision), Some(vec![]));
-    let decision = decide(&cluster(std::slice::from_ref(&standing)), &Owner::Service(key("services", "web")), at(MINUTE));
+    let decision = decide(&cluster(std::slice::from_ref(&standing)), "endpoints", key("services", "web"), at(MINUTE));
     assert!(matches!(decision.intents[..], [Intent::Delete { at_once: true, .. }]), "{decision:?}");
     let by_hand = ("endpoints", json!({"metadata": {"name": "web"}, "subsets": standing.1["subsets"]}));
-    assert_eq!(decide(&cluster(&[by_hand]), &Owner::Service(key("services", "web")), at(MINUTE)), Decision::default());
+    assert_eq!(decide(&cluster(&[by_hand]), "endpoints", key("services", "web"), at(MINUTE)), Decision::default());
 }
 
 #[test]
 fn silent_nodes() {
     let objects = [node("n1", json!({})), running("a", "n1", "10.0.0.2", true), running("b", "n2", "10.0.0.3", true)];
-    let owner = Owner::Node("n1".to_owned());
+    let n1 = || node_key("n1");
     let mut cluster = cluster(&objects);
-    let early = decide(&cluster, &owner, at(Duration::from_secs(39)));
+    let early = decide(&cluster, "nodes", n1(), at(Duration::from_secs(39)));
     assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))));
-    let late = decide(&cluster, &owner, at(Duration::from_secs(40)));
+    let late = decide(&cluster, "nodes", n1(), at(Duration::from_secs(40)));
     let told: Vec<String> = late
         .intents
         .iter()
@@ -343,20 +358,20 @@ fn silent_nodes() {
     assert_eq!(told, ["n1 \"Unknown\"", "a \"False\""]);
     // A beat moves the moment.
     assert!(!cluster.hear("n1", Duration::from_secs(30)));
-    assert_eq!(decide(&cluster, &owner, at(Duration::from_secs(40))).wake_at, Some(Duration::from_secs(70)));
+    assert_eq!(decide(&cluster, "nodes", n1(), at(Duration::from_secs(40))).wake_at, Some(Duration::from_secs(70)));
 }
 
 #[test]
 fn pods_of_a_node_go_only_with_a_deletion_that_was_seen() {
-    let owner = Owner::Node("n1".to_owned());
+    let n1 = || node_key("n1");
     let mut cluster = cluster(&[running("a", "n1", "10.0.0.2", true)]);
-    assert_eq!(decide(&cluster, &owner, at(MINUTE)), Decision::default(), "a node that never was is not a node that has gone");
+    assert_eq!(decide(&cluster, "nodes", n1(), at(MINUTE)), Decision::default(), "a node that never was is not a node that has gone");
     let (_, document) = node("n1", json!({}));
     cluster.apply(&event("nodes", 5, Some(document), "n1"), Duration::ZERO);
     cluster.apply(&event("nodes", 6, None, "n1"), Duration::ZERO);
-    let early = decide(&cluster, &owner, at(Duration::from_secs(39)));
+    let early = decide(&cluster, "nodes", n1(), at(Duration::from_secs(39)));
     assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))), "it may register again");
-    let decision = decide(&cluster, &owner, at(MINUTE));
+    let decision = decide(&cluster, "nodes", n1(), at(MINUTE));
     assert!(matches!(&decision.intents[..], [Intent::Delete { key, at_once: true, .. }] if key.name == "a"), "{decision:?}");
     cluster.apply(&event("pods", 7, None, "a"), Duration::ZERO);
     assert!(cluster.removed_nodes.is_empty(), "nothing is remembered longer than it matters");
@@ -364,45 +379,45 @@ fn pods_of_a_node_go_only_with_a_deletion_that_was_seen() {
 
 #[test]
 fn events_live_an_hour() {
-    let mut cluster = Cluster::default();
+    let mut cluster = empty();
     for (name, minute) in [("a", 0), ("b", 30)] {
         cluster.apply(&event("events", minute + 1, Some(json!({"metadata": {"name": name}})), name), MINUTE * minute as u32);
     }
-    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 59));
+    let decision = decide(&cluster, "events", events::key(), at(MINUTE * 59));
     assert_eq!((decision.intents.len(), decision.wake_at), (0, Some(MINUTE * 60)));
-    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 60));
+    let decision = decide(&cluster, "events", events::key(), at(MINUTE * 60));
     assert!(matches!(&decision.intents[..], [Intent::Delete { key, .. }] if key.name == "a"), "{decision:?}");
     assert_eq!(decision.wake_at, Some(MINUTE * 90));
 }
 
 #[test]
 fn the_oldest_events_make_room() {
-    let long = "x".repeat(nodes::EVENTS_BYTES_MAX / 4);
-    let mut cluster = Cluster::default();
+    let long = "x".repeat(events::BYTES_MAX / 4);
+    let mut cluster = empty();
     for (name, minute) in [("a", 0), ("b", 1), ("c", 2), ("d", 3), ("e", 4)] {
         let told = json!({"metadata": {"name": name}, "message": long});
         cluster.apply(&event("events", minute + 1, Some(told), name), MINUTE * minute as u32);
     }
-    let decision = decide(&cluster, &Owner::Events, at(MINUTE * 5));
+    let decision = decide(&cluster, "events", events::key(), at(MINUTE * 5));
     let gone: Vec<&str> =
         decision.intents.iter().map(|intent| if let Intent::Delete { key, .. } = intent { &*key.name } else { "" }).collect();
     assert_eq!((&gone[..], decision.wake_at), (&["a", "b"][..], Some(MINUTE * 62)));
     for name in gone {
         cluster.apply(&event("events", 9, None, name), MINUTE * 6);
     }
-    assert_eq!(decide(&cluster, &Owner::Events, at(MINUTE * 7)).intents.len(), 0);
+    assert_eq!(decide(&cluster, "events", events::key(), at(MINUTE * 7)).intents.len(), 0);
 }
 
-/// What every event hints at covers what the full pass finds.
+/// The hints of an event cover all that the full pass finds.
 #[test]
 fn keys_cover_what_changes() {
     let objects = [node("n1", json!({})), controller(1), service(json!({})), owned("a", json!({"spec": {"nodeName": "n1"}}))];
-    let mut cluster = cluster(&objects);
-    let mut expected = all_keys(&cluster);
-    let keys = super::keys::apply(&mut cluster, &event("pods", 9, None, "a"), Duration::ZERO);
-    expected.remove(&Owner::Events);
-    expected.remove(&Owner::Service(super::own::key()));
-    assert_eq!(keys, expected);
+    let (controllers, mut cluster) = (Controllers::builtin(), cluster(&objects));
+    let mut expected = controllers.all(&cluster);
+    let event = event("pods", 9, None, "a");
+    let before = cluster.apply(&event, Duration::ZERO);
+    expected.retain(|owner| !["events", "own"].contains(&owner.controller));
+    assert_eq!(controllers.concerned(&cluster, &event.key, true, &before), expected);
 }
 
 #[test]
@@ -417,13 +432,13 @@ fn pods_that_fail_are_made_anew_ever_later() {
         let mut objects = vec![controller(1)];
         objects.extend(names.iter().take(count).zip(0..).map(|(name, s)| failed(name, s)));
         let cluster = cluster(&objects);
-        let owner = Owner::Controller(key("replicationcontrollers", "Web"));
+        let web = || key("replicationcontrollers", "Web");
         let made = |decision: &Decision| decision.intents.iter().any(|intent| matches!(intent, Intent::Create { .. }));
         if after_s > 0 {
-            let early = decide(&cluster, &owner, at(Duration::from_secs(after_s - 1)));
+            let early = decide(&cluster, "replication", web(), at(Duration::from_secs(after_s - 1)));
             assert_eq!((made(&early), early.wake_at), (false, Some(Duration::from_secs(after_s))), "{count}");
         }
-        let due = decide(&cluster, &owner, at(Duration::from_secs(after_s)));
+        let due = decide(&cluster, "replication", web(), at(Duration::from_secs(after_s)));
         assert!(made(&due), "{count}");
         let deleted = |intent: &Intent| if let Intent::Delete { key, .. } = intent { Some(key.name.clone()) } else { None };
         assert_eq!(due.intents.iter().filter_map(deleted).collect::<Vec<_>>(), gone, "{count}");
@@ -479,7 +494,7 @@ fn available_is_ready_for_long_enough() {
     let ready = owned("a", json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}));
     let cluster = cluster(&[patient, ready]);
     let available = |s: u64| {
-        let decision = decide(&cluster, &Owner::Controller(key("replicationcontrollers", "Web")), at(Duration::from_secs(s)));
+        let decision = decide(&cluster, "replication", key("replicationcontrollers", "Web"), at(Duration::from_secs(s)));
         let Some(Intent::Status { status, .. }) = decision.intents.first() else { panic!("{decision:?}") };
         (status["readyReplicas"].clone(), status["availableReplicas"].clone(), decision.wake_at)
     };

@@ -1,20 +1,32 @@
-//! What the controllers read of each object: narrow, so that a cluster of thousands stays small. PURE.
+//! Views that several controllers share: typed and narrow, so that a cluster of thousands stays small. PURE.
 
-use super::endpoints::is_truncated;
+use super::shelf::View;
 use crate::store::Stored;
 use coracle_api::labels::LabelSet;
-use coracle_api::meta::{ObjectMeta, Revision, Time};
+use coracle_api::meta::{Key, Resource, Revision, Time};
 use coracle_api::node::{Node, Taint};
 use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, ResourceRequirements, Toleration};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
+use coracle_api::strategy::namespace::is_ending;
 use coracle_api::strategy::{eviction, label_selector, lease};
-use coracle_api::workload::{ReplicationController, ReplicationControllerStatus};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+pub const PODS: Resource = Resource::core("pods");
+pub const NODES: Resource = Resource::core("nodes");
+pub const EVENTS: Resource = Resource::core("events");
+pub const NAMESPACES: Resource = Resource::core("namespaces");
+pub const SERVICES: Resource = Resource::core("services");
+pub const ENDPOINTS: Resource = Resource::core("endpoints");
+pub const SLICES: Resource = of_group("discovery.k8s.io", "endpointslices");
+
+pub const fn of_group(group: &'static str, plural: &'static str) -> Resource {
+    Resource { group: Cow::Borrowed(group), plural: Cow::Borrowed(plural) }
+}
 
 const PHASES: [&str; 5] = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
 
@@ -22,7 +34,9 @@ pub type Labels = BTreeMap<String, String>;
 
 /// The label of endpoints that a controller made, as Kubernetes has it.
 pub const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
-/// Says of a pod how dear its deletion is to its owner.
+/// Annotation of endpoints that leave addresses out.
+pub const TRUNCATED: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "truncated");
+/// Annotation of a pod: those with lower numbers are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Why a pod is to be disrupted that its agent ends.
 const BY_ITS_AGENT: &str = "TerminationByKubelet";
@@ -37,7 +51,8 @@ pub struct PodView {
     pub node: String,
     /// Of a pod on no node yet: only who looks for one asks, and there are thousands on theirs.
     pub unbound: Option<Box<Unbound>>,
-    pub owner: Option<OwnerView>,
+    /// The uid of the one owner that acts on it.
+    pub owner: Option<String>,
     pub deleting: bool,
     /// Its grace is over; only finalizers hold it.
     pub ending: bool,
@@ -72,14 +87,6 @@ pub struct Unbound {
     pub gated: bool,
     /// Why it is on no node, as its condition says.
     pub unscheduled: Option<String>,
-}
-
-/// The one owner that acts on a pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnerView {
-    pub uid: String,
-    /// Its name, if it is a replicationController.
-    pub controller: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,43 +152,18 @@ impl NodeView {
     }
 }
 
-#[derive(Clone, Debug)]
-pub struct ControllerView {
-    pub revision: Revision,
-    pub uid: String,
-    pub generation: i64,
-    pub replicas: i64,
-    pub min_ready: Duration,
-    pub selector: Labels,
-    pub template_labels: Labels,
-    pub status: ReplicationControllerStatus,
-    pub deleting: bool,
-    pub finalizers: Vec<String>,
-    pub document: Stored,
-}
-
-/// Keeps pods in number, and no controller of this master's acts on it.
-#[derive(Clone, Debug)]
-pub struct ScaleView {
-    pub uid: String,
-    pub replicas: i64,
-    /// The uid of who decides on that.
-    pub owner: Option<String>,
+pub fn node_key(name: &str) -> Key {
+    Key { resource: NODES, namespace: String::new(), name: name.to_owned() }
 }
 
 #[derive(Clone, Debug)]
-pub struct BudgetView {
-    pub revision: Revision,
-    pub uid: String,
-    selector: Value,
-    pub document: Stored,
+pub struct NamespaceView {
+    /// Its deletion has begun.
+    pub ends: bool,
 }
 
-impl BudgetView {
-    /// Whether it guards pods with these labels.
-    pub fn selects(&self, labels: &LabelSet) -> bool {
-        label_selector::selects(&self.selector, |key| labels.get(key))
-    }
+pub fn namespace_key(name: &str) -> Key {
+    Key { resource: NAMESPACES, namespace: String::new(), name: name.to_owned() }
 }
 
 #[derive(Clone, Debug)]
@@ -217,6 +199,12 @@ pub struct SliceView {
 }
 
 impl SliceView {
+    /// The key of its service, from its own. `None`: it names no service.
+    pub fn key_of_service(&self, slice: &Key) -> Option<Key> {
+        let key = || Key { resource: SERVICES, namespace: slice.namespace.clone(), name: self.service.clone() };
+        (!self.service.is_empty()).then(key)
+    }
+
     /// Kept by one of this master's controllers.
     pub fn ours(&self) -> bool {
         self.document.labels.get(lease::MANAGED_BY).is_some_and(|by| [lease::CONTROLLER, lease::MIRROR].contains(&by))
@@ -230,30 +218,60 @@ impl EndpointsView {
     }
 }
 
-/// Whether an object with these labels is meant by a selector; an empty selector means nothing.
-pub fn selects(selector: &Labels, labels: &LabelSet) -> bool {
-    !selector.is_empty() && selector.iter().all(|(name, value)| labels.get(name) == Some(value))
+/// Selects objects by their labels.
+#[derive(Clone, Debug)]
+pub enum Selector {
+    Labels(Labels),
+    /// A label selector, as documents hold it.
+    Rules(Value),
+}
+
+impl Selector {
+    pub fn selects(&self, labels: &LabelSet) -> bool {
+        match self {
+            Selector::Labels(wanted) => selects(wanted, labels),
+            Selector::Rules(selector) => label_selector::selects(selector, |key| labels.get(key)),
+        }
+    }
+}
+
+/// Whether all of these labels are there; an empty map selects nothing.
+pub fn selects(wanted: &Labels, labels: &LabelSet) -> bool {
+    !wanted.is_empty() && wanted.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
 pub fn protocol(written: &str) -> String {
     if written.is_empty() { "TCP".to_owned() } else { written.to_owned() }
 }
 
-/// Straight from the text: a start reads thousands, and a tree of each would cost more than all that is made of it. None: it makes no sense.
-fn read<T: DeserializeOwned>(stored: &Stored) -> Option<T> {
+/// Straight from the text: a start reads thousands, and a tree of each would cost more than all that is made of it.
+/// None: it makes no sense.
+pub fn read<T: DeserializeOwned>(stored: &Stored) -> Option<T> {
     serde_json::from_slice(&stored.json).ok()
 }
 
-/// `was`: the pod as it was seen before, if it is the same one.
-pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
+/// A document as a tree. One that makes no sense is null.
+pub fn document(stored: &Stored) -> Value {
+    serde_json::from_slice(&stored.json).unwrap_or_default()
+}
+
+/// Apart: the nodes of a map that is filled in order stay half empty.
+impl View for Box<PodView> {
+    const OF: &'static [Resource] = &[PODS];
+
+    fn read(stored: &Stored, was: Option<&Box<PodView>>, uptime: Duration) -> Option<Box<PodView>> {
+        pod(stored, was.map(|was| &**was), uptime).map(Box::new)
+    }
+}
+
+fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
     let pod: Pod = read(stored)?;
+    // Another pod of this name begins anew.
     let was = was.filter(|was| was.uid == pod.metadata.uid);
     let ready = pod.status.condition("Ready");
     let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
     let doomed = pod.status.condition(eviction::DISRUPTED).filter(|one| one.status == "True" && one.reason != BY_ITS_AGENT);
     let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
-    let name_of_controller = |kind: &str, name: &str| (kind == "ReplicationController").then(|| name.to_owned());
-    let owner = pod.metadata.controller();
     let unbound = pod.spec.node_name.is_empty().then(|| Unbound {
         node_selector: pod.spec.node_selector,
         tolerations: pod.spec.tolerations,
@@ -265,7 +283,7 @@ pub fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<P
         revision: stored.revision,
         generation: pod.metadata.generation,
         created: pod.metadata.creation_timestamp,
-        owner: owner.map(|owner| OwnerView { uid: owner.uid.clone(), controller: name_of_controller(&owner.kind, &owner.name) }),
+        owner: pod.metadata.controller().map(|owner| owner.uid.clone()),
         deleting: pod.metadata.deletion_timestamp.is_some(),
         ending: pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
         deletion_cost: pod.metadata.annotations.get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default(),
@@ -319,82 +337,53 @@ pub fn node(stored: &Stored) -> Option<NodeView> {
     })
 }
 
-pub fn controller(stored: &Stored) -> Option<ControllerView> {
-    let controller: ReplicationController = read(stored)?;
-    Some(ControllerView {
-        revision: stored.revision,
-        uid: controller.metadata.uid,
-        generation: controller.metadata.generation,
-        replicas: i64::from(controller.spec.replicas.unwrap_or(1)),
-        min_ready: Duration::from_secs(controller.spec.min_ready_seconds.try_into().unwrap_or_default()),
-        selector: controller.spec.selector,
-        template_labels: controller.spec.template.map(|template| template.metadata.labels).unwrap_or_default(),
-        status: controller.status,
-        deleting: controller.metadata.deletion_timestamp.is_some(),
-        finalizers: controller.metadata.finalizers,
-        document: stored.clone(),
-    })
-}
+impl View for NamespaceView {
+    const OF: &'static [Resource] = &[NAMESPACES];
 
-pub fn scale(stored: &Stored) -> Option<ScaleView> {
-    #[derive(Deserialize)]
-    struct Scaled {
-        metadata: ObjectMeta,
-        spec: Spec,
+    fn read(stored: &Stored, _: Option<&NamespaceView>, _: Duration) -> Option<NamespaceView> {
+        Some(NamespaceView { ends: is_ending(&document(stored)) })
     }
-    #[derive(Deserialize)]
-    struct Spec {
-        replicas: Option<i32>,
+}
+
+impl View for ServiceView {
+    const OF: &'static [Resource] = &[SERVICES];
+
+    fn read(stored: &Stored, _: Option<&ServiceView>, _: Duration) -> Option<ServiceView> {
+        let service: Service = read(stored)?;
+        Some(ServiceView {
+            uid: service.metadata.uid,
+            deleting: service.metadata.deletion_timestamp.is_some(),
+            external: service.spec.kind == "ExternalName",
+            headless: service.spec.headless(),
+            selector: service.spec.selector,
+            publish_not_ready: service.spec.publish_not_ready_addresses,
+            labels: service.metadata.labels,
+            ports: service.spec.ports,
+        })
     }
-    let Scaled { metadata, spec } = read(stored)?;
-    let owner = metadata.controller().map(|owner| owner.uid.clone());
-    Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner })
 }
 
-pub fn budget(stored: &Stored) -> Option<BudgetView> {
-    #[derive(Deserialize)]
-    struct Budget {
-        metadata: ObjectMeta,
-        #[serde(default)]
-        spec: Spec,
+impl View for EndpointsView {
+    const OF: &'static [Resource] = &[ENDPOINTS];
+
+    fn read(stored: &Stored, _: Option<&EndpointsView>, _: Duration) -> Option<EndpointsView> {
+        let Endpoints { metadata, subsets } = read(stored)?;
+        Some(EndpointsView {
+            revision: stored.revision,
+            uid: metadata.uid,
+            labels: metadata.labels,
+            subsets,
+            truncated: metadata.annotations.contains_key(TRUNCATED.0),
+            document: stored.clone(),
+        })
     }
-    #[derive(Default, Deserialize)]
-    struct Spec {
-        #[serde(default)]
-        selector: Value,
+}
+
+impl View for SliceView {
+    const OF: &'static [Resource] = &[SLICES];
+
+    fn read(stored: &Stored, _: Option<&SliceView>, _: Duration) -> Option<SliceView> {
+        let service = stored.labels.get(lease::SERVICE).unwrap_or_default().to_owned();
+        Some(SliceView { revision: stored.revision, service, document: stored.clone() })
     }
-    let Budget { metadata, spec } = read(stored)?;
-    Some(BudgetView { revision: stored.revision, uid: metadata.uid, selector: spec.selector, document: stored.clone() })
-}
-
-pub fn service(stored: &Stored) -> Option<ServiceView> {
-    let service: Service = read(stored)?;
-    Some(ServiceView {
-        uid: service.metadata.uid,
-        deleting: service.metadata.deletion_timestamp.is_some(),
-        external: service.spec.kind == "ExternalName",
-        headless: service.spec.headless(),
-        selector: service.spec.selector,
-        publish_not_ready: service.spec.publish_not_ready_addresses,
-        labels: service.metadata.labels,
-        ports: service.spec.ports,
-    })
-}
-
-pub fn endpoints(stored: &Stored) -> Option<EndpointsView> {
-    let Endpoints { metadata, subsets } = read(stored)?;
-    let truncated = is_truncated(&metadata.annotations);
-    Some(EndpointsView {
-        revision: stored.revision,
-        uid: metadata.uid,
-        labels: metadata.labels,
-        subsets,
-        truncated,
-        document: stored.clone(),
-    })
-}
-
-pub fn slice(stored: &Stored) -> Option<SliceView> {
-    let service = stored.labels.get(lease::SERVICE).unwrap_or_default().to_owned();
-    Some(SliceView { revision: stored.revision, service, document: stored.clone() })
 }

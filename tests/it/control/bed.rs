@@ -3,7 +3,7 @@
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Key, Resource, Revision, Time};
 use coracle_api::strategy::{Cidr, Deleting, Rules};
-use coracle_master::control::{Gate, Now, Rest, Step, wakes};
+use coracle_master::control::{Controllers, Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
 use coracle_master::prepare::{self, Part, Preconditions, Standing};
 use coracle_master::store::{self, FlatStore, KindRow, Store};
@@ -156,9 +156,8 @@ impl Bed {
         let write = maker.making(|making| prepare::create(namespace, "", made, Rules::default(), making)).expect("a namespace");
         // From the second start on it is there.
         let _ = store.write(write);
-        let (wakes, inbox) = wakes();
         let gate = Gate::new(self.kinds.clone(), maker.clone());
-        let step = Step::new(store.clone(), gate, wakes, inbox, self.now());
+        let step = Step::new(store.clone(), gate, Controllers::builtin(), wakes(), self.now());
         self.up = Some(Up { store, files, maker, step });
     }
 

@@ -3,7 +3,7 @@
 use super::bed::{Bed, key};
 use super::budgets;
 use coracle_api::meta::Resource;
-use coracle_master::control::{Gate, Owner, Step, all_keys, decide, wakes};
+use coracle_master::control::{Controllers, Gate, Step, wakes};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,17 +22,16 @@ pub fn all_is_well(bed: &Bed, healed: bool) {
 /// The full pass, over what the controllers know, and over what somebody who comes now would see.
 fn nothing_is_left_to_do(bed: &Bed) {
     let pass = |step: &Step| {
-        for owner in all_keys(step.cluster()) {
+        for owner in step.all() {
             // Who comes now did not see which nodes were deleted and which never were.
-            let known = !matches!(&owner, Owner::Node(name) if !step.cluster().nodes.contains_key(name));
-            let left = decide(step.cluster(), &owner, bed.now()).intents;
+            let known = owner.controller != "nodes" || step.cluster().nodes.contains_key(&owner.key.name);
+            let left = step.decide(&owner, bed.now()).intents;
             assert!(left.is_empty() || !known, "{owner} is not finished: {left:#?}");
         }
     };
     pass(bed.controllers());
-    let (wakes, inbox) = wakes();
     let gate = Gate::new(bed.kinds(), Arc::new(bed.maker()));
-    pass(&Step::new(bed.store().clone(), gate, wakes, inbox, bed.now()));
+    pass(&Step::new(bed.store().clone(), gate, Controllers::builtin(), wakes(), bed.now()));
 }
 
 pub fn text<'a>(of: &'a Value, field: &str) -> &'a str {

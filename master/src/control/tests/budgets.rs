@@ -30,21 +30,13 @@ fn workload(plural: &'static str, name: &str, replicas: i64, owner: Option<&str>
     (plural, workload)
 }
 
-fn with_kinds(objects: &[(&'static str, Value)]) -> Cluster {
-    let mut cluster = Cluster::of(&coracle_api::kinds::Kinds::builtin());
-    for (nth, (plural, object)) in objects.iter().enumerate() {
-        cluster.apply(&event(plural, nth as u64 + 1, Some(object.clone()), object["metadata"]["name"].as_str().unwrap()), Duration::ZERO);
-    }
-    cluster
-}
-
-fn of_budget() -> Owner {
-    Owner::Budget(key("poddisruptionbudgets", "b"))
+fn of_budget() -> Key {
+    key("poddisruptionbudgets", "b")
 }
 
 /// The status that the budget is given, and what is told beside it.
 fn counted(objects: &[(&'static str, Value)]) -> (Value, Vec<String>) {
-    let decision = decide(&with_kinds(objects), &of_budget(), at(MINUTE));
+    let decision = decide(&cluster(objects), "budgets", of_budget(), at(MINUTE));
     let mut intents = decision.intents.into_iter();
     let Some(Intent::Status { status, .. }) = intents.next() else { return (Value::Null, Vec::new()) };
     let told = intents.map(|intent| match intent {
@@ -127,9 +119,9 @@ fn budgets_are_counted() {
 
 #[test]
 fn what_cannot_be_read_may_be_guarded() {
-    let mut cluster = with_kinds(&[running("p", "n", "10.0.0.1", true), budget(json!({"minAvailable": 0}), json!({}))]);
+    let mut cluster = cluster(&[running("p", "n", "10.0.0.1", true), budget(json!({"minAvailable": 0}), json!({}))]);
     cluster.damaged.insert(key("pods", "q"));
-    let Intent::Status { status, .. } = &decide(&cluster, &of_budget(), at(MINUTE)).intents[0] else { panic!("it is written") };
+    let Intent::Status { status, .. } = &decide(&cluster, "budgets", of_budget(), at(MINUTE)).intents[0] else { panic!("it is written") };
     let words = "pods/default/q is damaged, and may be one of the pods that this budget guards";
     assert_eq!((&status["disruptionsAllowed"], &status["conditions"][0]["message"]), (&json!(0), &json!(words)));
 }
@@ -140,7 +132,7 @@ fn a_counted_budget_is_left_alone() {
     let (status, _) = counted(&objects);
     let [pod, mut told] = objects;
     told.1["status"] = status.clone();
-    assert_eq!(decide(&with_kinds(&[pod.clone(), told.clone()]), &of_budget(), at(MINUTE)), Decision::default());
+    assert_eq!(decide(&cluster(&[pod.clone(), told.clone()]), "budgets", of_budget(), at(MINUTE)), Decision::default());
     // The time stays where what it says does.
     told.1["status"]["conditions"][0]["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
     told.1["metadata"]["generation"] = 3.into();
@@ -159,7 +151,7 @@ fn the_evicted_are_awaited() {
         let (status, tales) = counted(&objects);
         assert_eq!((&status["currentHealthy"], &status["disruptedPods"]), (&healthy.into(), &left), "{disrupted}");
         assert_eq!(tales, told, "{disrupted}");
-        let wake_at = decide(&with_kinds(&objects), &of_budget(), at(MINUTE)).wake_at;
+        let wake_at = decide(&cluster(&objects), "budgets", of_budget(), at(MINUTE)).wake_at;
         assert_eq!(wake_at, wake_s.map(|s| MINUTE + Duration::from_secs(s)), "{disrupted}");
     }
     let ago = |s: i64| json!({"p": Time::from_seconds(1_800_000_000 - s).unwrap().to_string()});
@@ -206,18 +198,18 @@ fn a_pod_that_stays_says_so() {
         let (plural, mut pod) = running("p", "n", "10.0.0.1", true);
         pod["status"]["conditions"].as_array_mut().unwrap().push(condition);
         merge(&mut pod, more);
-        with_kinds(&[(plural, pod)])
+        cluster(&[(plural, pod)])
     };
-    let owner = Owner::Doomed(key("pods", "p"));
+    let p = || key("pods", "p");
     let minutes = |n: u32, wall: i64| Now { wall: Time::from_seconds(1_800_000_000 + wall).unwrap(), uptime: MINUTE * n };
-    let waits = decide(&doomed(json!({})), &owner, minutes(1, 0));
-    assert_eq!(waits, Decision { intents: Vec::new(), wake_at: Some(MINUTE * 2) });
-    let decision = decide(&doomed(json!({})), &owner, minutes(2, 60));
+    let waits = decide(&doomed(json!({})), "disruption", p(), minutes(1, 0));
+    assert_eq!(waits, Decision::later(MINUTE * 2));
+    let decision = decide(&doomed(json!({})), "disruption", p(), minutes(2, 60));
     let Intent::Status { status, .. } = &decision.intents[0] else { panic!("it is written") };
     let expected =
         json!({"type": "DisruptionTarget", "status": "False", "lastProbeTime": null, "lastTransitionTime": "2027-01-15T08:01:00Z"});
     assert_eq!((&status["conditions"][0]["type"], &status["conditions"][1]), (&json!("Ready"), &expected));
     for goes in [json!({"metadata": {"deletionTimestamp": "2027-01-15T08:00:00Z"}}), json!({"status": {"phase": "Failed"}})] {
-        assert_eq!(decide(&doomed(goes), &owner, minutes(2, 60)), Decision::default());
+        assert_eq!(decide(&doomed(goes), "disruption", p(), minutes(2, 60)), Decision::default());
     }
 }

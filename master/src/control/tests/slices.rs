@@ -4,7 +4,7 @@ use super::*;
 
 /// What is done about slices, in short; the objects as they are afterwards.
 fn slices(objects: &mut Vec<(&'static str, Value)>) -> Vec<String> {
-    let decision = decide(&cluster(objects), &Owner::Service(key("services", "web")), at(MINUTE));
+    let decision = decide(&cluster(objects), "endpoints", key("services", "web"), at(MINUTE));
     let spots = |object: &Value| {
         let spots = object["endpoints"].as_array().into_iter().flatten().map(|spot| {
             let conditions = &spot["conditions"];
@@ -112,7 +112,7 @@ fn more_places_than_endpoints_hold() {
     let pod = |nth: usize, ready| running(&format!("p{nth:04}"), "n1", &format!("10.0.{}.{}", nth / 200, nth % 200), ready);
     objects.extend((0..1001).map(|nth| pod(nth, nth > 0)));
     let written = |objects: &[(&'static str, Value)]| {
-        let decision = decide(&cluster(objects), &Owner::Service(key("services", "web")), at(MINUTE));
+        let decision = decide(&cluster(objects), "endpoints", key("services", "web"), at(MINUTE));
         let endpoints = |object: &Value| object["addressType"].is_null();
         decision.intents.into_iter().find_map(|intent| match intent {
             Intent::Create { object, .. } | Intent::Update { object, .. } if endpoints(&object) => Some(object),

@@ -1,6 +1,6 @@
 //! Controllers that answer each other for ever are slowed down: a key whose looks write again and again is looked at less often. PURE.
 
-use super::Owner;
+use super::table::Owner;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// How many looks each busy key has used up, and since when it gets them back.
 #[derive(Default)]
-pub struct Quota {
+pub struct Throttle {
     used: BTreeMap<Owner, (u32, Duration)>,
 }
 
-impl Quota {
+impl Throttle {
     /// A look has written. The answer: when to look the next time, if not at once.
     pub fn wrote(&mut self, owner: &Owner, uptime: Duration) -> Option<Duration> {
         self.used.retain(|_, (used, since)| *used > given_back(*since, uptime));
@@ -33,20 +33,25 @@ fn given_back(since: Duration, uptime: Duration) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::Controllers;
+    use super::super::{events, schedule};
     use super::*;
 
     #[test]
     fn a_busy_key_is_slowed_and_recovers() {
-        let mut quota = Quota::default();
+        let mut throttle = Throttle::default();
         let at = |n: u32| LOOK_AGAIN_AFTER * n;
+        let controllers = Controllers::builtin();
+        let busy = controllers.owner("scheduler", schedule::key()).unwrap();
+        let calm = controllers.owner("events", events::key()).unwrap();
         for _ in 0..LOOKS_MAX {
-            assert_eq!(quota.wrote(&Owner::Unbound, at(1)), None);
+            assert_eq!(throttle.wrote(&busy, at(1)), None);
         }
-        assert_eq!(quota.wrote(&Owner::Unbound, at(1)), Some(at(2)));
-        assert_eq!(quota.wrote(&Owner::Events, at(1)), None, "others are as quick as ever");
-        assert_eq!(quota.wrote(&Owner::Unbound, at(2)), Some(at(3)));
-        assert_eq!(quota.wrote(&Owner::Unbound, at(4)), None);
-        quota.wrote(&Owner::Events, at(LOOKS_MAX * 3));
-        assert_eq!(quota.used.len(), 1, "what is at rest is forgotten");
+        assert_eq!(throttle.wrote(&busy, at(1)), Some(at(2)));
+        assert_eq!(throttle.wrote(&calm, at(1)), None, "others are as quick as ever");
+        assert_eq!(throttle.wrote(&busy, at(2)), Some(at(3)));
+        assert_eq!(throttle.wrote(&busy, at(4)), None);
+        throttle.wrote(&calm, at(LOOKS_MAX * 3));
+        assert_eq!(throttle.used.len(), 1, "what is at rest is forgotten");
     }
 }

@@ -1,0 +1,150 @@
+//! The row of a controller: which objects it follows, which of its keys a change of one of them concerns, and what it
+//! decides about a key. PURE.
+//!
+//! Changes are routed by group and plural, before any function of a row is asked: a row never sees an object of a
+//! foreign kind that is called like one of its own.
+
+use super::cluster::{Before, Cluster};
+use super::intent::{Contents, Decision, Tale};
+use super::shelf::{Shelves, View};
+use super::view::{EVENTS, NODES, PODS, PodView};
+use coracle_api::meta::{Key, Resource, Time};
+use std::time::Duration;
+
+/// Both clocks at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The time that is shown to people.
+    pub wall: Time,
+    /// Time since this process started: silence and age are measured by it.
+    pub uptime: Duration,
+}
+
+/// One row of the table of controllers.
+pub struct Controller {
+    /// For logs.
+    pub name: &'static str,
+    pub follows: Vec<Follow>,
+    /// Every key that the controller has. The full pass over them finds nothing to do once the cluster is quiet.
+    pub all: fn(&Cluster) -> Vec<Key>,
+    pub decide: fn(&Look<'_>) -> Decision,
+    /// Its work is with pods, and rests in a master that was started without workloads.
+    pub workload: bool,
+    /// The event that tells of an intent that was refused. A controller that has one writes the refusal into the status
+    /// too, so it looks again at once when a refusal begins or ends.
+    pub refused: Option<Refused>,
+}
+
+impl Controller {
+    pub fn new(name: &'static str, all: fn(&Cluster) -> Vec<Key>, decide: fn(&Look<'_>) -> Decision) -> Controller {
+        Controller { name, follows: Vec::new(), all, decide, workload: false, refused: None }
+    }
+
+    pub fn follows(mut self, follow: Follow) -> Controller {
+        self.follows.push(follow);
+        self
+    }
+
+    pub fn workload(self) -> Controller {
+        Controller { workload: true, ..self }
+    }
+
+    pub fn telling(self, refused: Refused) -> Controller {
+        Controller { refused: Some(refused), ..self }
+    }
+}
+
+/// The event about a refusal, from its reason.
+pub type Refused = fn(&Cluster, &Key, &str) -> Option<Tale>;
+/// The keys of a controller that a change concerns. Too many are harmless, a missing one is not.
+pub type Concerned = fn(&Cluster, &Change<'_>) -> Vec<Key>;
+
+/// Objects that a controller follows.
+pub enum Follow {
+    Kind {
+        of: &'static [Resource],
+        only: fn(&Key) -> bool,
+        shelf: Option<fn(&mut Shelves)>,
+        keys: Concerned,
+    },
+    /// Whatever goes, of any kind. `awaited`: whether anybody cares at present.
+    Departures {
+        awaited: fn(&Cluster) -> bool,
+        keys: Concerned,
+    },
+    /// References between objects of any kind: the keys of the controller are the objects at both ends.
+    References,
+}
+
+impl Follow {
+    /// Objects of the kinds of a view.
+    pub fn view<V: View>(keys: Concerned) -> Follow {
+        Follow::Kind { of: V::OF, only: V::concerns, shelf: Some(Shelves::add::<V>), keys }
+    }
+
+    pub fn pods(keys: Concerned) -> Follow {
+        const OF: &[Resource] = &[PODS];
+        Follow::of_cluster(OF, keys)
+    }
+
+    pub fn nodes(keys: Concerned) -> Follow {
+        const OF: &[Resource] = &[NODES];
+        Follow::of_cluster(OF, keys)
+    }
+
+    pub fn events(keys: Concerned) -> Follow {
+        const OF: &[Resource] = &[EVENTS];
+        Follow::of_cluster(OF, keys)
+    }
+
+    /// The cluster holds the views of these by itself: it has indexes over them.
+    fn of_cluster(of: &'static [Resource], keys: Concerned) -> Follow {
+        Follow::Kind { of, only: |_| true, shelf: None, keys }
+    }
+}
+
+/// A change of one object that the cluster has taken in.
+pub struct Change<'a> {
+    pub key: &'a Key,
+    /// The object is not there any more.
+    pub gone: bool,
+    pub before: &'a Before,
+}
+
+impl Change<'_> {
+    /// The view of the object before. `None` if there was none.
+    pub fn was<V: 'static>(&self) -> Option<&V> {
+        self.before.views.iter().find_map(|view| view.downcast_ref())
+    }
+
+    /// The object cannot be read, or could not before: it may have been or become anything.
+    pub fn is_unreadable(&self) -> bool {
+        self.before.unreadable
+    }
+
+    /// Of a pod: how it was, and how it is.
+    pub fn pods<'c>(&'c self, cluster: &'c Cluster) -> impl Iterator<Item = &'c PodView> {
+        self.was().into_iter().chain(cluster.pod(self.key))
+    }
+}
+
+/// A look at one key of a controller.
+pub struct Look<'a> {
+    pub cluster: &'a Cluster,
+    pub key: &'a Key,
+    pub now: Now,
+    /// Why the last look at this key could not be carried out, if it could not.
+    pub refusal: Option<&'a str>,
+    /// What the decision before asked for by `Errand::Contents`.
+    pub contents: Option<&'a Contents>,
+}
+
+/// The object itself is a key of the controller.
+pub fn itself(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    vec![change.key.clone()]
+}
+
+/// Every object of the kinds of a view is a key of the controller.
+pub fn all<V: View>(cluster: &Cluster) -> Vec<Key> {
+    cluster.all::<V>().map(|(key, _)| key.clone()).collect()
+}

@@ -1,0 +1,166 @@
+//! The table of controllers, and its lookups: from a change to the keys that it concerns, from a key to its decision. PURE.
+//!
+//! A new controller is a file and a row here. Rows that stand earlier are looked at earlier.
+
+use super::cluster::{Before, Cluster, Settings};
+use super::controller::{Change, Controller, Follow, all, itself};
+use super::references::References;
+use super::replication::ReplicationView;
+use super::shelf::Shelves;
+use super::view::{EndpointsView, NamespaceView, ServiceView, SliceView};
+use super::{budgets, disruption, endpoints, events, garbage, namespaces, nodes, own, quotas, replicas, replication, schedule};
+use coracle_api::kinds::Kinds;
+use coracle_api::meta::{Key, Resource};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// The rows that a master is built with.
+fn rows() -> Vec<Controller> {
+    use Follow::{Departures, References};
+    let row = Controller::new;
+    vec![
+        row("replication", all::<ReplicationView>, replication::decide)
+            .follows(Follow::view::<ReplicationView>(itself))
+            .follows(Follow::pods(replicas::by_pod::<ReplicationView>))
+            .workload()
+            .telling(replication::refused),
+        row("scheduler", schedule::all, schedule::decide)
+            .follows(Follow::pods(schedule::by_pod))
+            .follows(Follow::nodes(schedule::by_node))
+            .workload(),
+        row("own", own::all, own::decide)
+            .follows(Follow::view::<own::RangeView>(own::always))
+            .follows(Follow::view::<ServiceView>(own::by_name))
+            .follows(Follow::view::<EndpointsView>(own::by_name))
+            .follows(Follow::view::<SliceView>(own::by_slice))
+            .follows(Follow::view::<NamespaceView>(own::by_namespace))
+            .follows(Follow::nodes(own::always)),
+        row("endpoints", endpoints::all, endpoints::decide)
+            .follows(Follow::view::<ServiceView>(itself))
+            .follows(Follow::view::<EndpointsView>(endpoints::by_name))
+            .follows(Follow::view::<SliceView>(endpoints::by_slice))
+            .follows(Follow::pods(endpoints::by_pod))
+            .follows(Follow::nodes(endpoints::by_node)),
+        row("nodes", nodes::all, nodes::decide).follows(Follow::nodes(itself)).follows(Follow::pods(nodes::by_pod)),
+        row("namespaces", all::<NamespaceView>, namespaces::decide)
+            .follows(Follow::view::<NamespaceView>(itself))
+            .follows(Follow::view::<namespaces::FurnitureView>(namespaces::by_namespace))
+            .follows(Departures { awaited: namespaces::ending, keys: namespaces::by_departure }),
+        row("quotas", quotas::all, quotas::decide)
+            .follows(Follow::view::<quotas::QuotaView>(quotas::itself))
+            .follows(Follow::view::<ServiceView>(quotas::by_service))
+            .follows(Follow::pods(quotas::by_pod))
+            .follows(Departures { awaited: quotas::any, keys: quotas::by_departure }),
+        row("events", events::all, events::decide).follows(Follow::events(|_, _| vec![events::key()])),
+        row("garbage", garbage::all, garbage::decide).follows(References).follows(Follow::pods(garbage::by_pod)),
+        row("budgets", all::<budgets::BudgetView>, budgets::decide)
+            .follows(Follow::view::<budgets::BudgetView>(itself))
+            .follows(Follow::view::<budgets::ScaleView>(budgets::by_namespace))
+            .follows(Follow::pods(budgets::by_pod))
+            .workload(),
+        row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
+    ]
+}
+
+pub struct Controllers {
+    rows: Vec<Controller>,
+}
+
+/// One controller and one of its keys: the unit of work.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// The place of the row in the table.
+    row: usize,
+    pub controller: &'static str,
+    pub key: Key,
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A controller that looks at all objects at once has one key, without a name.
+        if self.key.name.is_empty() { f.write_str(self.controller) } else { self.key.fmt(f) }
+    }
+}
+
+impl Controllers {
+    pub fn builtin() -> Controllers {
+        Controllers::of(rows())
+    }
+
+    pub fn of(rows: Vec<Controller>) -> Controllers {
+        Controllers { rows }
+    }
+
+    /// An empty cluster with room for all that these controllers follow.
+    pub fn cluster(&self, kinds: &Kinds, settings: Settings) -> Cluster {
+        let mut shelves = Shelves::default();
+        for follow in self.rows.iter().flat_map(|row| &row.follows) {
+            if let Follow::Kind { shelf: Some(shelf), .. } = follow {
+                shelf(&mut shelves);
+            }
+        }
+        Cluster::new(settings, References::of(kinds), shelves)
+    }
+
+    /// Which objects of a kind are followed.
+    pub fn followed(&self, resource: &Resource) -> impl Fn(&Key) -> bool + Send + use<> {
+        let mut tests: Vec<fn(&Key) -> bool> = Vec::new();
+        for follow in self.rows.iter().flat_map(|row| &row.follows) {
+            if let Follow::Kind { of, only, .. } = follow
+                && of.contains(resource)
+            {
+                tests.push(*only);
+            }
+        }
+        move |key| tests.iter().any(|test| test(key))
+    }
+
+    /// Whether a controller waits for objects to go, of whatever kind.
+    pub fn departures_awaited(&self, cluster: &Cluster) -> bool {
+        let awaits = |follow: &Follow| matches!(follow, Follow::Departures { awaited, .. } if awaited(cluster));
+        self.rows.iter().any(|row| row.follows.iter().any(awaits))
+    }
+
+    /// The keys that a change concerns.
+    pub fn concerned(&self, cluster: &Cluster, key: &Key, gone: bool, before: &Before) -> BTreeSet<Owner> {
+        let change = Change { key, gone, before };
+        let mut owners = self.referring(&before.references);
+        for (row, controller) in self.rows.iter().enumerate() {
+            for follow in &controller.follows {
+                let keys = match follow {
+                    Follow::Kind { of, only, keys, .. } if of.contains(&key.resource) && only(key) => keys,
+                    Follow::Departures { keys, .. } if gone => keys,
+                    _ => continue,
+                };
+                let owner = |key| Owner { row, controller: controller.name, key };
+                owners.extend(keys(cluster, &change).into_iter().map(owner));
+            }
+        }
+        owners
+    }
+
+    /// The same of objects whose references have changed.
+    pub fn referring(&self, changed: &BTreeSet<Key>) -> BTreeSet<Owner> {
+        let rows = self.rows.iter().enumerate();
+        let rows = rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::References)));
+        let owner = |(row, controller): (usize, &Controller), key: &Key| Owner { row, controller: controller.name, key: key.clone() };
+        rows.flat_map(|row| changed.iter().map(move |key| owner(row, key))).collect()
+    }
+
+    /// Every key of every controller.
+    pub fn all(&self, cluster: &Cluster) -> BTreeSet<Owner> {
+        let rows = self.rows.iter().enumerate();
+        let owner = |row, controller: &Controller, key| Owner { row, controller: controller.name, key };
+        rows.flat_map(|(row, controller)| (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))).collect()
+    }
+
+    /// The key of a controller of this name.
+    pub fn owner(&self, controller: &str, key: Key) -> Option<Owner> {
+        let row = self.rows.iter().position(|row| row.name == controller)?;
+        Some(Owner { row, controller: self.rows[row].name, key })
+    }
+
+    pub fn row(&self, owner: &Owner) -> &Controller {
+        &self.rows[owner.row]
+    }
+}
