@@ -7,11 +7,11 @@
 pub mod admit;
 pub mod call;
 pub mod command;
+pub mod commit;
 pub mod config;
 pub mod control;
 pub mod fault;
 pub mod form;
-pub mod furnish;
 pub mod identity;
 pub mod making;
 pub mod memory;
@@ -27,7 +27,7 @@ pub mod through;
 pub mod upkeep;
 pub mod usage;
 
-use crate::admit::ledger::Ledger;
+use crate::commit::Registry;
 use crate::config::Config;
 use crate::control::{Control, Gate, Own};
 use crate::identity::Identity;
@@ -88,29 +88,27 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
     let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
+    let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let identity = Identity::open(&*shared, &kinds, &maker).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
-    let ledger = Arc::new(Ledger::new(kinds.clone(), maker.clone()));
-    let gate = Gate::new(kinds.clone(), maker.clone())
-        .charging(ledger.clone())
-        .with_workloads(config.workloads)
-        .keeping(Own { range: config.service_cidr, host: making::host_name() })
-        .trusting(identity.as_deref().map(Identity::authority));
-    let serve = Serve::new(shared.clone(), kinds, maker, identity).charging(ledger).asking_agents_in(config.agent_sockets.clone());
+    let identity = Identity::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let registry = Arc::new(registry.trusting(identity.as_deref().map(Identity::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
         for name in PROTECTED {
-            if let Err(why) = serve.ensure_namespace(name) {
+            if let Err(why) = registry.ensure_namespace(name) {
                 log::error!("{why}");
             }
         }
-        if let Err(why) = serve.ensure_classes() {
+        if let Err(why) = registry.ensure_classes() {
             log::error!("{why}");
         }
     }
+    let gate =
+        Gate::new(registry.clone()).with_workloads(config.workloads).keeping(Own { range: config.service_cidr, host: making::host_name() });
+    let serve = Serve::new(registry, identity).asking_agents_in(config.agent_sockets.clone());
     let store::Health { damaged, told, .. } = shared.health();
-    gate.tell_files(&*shared, "DamagedFile", &damaged, control::now(Instant::now()));
-    gate.tell_files(&*shared, "EditedFile", &told, control::now(Instant::now()));
+    gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
+    gate.tell_files("EditedFile", &told, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     let hearing = wakes.clone();
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();

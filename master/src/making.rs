@@ -180,31 +180,8 @@ fn free_port(start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-    use crate::store::{FlatStore, KindRow, Rules};
-    use coracle_api::kinds::{Kind, Kinds};
-    use coracle_api::meta::Durable;
-
-    /// A store in memory, and who makes things for it.
-    pub fn in_memory() -> (Arc<dyn Store>, Arc<Kinds>, Arc<Maker>) {
-        let kinds = Arc::new(Kinds::builtin());
-        let row =
-            |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
-        let rules = Rules {
-            edited: &|_, object, _| Ok(object),
-            home: &|_| None,
-            told: &|_, _| None,
-            kinds: kinds.iter().map(row).collect(),
-            claims: &|_, _| Vec::new(),
-            fault: &|_, _| None,
-            durable: &|_, _| Durable::Nothing,
-        };
-        let store: Arc<dyn Store> = Arc::new(FlatStore::in_memory(&rules));
-        let cidr = Cidr::parse("10.0.0.0/8").expect("a network");
-        let maker = Maker::simulated(store.clone(), cidr, |_| {}, || Time::from_seconds(0).expect("a time"));
-        (store, kinds, Arc::new(maker))
-    }
 
     #[test]
     fn shapes() {

@@ -1,16 +1,17 @@
-//! The one gate before `Store::write`: a client's or a controller's document becomes a write, or the reasons why not. PURE.
+//! A document becomes a write, or the reasons why not. PURE. `Draft` is a document on its way; `commit` leads it.
 //!
-//!     create:  schema defaults -> admit: complete -> strategy.create -> validate -> admit: judge -> what says nothing goes -> owners
-//!              of fields -> claims -> Write::Create
-//!     update:  whose revision, whose uid -> schema defaults -> what says nothing goes -> strategy.update -> validate_update -> owners
-//!              -> claims -> Write::Update, or Delete where the last finalizer went
-//!     status:  ... strategy.status_update -> schema defaults -> what says nothing goes -> validate_update -> ...
-//!     delete:  preconditions -> strategy.delete -> Write::Delete, or Write::Update that marks the object
+//!     create:  defaults -> mutate: strategy.create -> validate -> finish: what says nothing goes, owners of fields, claims
+//!     update:  whose revision, whose uid -> defaults -> mutate: what says nothing goes, strategy.update -> validate_update
+//!              -> finish: owners, claims; a deletion where the last finalizer went
+//!     part:    ... -> mutate: the rest is taken over, strategy.status_update, defaults, what says nothing goes -> ...
+//!     delete:  preconditions -> strategy.delete -> Departure
 //!
 //! Documents have the right types already (`shape`); what is here may only be wrong in its values.
 
+mod draft;
 mod owned;
 
+pub use draft::{Draft, Prepared};
 pub use owned::{answered, with_writer};
 
 use crate::store::{Claimed, Write};
@@ -126,60 +127,12 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-/// A new object. `namespace` is where it goes: the document's own has been compared with it. The key is in the write,
-/// because the name may be made here.
+/// A new object, with nothing that other objects say of it.
 pub fn create(kind: &Kind, namespace: &str, object: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
-    create_admitted(kind, namespace, object, rules, making, Ownership::Untold, &|_, _| Ok(()))
-}
-
-/// At which point of a create.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Before its kind's own rules.
-    Complete,
-    /// After them.
-    Judge,
-}
-
-/// What else there is may complete an object, or forbid it.
-pub type Admit<'a> = &'a dyn Fn(Stage, &mut Value) -> Result<(), String>;
-
-pub fn create_admitted(
-    kind: &Kind,
-    namespace: &str,
-    mut object: Value,
-    rules: Rules,
-    making: &mut Making<'_>,
-    ownership: Ownership<'_>,
-    admit: Admit<'_>,
-) -> Result<Write, Unfit> {
-    place(kind, namespace, &mut object);
-    if kind.keeps_status
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("status");
-    }
-    default(&TYPES, &kind.type_name, &mut object);
-    let said = owned::said(kind, &mut object, &ownership);
-    let name = called(&object);
-    admit(Stage::Complete, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
-    (kind.strategy.create)(&mut object, making);
-    let problems = [(kind.strategy.validate)(&object, rules), said.problems(Part::Main)].concat();
-    fit(&object, check(&TYPES, &kind.type_name, &object), problems)?;
-    let name = called(&object);
-    admit(Stage::Judge, &mut object).map_err(|why| Unfit::Forbidden { name, why })?;
-    // Problems are told of the document as it was sent.
-    tidy(&TYPES, &kind.type_name, &mut object);
-    owned::settle(kind, Part::Main, None, &mut object, said, ownership, making.now);
-    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
-    let claims = claims(kind, &object);
-    Ok(Write::Create { key, durable: (kind.strategy.durable)(&object), object, claims })
-}
-
-fn called(object: &Value) -> String {
-    let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
-    said("name").or(said("generateName")).unwrap_or_default().to_owned()
+    let mut draft = Draft::create(kind, namespace, object, Ownership::Untold);
+    draft.mutate(making);
+    draft.validate(rules)?;
+    Ok(draft.finish(making.now).write)
 }
 
 /// A question: a document that is answered and never stored. It has no name.
@@ -203,109 +156,25 @@ pub fn question(
     Ok(object)
 }
 
-/// A document that replaces what stands, or its status. A document with a resourceVersion is meant for exactly that
-/// revision, one without (or with 0) for any, where the kind allows that.
+/// A document that replaces what stands, or a part of it, with nothing that other objects say of it.
 pub fn update(kind: &Kind, old: Standing<'_>, part: Part, new: Value, rules: Rules, making: &mut Making<'_>) -> Result<Write, Unfit> {
-    update_owned(kind, old, part, new, rules, making, Ownership::Untold).map(|updated| updated.write)
-}
-
-/// What an update comes to.
-#[derive(Debug)]
-pub struct Updated {
-    pub write: Write,
-    /// How the object goes, where the update took the last thing that held one whose time is over.
-    pub last: Option<Value>,
-}
-
-pub fn update_owned(
-    kind: &Kind,
-    old: Standing<'_>,
-    part: Part,
-    mut new: Value,
-    rules: Rules,
-    making: &mut Making<'_>,
-    ownership: Ownership<'_>,
-) -> Result<Updated, Unfit> {
-    place(kind, &old.key.namespace, &mut new);
-    let meta = &new["metadata"];
-    let given = meta["resourceVersion"].as_str().unwrap_or_default();
-    let uid = meta["uid"].as_str().unwrap_or_default();
-    let stands = old.object["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() && uid != stands && !rules.patched {
-        return Err(Unfit::OtherUid { given: uid.to_owned(), stands: stands.to_owned() });
-    }
-    if !given.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(Unfit::NoRevision { given: given.to_owned() });
-    }
-    if kind.put_names_revision && matches!(given, "" | "0") {
-        return Err(Unfit::Unseen);
-    }
-    if !matches!(given, "" | "0") && given != old.revision.to_string() {
-        return Err(Unfit::Stale);
-    }
-    let said;
-    let mut validate = kind.strategy.validate_update;
-    match part {
-        Part::Main | Part::Scale => {
-            if kind.keeps_status {
-                strategy::keep_status(&mut new, old.object);
-            }
-            default(&TYPES, &kind.type_name, &mut new);
-            said = owned::said(kind, &mut new, &ownership);
-            tidy(&TYPES, &kind.type_name, &mut new);
-            (kind.strategy.update)(&mut new, old.object, making);
-        }
-        Part::Status => {
-            said = owned::said(kind, &mut new, &ownership);
-            strategy::keep_metadata(&mut new, old.object, kind.status_keeps);
-            (kind.strategy.status_update)(&mut new, old.object);
-            default(&TYPES, &kind.type_name, &mut new);
-            tidy(&TYPES, &kind.type_name, &mut new);
-        }
-        Part::Share(share) => {
-            said = owned::said(kind, &mut new, &ownership);
-            (share.take)(&mut new, old.object, making.now);
-            default(&TYPES, &kind.type_name, &mut new);
-            tidy(&TYPES, &kind.type_name, &mut new);
-            validate = share.validate_update;
-        }
-    }
-    let problems = [validate(&new, old.object, rules), said.problems(part)].concat();
-    fit(&new, new_faults(kind, &new, old.object), problems)?;
-    owned::settle(kind, part, Some(old.object), &mut new, said, ownership, making.now);
-    // The last finalizer has gone from an object whose time is over.
-    if (kind.strategy.released)(&new) && !(kind.strategy.released)(old.object) {
-        return Ok(Updated { write: Write::Delete { key: old.key.clone(), seen: old.revision }, last: Some(new) });
-    }
-    Ok(Updated { write: replace(kind, old, new), last: None })
+    let mut draft = Draft::update(kind, old, part, new, rules, Ownership::Untold)?;
+    draft.mutate(making);
+    draft.validate(rules)?;
+    Ok(draft.finish(making.now).write)
 }
 
 /// What a deletion comes to.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub enum Departure {
     /// It goes as it stands.
-    Now(Write),
+    Now,
     /// It is written like this, and then it goes.
-    Last(Write),
+    Last(Value),
     /// It stays, written like this.
-    Marked(Write),
+    Marked(Value),
     /// It was asked for before, and nothing changes.
     Pending,
-}
-
-/// What a deletion does to what stands, in one write. None: it was asked for before, and nothing changes.
-pub fn delete(
-    kind: &Kind,
-    old: Standing<'_>,
-    preconditions: &Preconditions,
-    deleting: Deleting,
-    fate: Option<Fate>,
-) -> Result<Option<Write>, Unfit> {
-    Ok(match depart(kind, old, preconditions, deleting, fate)? {
-        Departure::Now(write) | Departure::Marked(write) => Some(write),
-        Departure::Last(_) => Some(Write::Delete { key: old.key.clone(), seen: old.revision }),
-        Departure::Pending => None,
-    })
 }
 
 /// `fate`: what becomes of what it owns, where the deletion says that.
@@ -319,9 +188,9 @@ pub fn depart(
     meant(old, preconditions)?;
     let parting = kind.fate.map(|default| strategy::meta::parting(old.object, fate, default));
     Ok(match (kind.strategy.delete)(parting.as_ref().unwrap_or(old.object), deleting) {
-        Deletion::Remove => Departure::Now(Write::Delete { key: old.key.clone(), seen: old.revision }),
-        Deletion::Last(marked) => Departure::Last(replace(kind, old, marked)),
-        Deletion::Mark(marked) => Departure::Marked(replace(kind, old, marked)),
+        Deletion::Remove => Departure::Now,
+        Deletion::Last(marked) => Departure::Last(marked),
+        Deletion::Mark(marked) => Departure::Marked(marked),
         Deletion::Pending => Departure::Pending,
     })
 }
@@ -336,15 +205,6 @@ pub fn meant(old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Unf
         return Err(Unfit::OtherRevision { given: given.to_owned(), stands: old.revision });
     }
     Ok(())
-}
-
-/// A change of metadata that the server makes by itself: a finalizer or an owner goes. Where it was the last thing that held an object
-/// whose time is over, the object goes.
-pub fn relieve(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
-    match (kind.strategy.released)(&object) {
-        true => Write::Delete { key: old.key.clone(), seen: old.revision },
-        false => replace(kind, old, object),
-    }
 }
 
 /// A document that a person put into the store's directory while no master ran. One with a uid replaces what it was made from; one without
@@ -541,16 +401,16 @@ mod tests {
         let mut object = made("endpoints", json!({"metadata": {"name": "e"}}));
         let ask = |object: &Value, preconditions: Preconditions| {
             let old = Standing { key: &key, revision: Revision(7), object };
-            delete(&kind("endpoints"), old, &preconditions, Deleting { grace_s: None, now }, None)
+            depart(&kind("endpoints"), old, &preconditions, Deleting { grace_s: None, now }, None)
         };
-        assert!(matches!(ask(&object, Preconditions::default()), Ok(Some(Write::Delete { seen: Revision(7), .. }))));
+        assert_eq!(ask(&object, Preconditions::default()), Ok(Departure::Now));
         let other = Preconditions { uid: Some("u2".into()), resource_version: None };
         assert!(matches!(ask(&object, other), Err(Unfit::OtherUid { .. })));
         let other = Preconditions { uid: Some("u1".into()), resource_version: Some("6".into()) };
         assert!(matches!(ask(&object, other), Err(Unfit::OtherRevision { .. })));
         // A finalizer holds it; the update that takes the last one deletes it.
         object["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        let Ok(Some(Write::Update { object: marked, .. })) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
+        let Ok(Departure::Marked(marked)) = ask(&object, Preconditions::default()) else { panic!("it is marked") };
         let mut released = marked.clone();
         released["metadata"]["finalizers"] = json!([]);
         let old = Standing { key: &key, revision: Revision(8), object: &marked };

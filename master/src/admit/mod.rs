@@ -1,19 +1,17 @@
-//! What a new object is given, and what it is held to, because of others that are there: classes of priority, runtimes, storage and
+//! What an object is given, and what it is held to, because of others that are there: classes of priority, runtimes, storage and
 //! ingresses, service accounts and their secrets, limit ranges; and what a namespace may use. PURE. Only `View` looks.
 //!
-//!     create:  schema defaults -> complete -> strategy -> validate -> judge -> (quota) -> Store::write
+//! `commit` asks: `complete` after the defaults of a new object's type, `judge` after its kind's own rules.
 //!
 //! Everything is looked up in one moment and written in another: what may not be passed in between (quotas) is held by a lock, the rest is
 //! as true as it was when it was looked at, as in Kubernetes.
 
 mod classes;
-pub mod ledger;
 mod limits;
 mod pod;
 pub mod quota;
 mod secrets;
 
-use crate::prepare::Stage;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
@@ -29,42 +27,41 @@ pub trait View {
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
 }
 
-/// An object that is made now. `Err`: why it is forbidden.
-pub fn create(view: &dyn View, kind: &Kind, namespace: &str, stage: Stage, object: &mut Value) -> Result<(), String> {
-    match (&*kind.resource.group, &*kind.resource.plural, stage) {
-        ("", "pods", Stage::Complete) => {
+/// What other objects make of a new one. `Err`: why it is forbidden.
+pub fn complete(view: &dyn View, kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), String> {
+    match (&*kind.resource.group, &*kind.resource.plural) {
+        ("", "pods") => {
             limits::complete(&ranges(view, namespace)?, object);
             pod::account(view, namespace, object)?;
             pod::priority(view, object)?;
             pod::runtime(view, object)
         }
-        ("", "pods", Stage::Judge) => {
-            limits::judge_pod(&ranges(view, namespace)?, object)?;
-            pod::overhead(view, object)
-        }
-        ("", "persistentvolumeclaims", Stage::Complete) => classes::storage(view, object),
-        ("networking.k8s.io", "ingresses", Stage::Complete) => classes::ingress(view, object),
-        ("certificates.k8s.io", "certificatesigningrequests", Stage::Judge) if wants_masters(object) => {
-            Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))
-        }
-        ("", "persistentvolumeclaims", Stage::Judge) => limits::judge_claim(&ranges(view, namespace)?, object),
-        ("", "nodes", Stage::Complete) => {
+        ("", "persistentvolumeclaims") => classes::storage(view, object),
+        ("networking.k8s.io", "ingresses") => classes::ingress(view, object),
+        ("", "nodes") => {
             taint(object);
             Ok(())
         }
-        (group, plural, Stage::Judge) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
         _ => Ok(()),
     }
 }
 
-/// An object that is changed.
-pub fn update(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old: &Value) -> Result<(), String> {
-    match (&*kind.resource.group, &*kind.resource.plural) {
-        ("", "persistentvolumeclaims") => {
+/// What other objects forbid. `old`: what is replaced, if it is no new object.
+pub fn judge(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old: Option<&Value>) -> Result<(), String> {
+    match (&*kind.resource.group, &*kind.resource.plural, old) {
+        ("", "pods", None) => {
+            limits::judge_pod(&ranges(view, namespace)?, object)?;
+            pod::overhead(view, object)
+        }
+        ("certificates.k8s.io", "certificatesigningrequests", None) if wants_masters(object) => {
+            Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))
+        }
+        ("", "persistentvolumeclaims", None) => limits::judge_claim(&ranges(view, namespace)?, object),
+        ("", "persistentvolumeclaims", Some(old)) => {
             limits::judge_claim(&ranges(view, namespace)?, object)?;
             classes::growth(view, object, old)
         }
-        (group, plural) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
+        (group, plural, _) if (group, plural) == PRIORITY_CLASSES => pod::one_default(view, object),
         _ => Ok(()),
     }
 }

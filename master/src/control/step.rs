@@ -326,7 +326,7 @@ impl Step {
         log::warn!("{owner}: {why}");
         let Some(refused) = refused else { return };
         if let Some(tale) = refused(&self.cluster, &owner.key, &why) {
-            self.gate.tell(&*self.store, &tale, None, now);
+            self.gate.tell(&tale, None, now);
         }
         // Its status is to say so.
         if first {
@@ -341,12 +341,12 @@ impl Step {
         // Before the store is read: no deletion falls between.
         self.inbox.fill.departures_awaited.store(true, Ordering::Release);
         match errand {
-            Errand::Contents(namespace) => match self.gate.contents(&*self.store, &namespace) {
+            Errand::Contents(namespace) => match self.gate.contents(&namespace) {
                 Some(contents) => Decision { errand: decision.errand, ..self.decide_with(owner, now, Some(&contents)) },
                 None => Decision::default(),
             },
             Errand::Recount(namespace) => {
-                self.gate.recount(&*self.store, &namespace);
+                self.gate.recount(&namespace);
                 decision
             }
         }
@@ -366,7 +366,7 @@ impl Step {
         for intent in decision.intents {
             if let Intent::Tell(tale) = &intent {
                 if done.is_some() {
-                    self.gate.tell(&*self.store, tale, done.as_ref(), now);
+                    self.gate.tell(tale, done.as_ref(), now);
                 }
                 continue;
             }
@@ -374,7 +374,7 @@ impl Step {
             if failed.is_some() && matches!(intent, Intent::Create { .. }) {
                 continue;
             }
-            match self.gate.pass(&*self.store, intent, now) {
+            match self.gate.pass(intent, now) {
                 Ok(written) => done = written,
                 Err(why) => failed = failed.or(Some(why)),
             }

@@ -8,12 +8,10 @@
 mod der;
 pub mod token;
 
+use crate::commit::Registry;
 use crate::making::Maker;
-use crate::prepare;
-use crate::store::{Refused, Store, Stored};
-use coracle_api::kinds::Kinds;
+use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
-use coracle_api::strategy::Rules;
 use coracle_api::strategy::namespace::CLUSTER;
 use coracle_schema::base64;
 use p256::SecretKey;
@@ -50,8 +48,8 @@ struct Signing {
 
 impl Identity {
     /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be written.
-    pub fn open(store: &dyn Store, kinds: &Kinds, maker: &Maker) -> Result<Identity, String> {
-        let authority = secret(store, kinds, maker, AUTHORITY_SECRET, |maker| {
+    pub fn open(registry: &Registry) -> Result<Identity, String> {
+        let authority = secret(registry, AUTHORITY_SECRET, |maker| {
             let key = draw(maker);
             let certificate = der::authority(AUTHORITY_NAME, &serial(maker), &public(&key), |bytes| sign(&key, bytes));
             let data = [("tls.crt", der::pem("CERTIFICATE", &certificate)), ("tls.key", written(&key))];
@@ -59,7 +57,7 @@ impl Identity {
         })?;
         let authority = text(&authority, "tls.crt").filter(|pem| der::unpem("CERTIFICATE", pem).is_some());
         let authority = authority.ok_or_else(|| unusable(AUTHORITY_SECRET, "tls.crt is no certificate"))?;
-        let signing = secret(store, kinds, maker, SIGNING_SECRET, |maker| {
+        let signing = secret(registry, SIGNING_SECRET, |maker| {
             let words = "Signs the tokens of service accounts: whoever reads it can be any of them.";
             document(SIGNING_SECRET, "coracle.dev/signing-key", words, &[("key.pem", written(&draw(maker)))])
         })?;
@@ -96,24 +94,21 @@ fn unusable(name: &str, why: &str) -> String {
 }
 
 /// A Secret of the cluster's own, made unless it is there.
-fn secret(store: &dyn Store, kinds: &Kinds, maker: &Maker, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
+fn secret(registry: &Registry, name: &str, make: impl FnOnce(&Maker) -> Value) -> Result<Value, String> {
     let key = Key { resource: SECRETS, namespace: CLUSTER.to_owned(), name: name.to_owned() };
     let read = |stored: &Stored| serde_json::from_slice(&stored.json).map_err(|error| unusable(name, &error.to_string()));
     // The store says what can be done: where nobody knows whether there is one, it is not to delete it.
-    if let Some(stored) = store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
+    if let Some(stored) = registry.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
         return read(&stored);
     }
-    let kind = kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
-    let document = make(maker);
-    let write = maker.making(|making| prepare::create(kind, CLUSTER, document, Rules::default(), making));
-    let write = write.map_err(|unfit| format!("make {key}: {unfit}"))?;
-    match store.write(write) {
+    let kind = registry.kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
+    match registry.make_own(kind, CLUSTER, &make(&registry.maker)) {
         Ok(stored) => {
             log::info!("{key} is made: this cluster has an identity of its own");
             read(&stored)
         }
-        Err(Refused::Exists { .. }) => Err(format!("{key}: somebody else made it at this moment, start again")),
-        Err(refused) => Err(format!("make {key}: {refused}")),
+        Err(barred) if barred.is_taken() => Err(format!("{key}: somebody else made it at this moment, start again")),
+        Err(barred) => Err(format!("make {key}: {barred}")),
     }
 }
 
@@ -170,7 +165,8 @@ fn from_url_safe(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::FlatStore;
+    use crate::store::{FlatStore, Store};
+    use coracle_api::kinds::Kinds;
     use coracle_api::strategy::Cidr;
     use std::sync::Arc;
 
@@ -178,11 +174,12 @@ mod tests {
     fn what_nobody_knows_is_not_to_be_deleted() {
         let dir = std::env::temp_dir().join(format!("coracle-identity-{}", std::process::id()));
         std::fs::remove_dir_all(&dir).ok();
-        let kinds = Kinds::builtin();
+        let kinds = Arc::new(Kinds::builtin());
         let open = || {
             let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
-            let maker = Maker::new(Arc::new(store.clone()), Cidr::parse("10.96.0.0/16").expect("a network")).expect("there is chance");
-            (Identity::open(&store, &kinds, &maker), store)
+            let shared: Arc<dyn Store> = Arc::new(store.clone());
+            let maker = Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network")).expect("there is chance");
+            (Identity::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
         };
         let (made, store) = open();
         made.map(drop).expect("it is made");

@@ -21,11 +21,11 @@ const AGGREGATED: [(&str, &str); 2] = [
 ];
 
 pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, Fault> {
-    let kinds = &serve.kinds;
+    let kinds = &serve.registry.kinds;
     let headers = &request.headers;
     let document = match page {
-        Page::Health(asked) => return Ok(health::answer(&*serve.store, asked).unwrap_or_else(nothing)),
-        Page::Metrics => return Ok(serve.metrics.answer(&*serve.store, kinds)),
+        Page::Health(asked) => return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing)),
+        Page::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
         Page::Nothing => return Ok(nothing()),
         Page::Versions => return listed(kinds, true, headers),
         Page::Groups => return listed(kinds, false, headers),

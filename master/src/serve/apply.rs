@@ -3,40 +3,65 @@
 
 use super::options::{self, Wish};
 use super::turns::Turn;
-use super::write::{Lost, New, Place, Written};
-use super::{Serve, body, document, namespace, patch, warn, write};
+use super::{Serve, body, document, patch, warn, write};
 use crate::call::Call;
+use crate::commit::{Change, Expects, Made, Outcome};
 use crate::fault::Fault;
-use crate::prepare::{self, Ownership, Part};
-use crate::store::{Refused, Stored};
+use crate::prepare::{self, Ownership, Part, Standing};
 use coracle_api::status::{Cause, Details, Reason, Status};
 use coracle_api::types;
-use coracle_http::{Answer, Request, StatusCode};
+use coracle_http::{Answer, Request};
 use coracle_schema::apply::{self, Applied, Conflict, Refusal};
 use coracle_schema::{Path, Problem, Types, yaml};
 use serde_json::Value;
 use std::borrow::Cow;
-use std::sync::PoisonError;
 
 static TYPES: Types = types::builtin();
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = wish(call, request)?;
     let Config { value: config, twice, _turn } = read(serve, &request.body)?;
-    for _ in 0..=patch::RACES_LOST_MAX {
-        let done = match serve.standing(call) {
-            Ok(old) => over(serve, call, part, &config, &twice, &wish, &old)?,
-            Err(fault) if fault.status.code == 404 && part == Part::Main => made(serve, call, &config, &twice, &wish)?,
-            Err(fault) => return Err(fault),
+    let make = |old: Option<Standing<'_>>| {
+        let live = match old {
+            Some(old) => in_form(call, old.object),
+            None => {
+                refuse_uid(call, &config)?;
+                Cow::Owned(apply::zero(&TYPES, &call.shown.type_name))
+            }
         };
-        if let Some((status, written, warnings)) = done {
-            let mut answer = document(call, status, &written.stored);
-            warn(&mut answer, &warnings);
-            warn(&mut answer, &written.advice);
-            return Ok(answer);
-        }
+        let applied = laid_over(call, part, &live, &config, &wish)?;
+        let (object, warnings) = typed(call, &config, applied.object, &twice)?;
+        Ok(Made::Document { part, object, ownership: Ownership::Applied(applied.managed), warnings })
+    };
+    let expects = if part == Part::Main { Expects::Either } else { Expects::Object };
+    let change = Change { expects, ..write::change(call, &make) };
+    let committed = write::commit(serve, call, &change, &serve.terms(call, wish.rehearsal))?;
+    if committed.outcome != Outcome::Created {
+        patch::heard(serve, call, part, &committed.stored, wish.rehearsal);
     }
-    Err(Fault::stale(call))
+    let mut answer = document(call, write::code(committed.outcome), &committed.stored);
+    warn(&mut answer, &committed.warnings);
+    warn(&mut answer, &committed.advice);
+    Ok(answer)
+}
+
+/// What stands, in the form that the client speaks of.
+fn in_form<'o>(call: &Call, object: &'o Value) -> Cow<'o, Value> {
+    let mut live = Cow::Borrowed(object);
+    if let Some(alias) = call.shown.alias {
+        (alias.show)(live.to_mut());
+    }
+    live
+}
+
+/// An apply of what is not there makes it, unless it means an object that was.
+fn refuse_uid(call: &Call, config: &Value) -> Result<(), Fault> {
+    let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
+    Err(Status::conflict(&call.kind.resource, &call.name, &why).into())
 }
 
 /// Who applies has a name.
@@ -45,52 +70,6 @@ pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
         return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
     }
     options::wish(call, &request.headers, "PatchOptions")
-}
-
-/// None: somebody else wrote meanwhile.
-type Done = Option<(StatusCode, Written, Vec<String>)>;
-
-fn over(serve: &Serve, call: &Call, part: Part, config: &Value, twice: &[String], wish: &Wish, old: &Stored) -> Result<Done, Fault> {
-    let standing = write::parsed(old)?;
-    let mut live = Cow::Borrowed(&standing);
-    if let Some(alias) = call.shown.alias {
-        (alias.show)(live.to_mut());
-    }
-    let applied = laid_over(call, part, &live, config, wish)?;
-    let (new, warnings) = typed(call, config, applied.object, twice)?;
-    let place = Place { old, standing: &standing, part };
-    match write::put(serve, call, place, new, Ownership::Applied(applied.managed), wish.rehearsal) {
-        Ok(written) => {
-            patch::heard(serve, call, part, &written.stored, wish.rehearsal);
-            Ok(Some((StatusCode::OK, written, warnings)))
-        }
-        Err(Lost::Race) if config["metadata"]["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) => {
-            Err(Fault::stale(call))
-        }
-        Err(Lost::Race) => Ok(None),
-        Err(Lost::Fault(fault)) => Err(*fault),
-    }
-}
-
-/// An apply of what is not there makes it.
-fn made(serve: &Serve, call: &Call, config: &Value, twice: &[String], wish: &Wish) -> Result<Done, Fault> {
-    let uid = config["metadata"]["uid"].as_str().unwrap_or_default();
-    if !uid.is_empty() {
-        let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
-        return Err(Status::conflict(&call.kind.resource, &call.name, &why).into());
-    }
-    let applied = laid_over(call, Part::Main, &apply::zero(&TYPES, &call.shown.type_name), config, wish)?;
-    let (new, warnings) = typed(call, config, applied.object, twice)?;
-    let _place = serve.places.read().unwrap_or_else(PoisonError::into_inner);
-    namespace::ready(serve, call, &new)?;
-    match write::make(serve, call, New::of(&new, wish), || Ownership::Applied(applied.managed.clone())) {
-        Ok(written) => Ok(Some((StatusCode::CREATED, written, warnings))),
-        Err(write::Unmade::Refused(key, written, refused)) => match *refused {
-            Refused::Exists { .. } => Ok(None),
-            refused => Err(Fault::refused(call, &key, written.as_ref(), refused)),
-        },
-        Err(write::Unmade::Fault(fault)) => Err(fault),
-    }
 }
 
 pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {

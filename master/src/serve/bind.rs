@@ -1,12 +1,12 @@
 //! Bindings: a pod is put on a node, once. A binding is never stored, it changes its pod.
 
-use super::{RACES_MAX, Serve, body, options, patch, write};
+use super::{Serve, body, options, patch, write};
 use crate::call::{Call, Version};
+use crate::commit::Made;
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{self, Standing};
+use crate::prepare::Standing;
 use crate::render;
-use crate::store::Refused;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
@@ -42,25 +42,19 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         return Err(Fault::invalid(call, bindings, &name, problems));
     }
     let node = sent.object()["target"]["name"].as_str().unwrap_or_default();
-    let node = match serve.store.get(&Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() }) {
+    let node = match serve.registry.store.get(&Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() }) {
         Ok(Some(node)) => write::parsed(&node)?,
         // As in Kubernetes a pod may be bound to a node that is still to come, or that nobody can read.
         Ok(None) | Err(_) => Value::Null,
     };
     let call = of(call, pods, &name);
-    for _ in 0..RACES_MAX {
-        let old = serve.standing(&call)?;
-        let pod = write::parsed(&old)?;
-        let bound = strategy::bind(&pod, sent.object(), &node, wall_clock())
-            .map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?;
-        let standing = Standing { key: &old.key, revision: old.revision, object: &pod };
-        match serve.commit(prepare::replace(pods, standing, bound), rehearsal) {
-            Ok(_) => return Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201)))),
-            Err(Refused::Stale { .. }) => {}
-            Err(refused) => return Err(Fault::refused(&call, &old.key, None, refused)),
-        }
-    }
-    Err(Fault::stale(&call))
+    let make = |old: Option<Standing<'_>>| {
+        let pod = old.map_or(&Value::Null, |old| old.object);
+        let bound = strategy::bind(pod, sent.object(), &node, wall_clock());
+        Ok(Made::Own(bound.map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?))
+    };
+    write::commit(serve, &call, &write::change(&call, &make), &serve.terms(&call, rehearsal))?;
+    Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201))))
 }
 
 /// Kubernetes tells of a wrong target as of a fault of its own.
@@ -72,7 +66,7 @@ fn several(problems: &[Problem]) -> String {
 }
 
 fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
-    serve.kinds.by_kind("v1", name).ok_or_else(|| Status::internal_error(format!("no {name} is served")).into())
+    serve.registry.kinds.by_kind("v1", name).ok_or_else(|| Status::internal_error(format!("no {name} is served")).into())
 }
 
 /// The same call about another kind's object.

@@ -1,15 +1,14 @@
 //! Delete: at once, or marked to go when its grace is over or its finalizers are gone. One object, or all that a selector names.
 
-use super::write::Lost;
-use super::{RACES_MAX, Serve, body, document, finish, namespace, options, read, selector, warn, write};
+use super::{Serve, body, document, finish, options, read, selector, warn, write};
 use crate::call::{Call, Version};
+use crate::commit::{Barred, Change, Committed, Made, Outcome};
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{self, Departure, Preconditions, Standing, Unfit};
+use crate::prepare::{self, Preconditions, Standing, Unfit};
 use crate::render;
-use crate::store::{Refused, Stored, Write};
 use coracle_api::kinds::Kinds;
-use coracle_api::meta::{Key, Resource, Revision};
+use coracle_api::meta::Resource;
 use coracle_api::status::Status;
 use coracle_api::strategy::{Deleting, Fate};
 use coracle_api::types;
@@ -17,10 +16,10 @@ use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::PoisonError;
 
 /// Of any group and version.
 const OPTIONS: body::Wanted<'static> = body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions" };
+const NAMESPACES: Resource = Resource::core("namespaces");
 /// Where Kubernetes knows the kinds of options, as its refusals say it.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
 
@@ -36,29 +35,24 @@ pub struct Wishes {
     accepted: bool,
 }
 
-/// What came of a deletion.
-pub enum Gone {
-    /// As it was at last.
-    Now(Stored),
-    /// It stays for a while, like this.
-    Marked(Stored),
-}
-
 pub fn delete(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let wishes = wishes(serve, call, request)?;
-    let _places = namespace::is_one(call.kind).then(|| serve.places.write().unwrap_or_else(PoisonError::into_inner));
-    if serve.store.get(&super::key(call)).is_err() && wishes.preconditions == Preconditions::default() {
-        return give_up(serve, call, wishes.rehearsal);
+    let Committed { stored, mut outcome, .. } = one(serve, call, &call.name, &wishes)?;
+    if outcome == Outcome::GivenUp {
+        if !wishes.rehearsal {
+            log::warn!("{} was damaged; a DELETE has given it up", stored.key);
+        }
+        return Ok(answer(call, &unknown(&call.name)));
     }
-    let gone = match one(serve, call, &call.name, &wishes)? {
-        Gone::Marked(stored) if call.version != Version::V1 && !wishes.rehearsal && finish::settled(serve, &stored) => Gone::Now(stored),
-        gone => gone,
-    };
-    let mut answer = match &gone {
-        Gone::Now(stored) | Gone::Marked(stored) if call.version.is_flat() => answer(call, &write::parsed(stored)?),
-        Gone::Now(stored) if !call.kind.delete_shows => answer(call, &write::parsed(stored)?),
-        Gone::Marked(stored) if wishes.accepted => document(call, StatusCode::ACCEPTED, stored),
-        Gone::Now(stored) | Gone::Marked(stored) => document(call, StatusCode::OK, stored),
+    if outcome != Outcome::Gone && call.version != Version::V1 && !wishes.rehearsal && finish::settled(serve, &stored) {
+        outcome = Outcome::Gone;
+    }
+    let mut answer = match outcome {
+        _ if call.version.is_flat() => answer(call, &write::parsed(&stored)?),
+        Outcome::Gone if !call.kind.delete_shows => answer(call, &write::parsed(&stored)?),
+        Outcome::Gone => document(call, StatusCode::OK, &stored),
+        _ if wishes.accepted => document(call, StatusCode::ACCEPTED, &stored),
+        _ => document(call, StatusCode::OK, &stored),
     };
     warn_of_dependents(&mut answer, call, &wishes);
     Ok(answer)
@@ -90,19 +84,28 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
     }
 }
 
-/// The object of this name in the call's namespace.
-pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Gone, Fault> {
-    for _ in 0..RACES_MAX {
-        let old = serve.named(call, name)?;
-        let object = write::parsed(&old)?;
-        may_go(call, &object)?;
-        match at(serve, call, &old, &object, wishes) {
-            Ok(gone) => return Ok(gone),
-            Err(Lost::Race) => {}
-            Err(Lost::Fault(fault)) => return Err(*fault),
-        }
-    }
-    Err(Status::stale(&call.shown.resource, name).into())
+/// Deletes the object of this name in the call's namespace. A damaged object, of which nobody can say more than its name, is given up
+/// by a plain DELETE, as `/healthz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
+pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Committed, Fault> {
+    let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
+    let make = |old: Option<Standing<'_>>| {
+        let Some(old) = old else {
+            if call.kind.resource == NAMESPACES {
+                may_go(call, &unknown(name))?;
+            }
+            return Ok(Made::Gone);
+        };
+        may_go(call, old.object)?;
+        let departure = prepare::depart(call.kind, old, &wishes.preconditions, deleting, wishes.fate);
+        departure.map(Made::from).map_err(|unfit| unfit_to_go(call, name, unfit))
+    };
+    let over_damaged = !call.name.is_empty() && wishes.preconditions == Preconditions::default();
+    let change = Change { over_damaged, ..Change::update(call.kind, &call.namespace, name, &make) };
+    let committed = serve.registry.commit(&change, &serve.terms(call, wishes.rehearsal));
+    committed.map_err(|barred| match barred {
+        Barred::Missing => Status::not_found(&call.shown.resource, name).into(),
+        barred => write::fault(call, barred),
+    })
 }
 
 /// Some of the cluster's own objects stay for ever.
@@ -112,38 +115,14 @@ fn may_go(call: &Call, object: &Value) -> Result<(), Fault> {
     refused.map_or(Ok(()), |why| Err(Status::forbidden(&call.kind.resource, name, why).into()))
 }
 
-fn at(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<Gone, Lost> {
-    let standing = Standing { key: &old.key, revision: old.revision, object };
-    let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
-    let departure = prepare::depart(call.kind, standing, &wishes.preconditions, deleting, wishes.fate);
-    let departure = departure.map_err(|unfit| Lost::from(unfit_to_go(call, &old.key.name, unfit)))?;
-    let commit = |write| {
-        serve.commit(write, wishes.rehearsal).map_err(|refused| match refused {
-            Refused::Stale { .. } => Lost::Race,
-            refused => Lost::from(Fault::refused(call, &old.key, None, refused)),
-        })
-    };
-    match departure {
-        Departure::Now(write) => commit(write).map(Gone::Now),
-        Departure::Marked(write) => commit(write).map(Gone::Marked),
-        Departure::Pending => Ok(Gone::Marked(old.clone())),
-        Departure::Last(write) => {
-            let last = commit(write)?;
-            let removal = Write::Delete { key: Key::clone(&last.key), seen: last.revision };
-            match if wishes.rehearsal { Ok(last.clone()) } else { serve.store.write(removal) } {
-                // Whoever was quicker has only taken away what was over.
-                Ok(_) | Err(Refused::Missing) => Ok(Gone::Now(last)),
-                Err(Refused::Stale { .. }) => Err(Lost::Race),
-                Err(refused) => Err(Lost::from(Fault::refused(call, &old.key, None, refused))),
-            }
-        }
-    }
+/// All that is known of a damaged object.
+fn unknown(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
 }
 
 /// Whether this is the object that the preconditions mean.
-pub fn meant(call: &Call, old: &Stored, object: &Value, wishes: &Wishes) -> Result<(), Fault> {
-    let standing = Standing { key: &old.key, revision: old.revision, object };
-    prepare::meant(standing, &wishes.preconditions).map_err(|unfit| unfit_to_go(call, &old.key.name, unfit))
+pub fn meant(call: &Call, old: Standing<'_>, preconditions: &Preconditions) -> Result<(), Fault> {
+    prepare::meant(old, preconditions).map_err(|unfit| unfit_to_go(call, &old.key.name, unfit))
 }
 
 /// Preconditions that do not hold: Kubernetes tells of them by the kind.
@@ -153,23 +132,6 @@ fn unfit_to_go(call: &Call, name: &str, unfit: Unfit) -> Fault {
         Unfit::OtherUid { given, stands } => Status::other_uid(&kind, name, &given, &stands).into(),
         Unfit::OtherRevision { given, stands } => Status::other_revision(&kind, name, &given, stands).into(),
         unfit => Fault::unfit(call, name, unfit),
-    }
-}
-
-/// A damaged object, of which nobody can say more than its name: a plain DELETE settles it, as `/healthz?verbose` advises. One with
-/// preconditions meant a certain object, and nobody can say whether this is the one.
-fn give_up(serve: &Serve, call: &Call, rehearsal: bool) -> Result<Answer, Fault> {
-    let (key, unknown) = (super::key(call), json!({"metadata": {"name": call.name}}));
-    if namespace::is_one(call.kind) {
-        may_go(call, &unknown)?;
-    }
-    match serve.commit(Write::Delete { key: key.clone(), seen: Revision(0) }, rehearsal) {
-        Ok(_) if rehearsal => Ok(answer(call, &unknown)),
-        Ok(_) => {
-            log::warn!("{key} was damaged; a DELETE has given it up");
-            Ok(answer(call, &unknown))
-        }
-        Err(refused) => Err(Fault::refused(call, &key, None, refused)),
     }
 }
 

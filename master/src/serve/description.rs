@@ -48,7 +48,7 @@ pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, 
         return Ok(answer);
     }
     let mut answer =
-        made(headers, tag, "application/json", |into| openapi::document(&serve.kinds, &types::builtin(), group, version, into));
+        made(headers, tag, "application/json", |into| openapi::document(&serve.registry.kinds, &types::builtin(), group, version, into));
     if hash.is_some() {
         // At this address there will never be anything else.
         answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -61,7 +61,7 @@ pub fn of_all(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let message =
         given.flat_map(|value| value.split(',')).any(|wanted| MESSAGES.contains(&wanted.split(';').next().unwrap_or_default().trim()));
-    let (kinds, types) = (&serve.kinds, types::builtin());
+    let (kinds, types) = (&serve.registry.kinds, types::builtin());
     if message {
         let tag = serve.described.message.get_or_init(|| hash(|into| openapi::swagger_message(kinds, &types, into)));
         return Ok(made(headers, tag, MESSAGES[1], |into| openapi::swagger_message(kinds, &types, into)));
@@ -79,10 +79,10 @@ fn hashes(serve: &Serve) -> &[((String, String), String)] {
     serve.described.groups.get_or_init(|| {
         let types = types::builtin();
         let hashed = |(group, version): (&str, &str)| {
-            let hash = hash(|into| openapi::document(&serve.kinds, &types, group, version, into));
+            let hash = hash(|into| openapi::document(&serve.registry.kinds, &types, group, version, into));
             ((group.to_owned(), version.to_owned()), hash)
         };
-        openapi::versions(&serve.kinds).into_iter().map(hashed).collect()
+        openapi::versions(&serve.registry.kinds).into_iter().map(hashed).collect()
     })
 }
 

@@ -1,15 +1,15 @@
 //! Eviction: a deletion that asks what guards the object first.
 
 use super::delete::{self, Wishes};
-use super::{RACES_MAX, Serve, body, options, patch, shown, write};
+use super::{Serve, body, options, patch, shown, write};
 use crate::call::Call;
+use crate::commit::{Barred, Change, Failed, Made, Terms, attempted};
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{self, Part, Standing};
+use crate::prepare::{Ownership, Part, Standing, Unfit};
 use crate::render;
-use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Revision};
 use coracle_api::status::{Cause, Details, Reason, Status};
 use coracle_api::strategy::eviction::{self, Verdict};
 use coracle_http::{Answer, Request, StatusCode};
@@ -30,100 +30,81 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
     let mut wishes = delete::asked(&sent.object()["deleteOptions"], &[])?;
     rehearsal |= wishes.rehearsal;
     wishes.rehearsal = rehearsal;
-    for _ in 0..RACES_MAX {
+    attempted(|| {
         let old = serve.standing(call)?;
         let object = write::parsed(&old)?;
         match eviction::judge(&object, &budgets(serve, call)?, wall_clock()) {
             Verdict::Goes { at_this_state } => {
-                if go(serve, call, &old, &object, &wishes, at_this_state)? {
-                    return Ok(done(call));
-                }
+                delete::meant(call, Standing { key: &old.key, revision: old.revision, object: &object }, &wishes.preconditions)?;
+                go(serve, call, &wishes, Some(Judged { revision: old.revision, at_this_state }))
             }
             Verdict::Counted(budget) => {
-                if count(serve, call, budget, rehearsal)? {
-                    return finish(serve, call, &wishes);
+                if !rehearsal {
+                    count(serve, call, &budget)?;
                 }
+                // The disruption is counted: now the object goes, whatever becomes of it meanwhile.
+                go(serve, call, &wishes, None)
             }
-            Verdict::Refused { why, processing } => return Err(refused(why, processing)),
-            Verdict::Forbidden { budget, why } => {
-                return Err(Status::forbidden(&guard(serve, call)?.resource, &budget, &why).into());
-            }
+            Verdict::Refused { why, processing } => Err(refused(why, processing).into()),
+            Verdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(serve, call)?.resource, &budget, &why)).into()),
             Verdict::TooManyBudgets => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
-                return Err(patch::nameless(why.to_owned()));
+                Err(patch::nameless(why.to_owned()).into())
             }
         }
-    }
-    Err(Fault::stale(call))
+    })
 }
 
-/// The disruption is counted: now the object goes, whatever becomes of it meanwhile.
-fn finish(serve: &Serve, call: &Call, wishes: &Wishes) -> Result<Answer, Fault> {
-    for _ in 0..RACES_MAX {
-        let old = serve.standing(call)?;
-        let object = write::parsed(&old)?;
-        if go(serve, call, &old, &object, wishes, false)? {
-            return Ok(done(call));
-        }
-    }
-    Err(Fault::stale(call))
+/// What was decided about an object.
+struct Judged {
+    /// Of the object that was looked at.
+    revision: Revision,
+    /// It may go at this revision alone.
+    at_this_state: bool,
 }
 
-fn done(call: &Call) -> Answer {
-    shown(call, StatusCode::CREATED, render::status(call.form, &Status::success(201)))
-}
-
-/// False: somebody else wrote it meanwhile.
-fn go(serve: &Serve, call: &Call, old: &Stored, object: &Value, wishes: &Wishes, at_this_state: bool) -> Result<bool, Fault> {
-    let mut wishes = wishes.clone();
-    delete::meant(call, old, object, &wishes)?;
-    if !wishes.rehearsal {
-        let standing = Standing { key: &old.key, revision: old.revision, object };
-        let doomed = eviction::doomed(object, wall_clock());
-        let write = serve.maker.making(|making| prepare::update(call.kind, standing, Part::Status, doomed, serve.rules(call), making));
-        let write = write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?;
-        let marked = match serve.store.write(write) {
-            Ok(marked) => marked,
-            Err(Refused::Stale { .. }) => return Ok(false),
-            Err(refused) => return Err(Fault::refused(call, &old.key, None, refused)),
-        };
-        // The preconditions held for what stood there before it was told why it goes.
-        wishes.preconditions.resource_version = at_this_state.then(|| marked.revision.to_string());
-    }
-    match delete::one(serve, call, &call.name, &wishes) {
-        Ok(_) => Ok(true),
-        Err(fault) if at_this_state && fault.status.reason == Some(Reason::Conflict) => Ok(false),
-        Err(fault) => Err(fault),
-    }
-}
-
-/// The budget with one disruption less. False: somebody else counted meanwhile.
-fn count(serve: &Serve, call: &Call, budget: Value, rehearsal: bool) -> Result<bool, Fault> {
-    if rehearsal {
-        return Ok(true);
-    }
-    let kind = guard(serve, call)?;
-    let name = budget["metadata"]["name"].as_str().unwrap_or_default();
-    let key = super::key_of(kind, &call.namespace, name);
-    let Some(old) = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))? else { return Ok(false) };
-    let object = write::parsed(&old)?;
-    let standing = Standing { key: &key, revision: old.revision, object: &object };
-    // It names the revision that was judged.
-    let write = serve.maker.making(|making| prepare::update(kind, standing, Part::Status, budget, serve.rules(call), making));
-    let write = match write {
-        Err(prepare::Unfit::Stale) => return Ok(false),
-        write => write.map_err(|unfit| Fault::unfit(call, &call.name, unfit))?,
+/// Marks the object and deletes it. `judged`: one that is another by now has to be judged again.
+fn go(serve: &Serve, call: &Call, wishes: &Wishes, judged: Option<Judged>) -> Result<Answer, Failed<Fault>> {
+    let lost = |fault: Fault, again: bool| match fault.status.reason {
+        Some(Reason::Conflict) if again => Failed::Race(fault),
+        _ => Failed::Finally(fault),
     };
-    match serve.store.write(write) {
-        Ok(_) => Ok(true),
-        Err(Refused::Stale { .. } | Refused::Missing) => Ok(false),
-        Err(refused) => Err(Fault::refused(call, &key, None, refused)),
+    let (mut wishes, mut at_this_state) = (wishes.clone(), false);
+    let make = |old: Option<Standing<'_>>| {
+        let Some(old) = old.filter(|old| judged.as_ref().is_none_or(|judged| judged.revision == old.revision)) else {
+            return Err(Fault::stale(call));
+        };
+        delete::meant(call, old, &wishes.preconditions)?;
+        Ok(Made::document(Part::Status, eviction::doomed(old.object, wall_clock()), Ownership::Untold))
+    };
+    if !wishes.rehearsal {
+        let terms = Terms { advised: false, ..serve.terms(call, false) };
+        let marked = write::commit(serve, call, &write::change(call, &make), &terms).map_err(|fault| lost(fault, judged.is_some()))?;
+        at_this_state = judged.is_some_and(|judged| judged.at_this_state);
+        // The preconditions held for what stood there before it was told why it goes.
+        wishes.preconditions.resource_version = at_this_state.then(|| marked.stored.revision.to_string());
+    }
+    delete::one(serve, call, &call.name, &wishes).map_err(|fault| lost(fault, at_this_state))?;
+    Ok(shown(call, StatusCode::CREATED, render::status(call.form, &Status::success(201))))
+}
+
+/// Writes the budget with one disruption less. It names the revision that was judged: where somebody else counted meanwhile, all is
+/// judged again.
+fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>> {
+    let name = budget["metadata"]["name"].as_str().unwrap_or_default();
+    let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Status, budget.clone(), Ownership::Untold));
+    let change = Change::update(guard(serve, call)?, &call.namespace, name, &make);
+    match serve.registry.commit(&change, &Terms { advised: false, ..serve.terms(call, false) }) {
+        Ok(_) => Ok(()),
+        Err(Barred::Missing | Barred::Unfit(Unfit::Stale)) => Err(Failed::Race(Fault::stale(call))),
+        Err(Barred::Damaged { why }) => Err(Fault::damaged(&change.key(), &why).into()),
+        Err(barred) => Err(write::fault(call, barred).into()),
     }
 }
 
 /// All budgets of the namespace. One that nobody can read may guard the object.
 fn budgets(serve: &Serve, call: &Call) -> Result<Vec<Value>, Fault> {
-    let listed = serve.store.list(&guard(serve, call)?.resource, Some(&call.namespace));
+    let listed = serve.registry.store.list(&guard(serve, call)?.resource, Some(&call.namespace));
     if let Some(key) = listed.damaged.first() {
         return Err(Fault::damaged(&Key::clone(key), "it may guard what is to be evicted"));
     }
@@ -131,7 +112,7 @@ fn budgets(serve: &Serve, call: &Call) -> Result<Vec<Value>, Fault> {
 }
 
 fn guard<'s>(serve: &'s Serve, call: &Call) -> Result<&'s Kind, Fault> {
-    let row = call.kind.guards.and_then(|(version, kind)| serve.kinds.by_kind(version, kind));
+    let row = call.kind.guards.and_then(|(version, kind)| serve.registry.kinds.by_kind(version, kind));
     row.ok_or_else(|| Status::internal_error("nothing is known that guards it").into())
 }
 

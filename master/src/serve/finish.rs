@@ -21,7 +21,7 @@ pub fn settled(serve: &Serve, marked: &Stored) -> bool {
     let scope = Scope { resource: key.resource.clone(), namespace: Some(key.namespace.clone()), name: Some(key.name.clone()) };
     // The first that takes it away ends the watch.
     let sink = Box::new(move |event: &Event| event.new.is_some() || sender.try_send(()).is_err());
-    let Ok(watch) = serve.store.watch(scope, Some(marked.revision), sink) else { return false };
+    let Ok(watch) = serve.registry.store.watch(scope, Some(marked.revision), sink) else { return false };
     let gone = watch.replay.iter().any(|event| event.new.is_none()) || events.recv_timeout(PATIENCE).is_ok();
     if !gone {
         log::warn!("{key} is not gone after {} s", PATIENCE.as_secs());

@@ -76,7 +76,7 @@ impl Giving {
 impl Serve {
     /// A start is a burst of work: once it is over, its memory goes back to the host.
     pub fn giving_back_what_a_start_took(self) -> Serve {
-        self.giving.worked(&self.watches.timer, &self.store, WORTH_BYTES);
+        self.giving.worked(&self.watches.timer, &self.registry.store, WORTH_BYTES);
         self
     }
 }
@@ -117,7 +117,7 @@ mod tests {
             ("a deletion of nothing", vec![(Method::DELETE, "/api/v1/namespaces/default/configmaps/a", String::new())], 0),
         ] {
             let (serve, _) = serve();
-            serve.ensure_namespace("default").expect("it is new");
+            serve.registry.ensure_namespace("default").expect("it is new");
             for (method, path, body) in requests {
                 let target = path.parse().expect("a path");
                 serve.answer(&Request { method, target, headers: HeaderMap::new(), body: body.into(), caller: Caller::Local });

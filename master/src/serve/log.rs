@@ -46,7 +46,7 @@ fn container(call: &Call, asked: &str, pod: &Pod) -> Result<String, Fault> {
 /// By the name of its node, in the directory that this master was given: nothing that a client may write leads anywhere else.
 pub fn agent(serve: &Serve, node: &str) -> Result<Server, Fault> {
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
-    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     let unknown = |why: &str| Fault::from(Status::unavailable(format!("the agent of node {node:?} cannot be asked: {why}")));
     stored.ok_or_else(|| unknown("the node is not registered"))?;
     let socket = node::agent_socket(node).ok_or_else(|| unknown("no socket can have that name"))?;

@@ -18,7 +18,6 @@ mod go_json;
 mod health;
 mod log;
 mod metrics;
-mod namespace;
 mod options;
 mod pages;
 mod patch;
@@ -33,30 +32,28 @@ mod turns;
 mod watch;
 mod write;
 
-use crate::admit::ledger::{Barred, Ledger};
 use crate::call::{self, Call, Route, Verb, Version};
+use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
 use crate::identity::Identity;
-use crate::making::{self, Maker};
+use crate::making;
 use crate::prepare::Part;
 use crate::render;
 use crate::render::gzip;
-use crate::store::{Refused, Store, Stored, Write, indented};
+use crate::store::{Stored, indented};
 use bytes::Bytes;
-use coracle_api::kinds::{Kind, Kinds};
+use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::budget::{Held, Party};
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, RwLock};
 use std::time::Instant;
 
-/// A write that lost a race, and whose client named no revision, is decided anew so often.
-const RACES_MAX: usize = 16;
 /// Clients that are people: they get indented JSON without asking, as from kube-apiserver.
 const PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
@@ -70,13 +67,10 @@ const INDENTED_BYTES_MAX: usize = 4 << 20;
 pub type Heard = Box<dyn Fn(&Key) + Send + Sync>;
 
 pub struct Serve {
-    store: Arc<dyn Store>,
-    kinds: Arc<Kinds>,
+    registry: Arc<Registry>,
     heard: Heard,
-    maker: Arc<Maker>,
     /// None: the cluster's own Secrets cannot be used.
     identity: Option<Arc<Identity>>,
-    ledger: Arc<Ledger>,
     watches: watch::Watches,
     giving: Arc<giving::Giving>,
     lists: read::Lists,
@@ -87,18 +81,13 @@ pub struct Serve {
     turn: AtomicUsize,
     /// Where the agents' sockets are.
     agent_sockets: PathBuf,
-    /// Shared by creates from the look at their namespace until they are stored; alone for who deletes a namespace.
-    places: RwLock<()>,
 }
 
 impl Serve {
-    pub fn new(store: Arc<dyn Store>, kinds: Arc<Kinds>, maker: Arc<Maker>, identity: Option<Arc<Identity>>) -> Serve {
+    pub fn new(registry: Arc<Registry>, identity: Option<Arc<Identity>>) -> Serve {
         Serve {
-            ledger: Arc::new(Ledger::new(kinds.clone(), maker.clone())),
-            store,
-            kinds,
+            registry,
             heard: Box::new(|_| {}),
-            maker,
             identity,
             watches: watch::Watches::default(),
             giving: Arc::default(),
@@ -108,13 +97,7 @@ impl Serve {
             described: description::Described::default(),
             turn: AtomicUsize::new(0),
             agent_sockets: PathBuf::new(),
-            places: RwLock::new(()),
         }
-    }
-
-    /// With whom what is used of quotas is counted.
-    pub fn charging(self, ledger: Arc<Ledger>) -> Serve {
-        Serve { ledger, ..self }
     }
 
     /// Where the agents' sockets are; without it no agent can be asked.
@@ -125,20 +108,6 @@ impl Serve {
     /// Who is told of signs of life.
     pub fn heard_by(self, heard: Heard) -> Serve {
         Serve { heard, ..self }
-    }
-
-    fn authority(&self) -> Option<&str> {
-        self.identity.as_deref().map(Identity::authority)
-    }
-
-    /// Makes a namespace unless it is there.
-    pub fn ensure_namespace(&self, name: &str) -> Result<(), String> {
-        namespace::ensure(self, name).map_err(|fault| fault.status.message)
-    }
-
-    /// Makes what else every cluster has.
-    pub fn ensure_classes(&self) -> Result<(), String> {
-        namespace::ensure_classes(self).map_err(|fault| fault.status.message)
     }
 
     pub fn answer(&self, request: &Request) -> Answer {
@@ -159,7 +128,7 @@ impl Serve {
             }
         }
         // Before it gets shorter.
-        self.giving.worked(&self.watches.timer, &self.store, giving::cost(request, &answer));
+        self.giving.worked(&self.watches.timer, &self.registry.store, giving::cost(request, &answer));
         compress(&request.headers, &mut answer);
         self.metrics.count(asked, started.elapsed(), &mut answer);
         answer
@@ -180,7 +149,7 @@ impl Serve {
 
     fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Asked) -> Result<Answer, Fault> {
         let query = request.target.query().unwrap_or_default();
-        match call::parse(&self.kinds, request.method.as_str(), request.target.path(), query)? {
+        match call::parse(&self.registry.kinds, request.method.as_str(), request.target.path(), query)? {
             Route::Page(page) => about::answer(self, &page, request),
             Route::Through(through) => {
                 *asked = metrics::Asked::through(&through);
@@ -240,28 +209,24 @@ impl Serve {
     /// The object of this name where the call is.
     fn named(&self, call: &Call, name: &str) -> Result<Stored, Fault> {
         let key = key_of(call.kind, &call.namespace, name);
-        match self.store.get(&key) {
+        match self.registry.store.get(&key) {
             Ok(Some(stored)) => Ok(stored),
             Ok(None) => Err(Status::not_found(&call.shown.resource, name).into()),
             Err(damaged) => Err(Fault::damaged(&key, &damaged.why)),
         }
     }
 
-    /// Writes, or says what writing would come to.
-    fn commit(&self, write: Write, rehearsal: bool) -> Result<Stored, Refused> {
-        if rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
-    }
-
-    /// The same of what quotas may count. `old`: what an update replaces.
-    fn charge(&self, kind: &Kind, write: Write, old: Option<&serde_json::Value>, rehearsal: bool) -> Result<Stored, Barred> {
-        self.ledger.commit(&*self.store, kind, write, old, rehearsal)
+    /// How a client's change is written.
+    fn terms(&self, call: &Call, rehearsal: bool) -> Terms {
+        let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
+        Terms { writer, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
     }
 
     fn rules(&self, call: &Call) -> Rules {
         let other_form = call.shown.alias.is_some();
         let patched = call.version == Version::V1 && call.verb == Verb::Patch;
         let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
-        Rules { old_names, old_labels, service_cidr: Some(self.maker.service_cidr()), patched, other_form, ..Rules::default() }
+        Rules { old_names, old_labels, service_cidr: Some(self.registry.maker.service_cidr()), patched, other_form, ..Rules::default() }
     }
 }
 
@@ -304,11 +269,6 @@ pub fn failure(form: Form, fault: &Fault) -> Answer {
     }
     warn(&mut answer, &fault.warnings);
     answer
-}
-
-/// What whoever writes the object is told of it.
-fn advice(call: &Call, object: &serde_json::Value) -> Vec<String> {
-    call.kind.advice.filter(|_| call.version == Version::V1).map(|advice| advice(object)).unwrap_or_default()
 }
 
 /// Text for a Warning header, each in its own: as kubectl prints them.
@@ -398,15 +358,16 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::making::tests::in_memory;
+    use crate::commit::tests::in_memory;
+    use crate::store::{Store, Write};
     use coracle_api::meta::{Durable, Resource};
     use coracle_http::{Caller, Method};
     use serde_json::json;
 
     /// Serves a store in memory.
     pub fn serve() -> (Serve, Arc<dyn Store>) {
-        let (store, kinds, maker) = in_memory();
-        (Serve::new(store.clone(), kinds, maker, None), store)
+        let registry = in_memory();
+        (Serve::new(registry.clone(), None), registry.store.clone())
     }
 
     fn get(target: &str, headers: &[(header::HeaderName, &'static str)]) -> Request {

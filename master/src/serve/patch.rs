@@ -1,10 +1,10 @@
 //! Patch: what a client says of a change is done to what stands, and the outcome goes the way of a PUT.
 
-use super::write::{Lost, Place, Written};
 use super::{Serve, apply, body, document, options, warn, write};
 use crate::call::{Call, Version};
+use crate::commit::Made;
 use crate::fault::Fault;
-use crate::prepare::Part;
+use crate::prepare::{Part, Standing};
 use crate::store::Stored;
 use coracle_api::old;
 use coracle_api::status::{Reason, Status};
@@ -15,9 +15,6 @@ use coracle_schema::patch::{self, Unpatched};
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value};
 
-/// How often a patch is done anew to what somebody else wrote meanwhile. Of those who patch one object at a time one wins a batch of
-/// writes, so this is more than there are requests at work at once.
-pub const RACES_LOST_MAX: usize = 100;
 /// What of a document that did not come out right is shown to the client.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
@@ -53,29 +50,24 @@ pub fn patch(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
     };
     let wish = options::wish(call, &request.headers, "PatchOptions")?;
     refuse_force(call)?;
-    let mut old = serve.standing(call)?;
+    // That nothing is there is told before what is wrong with the patch.
+    serve.standing(call)?;
     let (patch, twice) = read(language, &request.body)?;
-    for _ in 0..=RACES_LOST_MAX {
-        let standing = write::parsed(&old)?;
-        let (new, warnings) = match call.version {
-            Version::V1 => patched(call, &patch, &standing, &twice)?,
-            Version::Old(version) => patched_old(call, version, part, &patch, &standing)?,
+    let make = |old: Option<Standing<'_>>| {
+        let standing = old.map_or(&Value::Null, |old| old.object);
+        let (object, mut warnings) = match call.version {
+            Version::V1 => patched(call, &patch, standing, &twice)?,
+            Version::Old(version) => patched_old(call, version, part, &patch, standing)?,
         };
-        let owners = strategy::meta::doubled_owners(&new);
-        match write::put(serve, call, Place { old: &old, standing: &standing, part }, new, wish.ownership(), wish.rehearsal) {
-            Ok(Written { stored, advice }) => {
-                heard(serve, call, part, &stored, wish.rehearsal);
-                let mut answer = document(call, StatusCode::OK, &stored);
-                warn(&mut answer, &warnings);
-                warn(&mut answer, &owners.into_iter().collect::<Vec<_>>());
-                warn(&mut answer, &advice);
-                return Ok(answer);
-            }
-            Err(Lost::Race) => old = serve.standing(call)?,
-            Err(Lost::Fault(fault)) => return Err(*fault),
-        }
-    }
-    Err(Fault::stale(call))
+        warnings.extend(strategy::meta::doubled_owners(&object));
+        Ok(Made::Document { part, object, ownership: wish.ownership(), warnings })
+    };
+    let committed = write::commit(serve, call, &write::change(call, &make), &serve.terms(call, wish.rehearsal))?;
+    heard(serve, call, part, &committed.stored, wish.rehearsal);
+    let mut answer = document(call, StatusCode::OK, &committed.stored);
+    warn(&mut answer, &committed.warnings);
+    warn(&mut answer, &committed.advice);
+    Ok(answer)
 }
 
 pub fn heard(serve: &Serve, call: &Call, part: Part, stored: &Stored, rehearsal: bool) {

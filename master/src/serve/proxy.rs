@@ -33,7 +33,7 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
     }
     let Named { name, secure, .. } = &through.named;
     let key = key_of(through.kind, &through.namespace, name);
-    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     let stored = stored.ok_or_else(|| Fault::from(Status::not_found(&key.resource, name)))?;
     let to_agent = through.way == Way::Node && ["", AGENT_PORT].contains(&through.named.port.as_str());
     if to_agent && let Means::Proxy { rest, .. } = &through.means {
@@ -65,7 +65,7 @@ fn address(serve: &Serve, through: &Through, stored: &Stored) -> Result<SocketAd
         Way::Node => through::of_node(&log::view(stored).map_err(unread)?, &through.named.port),
         Way::Service => {
             let key = Key { resource: Resource::core("endpoints"), ..(*stored.key).clone() };
-            let endpoints = serve.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
+            let endpoints = serve.registry.store.get(&key).map_err(|_| Nowhere::Unplaced("its endpoints cannot be read"))?;
             let endpoints = endpoints.map(|endpoints| log::view(&endpoints)).transpose().map_err(unread)?;
             let turn = serve.turn.fetch_add(1, Ordering::Relaxed);
             through::of_service(&log::view(stored).map_err(unread)?, endpoints.as_ref(), &through.named, turn)

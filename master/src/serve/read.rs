@@ -83,7 +83,7 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<Page, Fau
         limit: wanted.limit,
         matches: if selector.is_everything() { None } else { Some(&matches) },
     };
-    let page = serve.store.page(&listing).map_err(|why| match why {
+    let page = serve.registry.store.page(&listing).map_err(|why| match why {
         Unlisted::Gone(_) => pages::expired(&wanted),
         Unlisted::Future { now } => Status::future(wanted.at.unwrap_or_default(), now).into(),
     })?;
@@ -97,7 +97,7 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<Page, Fau
 }
 
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {
-    let current = serve.store.revision();
+    let current = serve.registry.store.revision();
     if revision <= current { Ok(()) } else { Err(Status::future(revision, current).into()) }
 }
 

@@ -3,12 +3,13 @@
 use super::apply;
 use super::options::{self, Wish};
 use super::patch;
-use super::write::{self, Lost, Place};
-use super::{RACES_MAX, Serve, bind, body, shown, warn};
+use super::write;
+use super::{Serve, bind, body, shown, warn};
 use crate::call::Call;
+use crate::commit::{Committed, Made, Make, Terms};
 use crate::fault::Fault;
 use crate::making::wall_clock;
-use crate::prepare::{Ownership, Part};
+use crate::prepare::{Ownership, Part, Standing};
 use crate::render;
 use crate::store::Stored;
 use coracle_api::kinds::{Kind, Kinds, Scale};
@@ -37,18 +38,12 @@ pub fn update(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, F
     let mut sent = body::object(serve, &as_scale, request)?;
     write::right_namespace(call, sent.object())?;
     write::right_name(call, sent.object_mut())?;
-    let named = sent.object()["metadata"]["resourceVersion"].as_str().is_some_and(|version| !matches!(version, "" | "0"));
-    for _ in 0..RACES_MAX {
-        let old = serve.standing(call)?;
-        let standing = write::parsed(&old)?;
-        match put(serve, call, &as_scale, (&old, &standing), sent.object(), wish.ownership(), wish.rehearsal) {
-            Ok(stored) => return told(call, &row, &stored, &sent.warnings),
-            Err(Lost::Race) if !named => {}
-            Err(Lost::Race) => break,
-            Err(Lost::Fault(fault)) => return Err(*fault),
-        }
-    }
-    Err(Fault::stale(call))
+    let make = |old: Option<Standing<'_>>| {
+        let standing = old.map_or(&Value::Null, |old| old.object);
+        Ok(Made::document(Part::Scale, over(serve, call, &as_scale, standing, sent.object())?, wish.ownership()))
+    };
+    let stored = put(serve, call, &make, wish.rehearsal)?.stored;
+    told(call, &row, &stored, &sent.warnings)
 }
 
 pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
@@ -66,24 +61,20 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
             Said::Patch(patch::read(language, &request.body)?)
         }
     };
-    for _ in 0..=patch::RACES_LOST_MAX {
-        let old = serve.standing(call)?;
-        let standing = write::parsed(&old)?;
-        let live = scale::shown(places(call)?, &standing);
-        let (new, warnings, ownership) = match &said {
+    let make = |old: Option<Standing<'_>>| {
+        let standing = old.map_or(&Value::Null, |old| old.object);
+        let live = scale::shown(places(call)?, standing);
+        let (scale, warnings, ownership) = match &said {
             Said::Patch((patch, twice)) => {
                 let (new, warnings) = patch::patched(&as_scale, patch, &live, twice)?;
                 (new, warnings, wish.ownership())
             }
-            Said::Applied(config) => applied(call, &as_scale, (&standing, live), &config.value, &config.twice, &wish)?,
+            Said::Applied(config) => applied(call, &as_scale, (standing, live), &config.value, &config.twice, &wish)?,
         };
-        match put(serve, call, &as_scale, (&old, &standing), &new, ownership, wish.rehearsal) {
-            Ok(stored) => return told(call, &row, &stored, &warnings),
-            Err(Lost::Race) => {}
-            Err(Lost::Fault(fault)) => return Err(*fault),
-        }
-    }
-    Err(Fault::stale(call))
+        Ok(Made::Document { part: Part::Scale, object: over(serve, call, &as_scale, standing, &scale)?, ownership, warnings })
+    };
+    let Committed { stored, warnings, .. } = put(serve, call, &make, wish.rehearsal)?;
+    told(call, &row, &stored, &warnings)
 }
 
 /// What a client says of a change, and what of it it says twice.
@@ -110,23 +101,20 @@ fn applied<'w>(
     Ok((new, warnings, Ownership::Applied(managed)))
 }
 
-fn put(
-    serve: &Serve,
-    call: &Call,
-    as_scale: &Call,
-    (old, standing): (&Stored, &Value),
-    scale: &Value,
-    ownership: Ownership<'_>,
-    rehearsal: bool,
-) -> Result<Stored, Lost> {
+/// The object with the number that a scale says, if that can be one.
+fn over(serve: &Serve, call: &Call, as_scale: &Call, standing: &Value, scale: &Value) -> Result<Value, Fault> {
     let mut placed = scale.clone();
     placed["metadata"]["namespace"] = call.namespace.clone().into();
     let problems = (as_scale.kind.strategy.validate)(&placed, serve.rules(call));
     if !problems.is_empty() {
-        return Err(Lost::from(Fault::invalid(as_scale, as_scale.kind, &call.name, problems)));
+        return Err(Fault::invalid(as_scale, as_scale.kind, &call.name, problems));
     }
-    let new = scale::over(places(call).map_err(Lost::from)?, standing, scale);
-    write::put(serve, call, Place { old, standing, part: Part::Scale }, new, ownership, rehearsal).map(|written| written.stored)
+    Ok(scale::over(places(call)?, standing, scale))
+}
+
+fn put<'a>(serve: &Serve, call: &'a Call<'_>, make: Make<'a, Fault>, rehearsal: bool) -> Result<Committed, Fault> {
+    let terms = Terms { advised: false, ..serve.terms(call, rehearsal) };
+    write::commit(serve, call, &write::change(call, make), &terms)
 }
 
 fn places<'k>(call: &Call<'k>) -> Result<&'k Scale, Fault> {

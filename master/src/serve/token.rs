@@ -53,7 +53,7 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         object["spec"]["audiences"] = json!([ISSUER]);
     }
     let life_s = object["spec"]["expirationSeconds"].as_i64().unwrap_or_default();
-    let claims = Claims::new(bearer, texts(&object["spec"]["audiences"]), serve.maker.uuid(), now, life_s);
+    let claims = Claims::new(bearer, texts(&object["spec"]["audiences"]), serve.registry.maker.uuid(), now, life_s);
     let meta = &account["metadata"];
     object["metadata"]["name"] = meta["name"].clone();
     object["metadata"]["namespace"] = meta["namespace"].clone();
@@ -133,7 +133,7 @@ fn bound(object: &Value) -> Bound {
 
 fn object(serve: &Serve, plural: &'static str, namespace: &str, name: &str) -> Result<Option<Value>, Fault> {
     let key = Key { resource: Resource::core(plural), namespace: namespace.to_owned(), name: name.to_owned() };
-    let stored = serve.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
+    let stored = serve.registry.store.get(&key).map_err(|damaged| Fault::damaged(&key, &damaged.why))?;
     stored.map(|stored| write::parsed(&stored)).transpose()
 }
 
@@ -166,7 +166,7 @@ fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<
     for (resource, namespace, bound) in alive {
         let Some(bound) = bound else { continue };
         let key = Key { resource, namespace: namespace.to_owned(), name: bound.name.clone() };
-        let stored = serve.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
+        let stored = serve.registry.store.get(&key).map_err(|damaged| format!("{key} cannot be read: {}", damaged.why))?;
         let found: Option<Value> = stored.and_then(|stored| serde_json::from_slice(&stored.json).ok());
         if found.is_none_or(|found| found["metadata"]["uid"] != *bound.uid) {
             return Err(format!("service account token has been invalidated: {key} is not what it was"));

@@ -121,7 +121,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
             read::not_from_the_future(serve, not_before)?;
             None
         }
-        Begin::Now => Some(serve.store.revision()),
+        Begin::Now => Some(serve.registry.store.revision()),
         Begin::After(revision) => Some(revision),
     };
     let watches = &serve.watches;
@@ -129,7 +129,7 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     let watcher = Arc::new(Watcher { view, fresh: AtomicBool::new(true), feed: Mutex::new(Feed::Waiting(Vec::new())) });
     let scope = Scope { resource: call.kind.resource.clone(), namespace: some(&call.namespace), name: some(&call.name) };
     let told = watcher.clone();
-    let watch = match serve.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
+    let watch = match serve.registry.store.watch(scope, after, Box::new(move |event| told.tell(event))) {
         Ok(watch) => watch,
         Err(Unwatched::Gone(gone)) => return Ok(expired(call.form, &Status::expired(after.unwrap_or_default(), gone.oldest))),
         Err(Unwatched::Future { now }) => return Ok(expired(call.form, &Status::expired_future(after.unwrap_or_default(), now))),
@@ -141,10 +141,10 @@ pub fn watch(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     }
     let events = go_live(&watcher.feed, replay.pieces, watch.revision);
     if call.options.bookmarks {
-        watches.bookmarks.add(&watches.timer, &serve.store, &watcher);
+        watches.bookmarks.add(&watches.timer, &serve.registry.store, &watcher);
     }
     let ends = call.options.timeout.map(|timeout| {
-        let (store, bookmark) = (serve.store.clone(), call.options.bookmarks);
+        let (store, bookmark) = (serve.registry.store.clone(), call.options.bookmarks);
         watches.timer.after(timeout, Box::new(move || watcher.end(bookmark.then(|| store.told()))))
     });
     let lease = Box::new((watch.handle, ends));
@@ -397,7 +397,7 @@ mod tests {
         let (serve, store) = serve();
         let watching = |revision: u64| {
             let query = format!("watch=1&resourceVersion={revision}");
-            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
+            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
             let Ok(answer) = watch(&serve, &call) else { panic!("{query}") };
             let Body::Stream(stream) = answer.body else { panic!("{query}") };
             stream
@@ -438,7 +438,7 @@ mod tests {
     fn each_is_told_in_the_words_it_asked_in() {
         let (serve, store) = crate::serve::tests::serve();
         let told = ["/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/events"].map(|path| {
-            let Ok(Route::Object(call)) = call::parse(&serve.kinds, "GET", path, "watch=1") else { panic!("{path}") };
+            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", path, "watch=1") else { panic!("{path}") };
             let Ok(Answer { body: Body::Stream(stream), .. }) = watch(&serve, &call) else { panic!("{path}") };
             stream
         });

@@ -3,9 +3,10 @@
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Durable, Key, Resource, Revision, Time};
 use coracle_api::strategy::{Cidr, Deleting, Rules};
+use coracle_master::commit::Registry;
 use coracle_master::control::{Controllers, Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
-use coracle_master::prepare::{self, Part, Preconditions, Standing};
+use coracle_master::prepare::{self, Departure, Part, Preconditions, Standing};
 use coracle_master::store::{self, FlatStore, KindRow, Store};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -113,12 +114,9 @@ impl Bed {
         bed
     }
 
-    pub fn kinds(&self) -> Arc<Kinds> {
-        self.kinds.clone()
-    }
-
-    pub fn maker(&self) -> Maker {
-        self.make_maker(self.up().store.clone())
+    pub fn registry(&self) -> Registry {
+        let store = self.up().store.clone();
+        Registry::new(self.kinds.clone(), store.clone(), Arc::new(self.make_maker(store)))
     }
 
     fn make_maker(&self, store: Arc<dyn Store>) -> Maker {
@@ -156,7 +154,7 @@ impl Bed {
         let write = maker.making(|making| prepare::create(namespace, "", made, Rules::default(), making)).expect("a namespace");
         // From the second start on it is there.
         let _ = store.write(write);
-        let gate = Gate::new(self.kinds.clone(), maker.clone());
+        let gate = Gate::new(Arc::new(Registry::new(self.kinds.clone(), store.clone(), maker.clone())));
         let step = Step::new(store.clone(), gate, Controllers::builtin(), wakes(), self.now());
         self.up = Some(Up { store, files, maker, step });
     }
@@ -311,10 +309,12 @@ impl Bed {
         let kind = self.kinds.by_resource(&key.resource).expect("a kind");
         let old = Standing { key: &key, revision: stored.revision, object: &object };
         let deleting = Deleting { grace_s, now: self.now().wall };
-        let write = prepare::delete(kind, old, &Preconditions::default(), deleting, None).expect("no preconditions");
-        if let Some(write) = write {
-            self.store().write(write).expect("nobody else writes meanwhile");
-        }
+        let write = match prepare::depart(kind, old, &Preconditions::default(), deleting, None).expect("no preconditions") {
+            Departure::Now | Departure::Last(_) => store::Write::Delete { key: key.clone(), seen: stored.revision },
+            Departure::Marked(marked) => prepare::replace(kind, old, marked),
+            Departure::Pending => return,
+        };
+        self.store().write(write).expect("nobody else writes meanwhile");
     }
 
     /// A node that is not there stays away, and its pods go.

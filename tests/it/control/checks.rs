@@ -30,7 +30,7 @@ fn nothing_is_left_to_do(bed: &Bed) {
         }
     };
     pass(bed.controllers());
-    let gate = Gate::new(bed.kinds(), Arc::new(bed.maker()));
+    let gate = Gate::new(Arc::new(bed.registry()));
     pass(&Step::new(bed.store().clone(), gate, Controllers::builtin(), wakes(), bed.now()));
 }
 

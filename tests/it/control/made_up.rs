@@ -62,7 +62,7 @@ fn a_made_up_controller_is_a_row() {
     bed.create("secrets", secret("a"));
     bed.create("secrets", secret("alone"));
     bed.create("pods", pod("a"));
-    let gate = Gate::new(bed.kinds(), Arc::new(bed.maker()));
+    let gate = Gate::new(Arc::new(bed.registry()));
     let mut step = Step::new(bed.store().clone(), gate, Controllers::of(vec![labels()]), wakes(), bed.now());
     let began = bed.now().uptime;
     // What the store held at the start.

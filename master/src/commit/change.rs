@@ -1,0 +1,190 @@
+//! A change of one object, what came of it, and why it was not written: the words of `Registry::commit`. PURE.
+
+use super::home::Homeless;
+use crate::prepare::{Departure, Ownership, Part, Standing, Unfit};
+use crate::store::{Refused, Stored};
+use coracle_api::kinds::Kind;
+use coracle_api::meta::Key;
+use coracle_api::strategy::Rules;
+use serde_json::Value;
+use std::fmt;
+
+/// A change of one object, as its writer means it. `E`: why the writer itself refuses.
+pub struct Change<'a, E> {
+    pub kind: &'a Kind,
+    pub namespace: &'a str,
+    /// Empty: that of a new object, which stands in its document or is generated.
+    pub name: &'a str,
+    pub expects: Expects,
+    /// An object whose file is damaged counts as none: a new one takes its place, or a deletion gives it up.
+    pub over_damaged: bool,
+    /// What the writer makes of what stands. Called again where somebody else wrote meanwhile.
+    pub make: Make<'a, E>,
+}
+
+pub type Make<'a, E> = &'a dyn Fn(Option<Standing<'_>>) -> Result<Made<'a>, E>;
+
+/// What has to stand there before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expects {
+    /// Nothing: it is a create.
+    Nothing,
+    /// An object.
+    Object,
+    /// An object; where there is none it is made.
+    Either,
+}
+
+/// What a writer makes of what stands.
+pub enum Made<'a> {
+    /// A document of an object or of a part of it: it takes all steps.
+    Document { part: Part, object: Value, ownership: Ownership<'a>, warnings: Vec<String> },
+    /// What stands, changed by the server itself in a way that no strategy is asked about: a binding, a mark, a finalizer less.
+    Own(Value),
+    /// It is written like this, and then it goes.
+    Last(Value),
+    /// It goes as it stands.
+    Gone,
+    /// Nothing is to be written.
+    Unchanged,
+}
+
+impl<'a> Made<'a> {
+    pub fn document(part: Part, object: Value, ownership: Ownership<'a>) -> Made<'a> {
+        Made::Document { part, object, ownership, warnings: Vec::new() }
+    }
+
+    /// What stands without a finalizer or an owner: where that was the last thing that held an object whose time is over, it goes.
+    pub fn relieved(kind: &Kind, object: Value) -> Made<'a> {
+        if (kind.strategy.released)(&object) { Made::Gone } else { Made::Own(object) }
+    }
+}
+
+impl From<Departure> for Made<'_> {
+    fn from(departure: Departure) -> Self {
+        match departure {
+            Departure::Now => Made::Gone,
+            Departure::Last(object) => Made::Last(object),
+            Departure::Marked(object) => Made::Own(object),
+            Departure::Pending => Made::Unchanged,
+        }
+    }
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writer {
+    Client,
+    /// Through the flat versions, where a namespace is made on first use.
+    ClientOf2014,
+    /// To it a namespace is there though its file is damaged.
+    Controller,
+    /// What it makes for itself no quota keeps away, and no namespace has to be there before.
+    Master,
+}
+
+/// How a change is written.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    pub writer: Writer,
+    pub rules: Rules,
+    /// Every step is taken but the writing.
+    pub rehearsal: bool,
+    /// The writer wants to hear what its kind advises.
+    pub advised: bool,
+}
+
+impl Terms {
+    /// Of a writer of this program. Its documents come of others that were taken as they are, ids of 2014 among them.
+    pub fn of(writer: Writer) -> Terms {
+        Terms { writer, rules: Rules { old_names: true, ..Rules::default() }, rehearsal: false, advised: false }
+    }
+}
+
+/// What came of a change.
+pub struct Committed {
+    /// As it stands now; as it was at last, if it is gone.
+    pub stored: Stored,
+    pub outcome: Outcome,
+    /// The writer's own, of its document.
+    pub warnings: Vec<String>,
+    /// What its kind advises.
+    pub advice: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Created,
+    /// In place of one whose file is damaged.
+    Renewed,
+    Changed,
+    Unchanged,
+    Gone,
+    /// It was damaged: nothing but its key is known.
+    GivenUp,
+}
+
+/// Why nothing was written.
+#[derive(Debug)]
+pub enum Barred<E> {
+    /// The writer itself.
+    Writer(E),
+    /// Nothing stands there.
+    Missing,
+    /// Nobody can read what stands there.
+    Damaged {
+        why: String,
+    },
+    Homeless(Homeless),
+    Unfit(Unfit),
+    /// Whatever address or port the server chose was taken by then.
+    NoneFree {
+        key: Key,
+        space: String,
+    },
+    /// The store. `written`: where a claim stands in what was to be written; None for a deletion.
+    Refused {
+        key: Key,
+        written: Option<Value>,
+        refused: Refused,
+    },
+}
+
+impl<E> Barred<E> {
+    /// Whether another object has the name.
+    pub fn is_taken(&self) -> bool {
+        matches!(self, Barred::Refused { refused: Refused::Exists { .. }, .. })
+    }
+}
+
+impl<E> fmt::Display for Barred<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Whoever knows its writer tells why.
+            Barred::Writer(_) => f.write_str("its writer refuses it"),
+            Barred::Missing => f.write_str("it does not exist"),
+            Barred::Damaged { why } => write!(f, "its file is damaged: {why}"),
+            Barred::Homeless(homeless) => homeless.fmt(f),
+            Barred::Unfit(unfit) => unfit.fmt(f),
+            Barred::NoneFree { space, .. } => write!(f, "no free {space} was found"),
+            Barred::Refused { refused, .. } => refused.fmt(f),
+        }
+    }
+}
+
+impl<'a, E> Change<'a, E> {
+    /// A new object.
+    pub fn create(kind: &'a Kind, namespace: &'a str, make: Make<'a, E>) -> Change<'a, E> {
+        Change { kind, namespace, name: "", expects: Expects::Nothing, over_damaged: false, make }
+    }
+
+    /// An object that stands, and that can be read.
+    pub fn update(kind: &'a Kind, namespace: &'a str, name: &'a str, make: Make<'a, E>) -> Change<'a, E> {
+        Change { kind, namespace, name, expects: Expects::Object, over_damaged: false, make }
+    }
+
+    /// Empty in its name: one that is generated, or stands in the document.
+    pub fn key(&self) -> Key {
+        Key { resource: self.kind.resource.clone(), namespace: self.namespace.to_owned(), name: self.name.to_owned() }
+    }
+}

@@ -1,0 +1,61 @@
+//! Objects that the master makes by itself, unless they are there: what every namespace and every cluster holds.
+
+use super::{Barred, Change, Made, Registry, Terms, Writer};
+use crate::prepare::{Ownership, Part, Standing};
+use crate::store::Stored;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::furniture::furniture;
+use coracle_api::strategy::system_classes;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+
+pub(super) const NAMESPACES: Resource = Resource::core("namespaces");
+
+impl Registry {
+    /// Makes a namespace, and what every namespace holds, unless it is there.
+    pub fn ensure_namespace(&self, name: &str) -> Result<(), String> {
+        self.ensure(&NAMESPACES, "", &json!({"metadata": {"name": name}}))?;
+        self.furnish(name);
+        Ok(())
+    }
+
+    /// What every cluster has besides its namespaces.
+    pub fn ensure_classes(&self) -> Result<(), String> {
+        let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
+        system_classes().iter().try_for_each(|class| self.ensure(&classes, "", class))
+    }
+
+    /// What every namespace holds. That it cannot be made now is no reason to refuse the namespace, or a pod in it.
+    pub(super) fn furnish(&self, namespace: &str) {
+        for (resource, object) in furniture(self.authority().as_deref()) {
+            // What nobody can read is there.
+            if matches!(self.store.get(&key(&resource, namespace, &object)), Ok(None))
+                && let Err(why) = self.ensure(&resource, namespace, &object)
+            {
+                log::warn!("{why}");
+            }
+        }
+    }
+
+    fn ensure(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<(), String> {
+        let kind = self.kinds.by_resource(resource).ok_or_else(|| format!("no {resource} are served"))?;
+        match self.make_own(kind, namespace, object) {
+            Ok(_) => Ok(()),
+            Err(barred) if barred.is_taken() => Ok(()),
+            Err(barred) => Err(format!("{} cannot be made: {barred}", key(resource, namespace, object))),
+        }
+    }
+
+    /// Makes an object that the master needs itself: whatever quotas say, and before there is a namespace.
+    pub fn make_own(&self, kind: &Kind, namespace: &str, object: &Value) -> Result<Stored, Barred<Infallible>> {
+        let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, object.clone(), Ownership::Untold));
+        let change = Change::create(kind, namespace, &make);
+        self.commit(&change, &Terms::of(Writer::Master)).map(|committed| committed.stored)
+    }
+}
+
+fn key(resource: &Resource, namespace: &str, object: &Value) -> Key {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Key { resource: resource.clone(), namespace: namespace.to_owned(), name }
+}

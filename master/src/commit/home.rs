@@ -1,0 +1,93 @@
+//! The namespace of a new object: it has to be there, and not to end before the object is stored.
+
+use super::furniture::NAMESPACES;
+use super::{Barred, Change, Made, Registry, Terms, Writer};
+use crate::prepare;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
+use coracle_api::strategy::namespace::is_ending;
+use serde_json::Value;
+use std::fmt;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
+
+/// Why nothing can be made in a namespace.
+#[derive(Debug, PartialEq)]
+pub enum Homeless {
+    Missing,
+    Damaged {
+        why: String,
+    },
+    Ending {
+        /// Of the object that is not made; what it will begin with, where it has none yet.
+        name: String,
+    },
+    /// The flat versions make a namespace on first use, and this one could not be made.
+    Unmade {
+        why: String,
+    },
+}
+
+impl fmt::Display for Homeless {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Homeless::Missing | Homeless::Ending { .. } => f.write_str("its namespace is not there, or it ends: nothing is made in it"),
+            Homeless::Damaged { why } => write!(f, "the file of its namespace is damaged: {why}"),
+            Homeless::Unmade { why } => f.write_str(why),
+        }
+    }
+}
+
+/// Held until a change is stored: no namespace is marked to go while something is made in it.
+pub(super) enum Home<'r> {
+    Shared(#[expect(dead_code, reason = "held")] RwLockReadGuard<'r, ()>),
+    Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'r, ()>),
+    Free,
+}
+
+impl Registry {
+    /// `is_new`: nothing stands yet.
+    pub(super) fn home<E>(&self, change: &Change<'_, E>, made: &Made<'_>, is_new: bool, terms: &Terms) -> Result<Home<'_>, Barred<E>> {
+        match made {
+            Made::Document { object, .. } if is_new && change.kind.namespaced && terms.writer != Writer::Master => {
+                if terms.writer == Writer::ClientOf2014 {
+                    // A document that is refused must not leave a namespace behind.
+                    let (kind, object) = (change.kind, object.clone());
+                    let write = self.maker.making(|making| prepare::create(kind, change.namespace, object, terms.rules, making));
+                    write.map_err(Barred::Unfit)?;
+                }
+                let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
+                self.stands(change.namespace, object, terms.writer).map_err(Barred::Homeless)?;
+                if change.kind.resource == Resource::core("pods") && !self.is_furnished(change.namespace) {
+                    self.furnish(change.namespace);
+                }
+                Ok(Home::Shared(shared))
+            }
+            Made::Own(_) | Made::Last(_) | Made::Gone if change.kind.resource == NAMESPACES => {
+                Ok(Home::Alone(self.homes.write().unwrap_or_else(PoisonError::into_inner)))
+            }
+            _ => Ok(Home::Free),
+        }
+    }
+
+    fn stands(&self, namespace: &str, object: &Value, writer: Writer) -> Result<(), Homeless> {
+        let key = Key { resource: NAMESPACES, namespace: String::new(), name: namespace.to_owned() };
+        match self.store.get(&key) {
+            Ok(Some(stored)) if is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()) => {
+                let said = |field: &str| object["metadata"][field].as_str().filter(|name| !name.is_empty());
+                Err(Homeless::Ending { name: said("name").or(said("generateName")).unwrap_or_default().to_owned() })
+            }
+            Ok(Some(_)) => Ok(()),
+            Ok(None) if writer == Writer::ClientOf2014 => self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why }),
+            Ok(None) => Err(Homeless::Missing),
+            // What nobody can read is there.
+            Err(_) if writer == Writer::Controller => Ok(()),
+            Err(damaged) => Err(Homeless::Damaged { why: damaged.why }),
+        }
+    }
+
+    /// Whether pods can be made in it. The controllers may not have come round to that.
+    fn is_furnished(&self, name: &str) -> bool {
+        let key = Key { resource: ACCOUNTS, namespace: name.to_owned(), name: ACCOUNT.to_owned() };
+        !matches!(self.store.get(&key), Ok(None))
+    }
+}

@@ -1,0 +1,158 @@
+//! What quotas count: a lock, held from the counting until what was counted for is written, so that two creates at once cannot both have
+//! the last of it. A quota's status is what was counted last; nothing is decided by it, so it may be lost.
+//!
+//! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads all that its
+//! namespace has of what is counted, once. What no quota counts knows nothing of this.
+
+use super::view::{parsed, whole};
+use super::{Barred, Change, Made, Registry, Terms, Writer};
+use crate::admit::{View, quota};
+use crate::prepare::{Ownership, Part, Standing};
+use crate::store::Write;
+use coracle_api::kinds::Kind;
+use coracle_api::meta::{Resource, Time};
+use coracle_api::strategy::qos::{self, Amounts};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::sync::{MutexGuard, PoisonError};
+
+const QUOTAS: Resource = Resource::core("resourcequotas");
+
+/// What a write costs the quotas of its namespace. Nobody else counts as long as this is held.
+pub(super) struct Charge<'r> {
+    registry: &'r Registry,
+    accounts: Vec<Account>,
+    is_new: bool,
+    now: Time,
+    _counting: MutexGuard<'r, ()>,
+}
+
+/// A quota that a write is charged to.
+struct Account {
+    quota: Value,
+    charge: Amounts,
+    /// Before the write.
+    used: Amounts,
+}
+
+impl Registry {
+    /// What the quotas say of a write. `Err`: one has not so much left, or needs to be told something. None: no quota counts it.
+    /// What the master makes for itself is counted as well, and kept away by nothing: without it nothing else can be made.
+    pub(super) fn charge(&self, kind: &Kind, write: &Write, old: Option<&Value>, terms: &Terms) -> Result<Option<Charge<'_>>, String> {
+        match self.counted(kind, write, old, terms.writer != Writer::Master) {
+            Err(why) if terms.writer == Writer::Master => {
+                log::debug!("what it costs the quotas is not known: {why}");
+                Ok(None)
+            }
+            counted => counted,
+        }
+    }
+
+    fn counted(&self, kind: &Kind, write: &Write, old: Option<&Value>, refuses: bool) -> Result<Option<Charge<'_>>, String> {
+        let (Write::Create { key, object, .. } | Write::Update { key, object, .. }) = write else { return Ok(None) };
+        // Of a quota itself only that there is one more can count; its status is written under this very lock.
+        if key.namespace.is_empty() || key.resource == QUOTAS && old.is_some() {
+            return Ok(None);
+        }
+        let now = self.now();
+        let mut accounts = Vec::new();
+        for quota in View::list(&&*self.store, &QUOTAS, Some(&key.namespace))? {
+            let charge = quota::charge(&quota, kind, object, old, now);
+            if old.is_none() && refuses {
+                quota::unsaid(&quota, kind, object)?;
+            }
+            if !charge.is_empty() {
+                accounts.push(Account { quota, charge, used: Amounts::new() });
+            }
+        }
+        if accounts.is_empty() {
+            return Ok(None);
+        }
+        let counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        let quotas: Vec<&Value> = accounts.iter().map(|account| &account.quota).collect();
+        let counted = self.count(&quotas, now)?;
+        for (account, used) in accounts.iter_mut().zip(counted) {
+            if refuses {
+                quota::exceeded(&account.quota, &used, &account.charge)?;
+            }
+            account.used = used;
+        }
+        Ok(Some(Charge { registry: self, accounts, is_new: old.is_none(), now, _counting: counting }))
+    }
+
+    /// Counts every quota of a namespace.
+    pub fn recount(&self, namespace: &str) {
+        let _counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.recount_all(namespace, self.now());
+    }
+
+    fn now(&self) -> Time {
+        self.maker.making(|making| making.now)
+    }
+
+    /// What is used of each of these quotas of one namespace. Each object is read once. What nobody can read may use more than is left.
+    fn count(&self, quotas: &[&Value], now: Time) -> Result<Vec<Amounts>, String> {
+        let mut used = vec![Amounts::new(); quotas.len()];
+        let Some(first) = quotas.first() else { return Ok(used) };
+        let namespace = first["metadata"]["namespace"].as_str().unwrap_or_default();
+        let counted: Vec<BTreeSet<Resource>> = quotas.iter().map(|quota| quota::counted(quota)).collect();
+        for resource in counted.iter().flatten().collect::<BTreeSet<_>>() {
+            let Some(kind) = self.kinds.by_resource(resource) else { continue };
+            for stored in whole(self.store.list(resource, Some(namespace)))? {
+                let object = parsed(&stored)?;
+                let those = quotas.iter().zip(&counted).zip(&mut used).filter(|((_, counted), _)| counted.contains(resource));
+                those.for_each(|((quota, _), used)| quota::count(quota, kind, &object, now, used));
+            }
+        }
+        Ok(used)
+    }
+
+    /// Writes what is used of each quota of a namespace, if that can be said.
+    fn recount_all(&self, namespace: &str, now: Time) {
+        match View::list(&&*self.store, &QUOTAS, Some(namespace)) {
+            Ok(quotas) => quotas.iter().for_each(|quota| self.write_used(quota, None, now)),
+            Err(why) => log::debug!("namespace {namespace}: what is used of its quotas is not written: {why}"),
+        }
+    }
+
+    /// Writes what is used of a quota. One that cannot be written now is counted again with the next change. `counted`: what is used of it
+    /// as it is given here.
+    fn write_used(&self, quota: &Value, counted: Option<&Amounts>, now: Time) {
+        let Some(kind) = self.kinds.by_resource(&QUOTAS) else { return };
+        let said = |field: &str| quota["metadata"][field].as_str().unwrap_or_default();
+        let make = |old: Option<Standing<'_>>| {
+            let Some(old) = old.map(|old| old.object) else { return Ok(Made::Unchanged) };
+            let used = match counted.filter(|_| old["spec"] == quota["spec"]) {
+                Some(used) => used.clone(),
+                None => self.count(&[old], now)?.pop().unwrap_or_default(),
+            };
+            let status = quota::status(old, &used);
+            if old["status"] == status {
+                return Ok(Made::Unchanged);
+            }
+            let mut object = old.clone();
+            object["status"] = status;
+            Ok(Made::document(Part::Status, object, Ownership::Untold))
+        };
+        let change: Change<'_, String> = Change::update(kind, said("namespace"), said("name"), &make);
+        match self.commit(&change, &Terms::of(Writer::Master)) {
+            Ok(_) | Err(Barred::Missing | Barred::Damaged { .. }) => {}
+            Err(Barred::Writer(why)) => log::debug!("{}: what is used of it is not written: {why}", change.key()),
+            Err(barred) => log::warn!("{}: what is used of it cannot be written: {barred}", change.key()),
+        }
+    }
+}
+
+impl Charge<'_> {
+    /// After the write: what is used now stands in the quotas.
+    pub(super) fn settle(self, namespace: &str) {
+        if !self.is_new {
+            return self.registry.recount_all(namespace, self.now);
+        }
+        // It uses what was counted and what it was charged, and nothing of other quotas.
+        for Account { quota, charge, mut used } in self.accounts {
+            qos::add_all(&mut used, &charge);
+            self.registry.write_used(&quota, Some(&used), self.now);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A change on its way into the store: what stands, what is to be written of it. PURE.
+
+use super::change::{Committed, Outcome, Terms};
+use crate::prepare::Standing;
+use crate::store::{Stored, UNSEEN, Write};
+use coracle_api::kinds::Kind;
+use coracle_api::meta::Key;
+use serde_json::Value;
+
+/// What stands where a change is to be written.
+pub(super) enum Found {
+    Nothing,
+    Object(Stored, Value),
+    /// Its file is, and the change does not mind.
+    Damaged,
+}
+
+impl Found {
+    pub(super) fn standing(&self) -> Option<Standing<'_>> {
+        let Found::Object(stored, object) = self else { return None };
+        Some(Standing { key: &stored.key, revision: stored.revision, object })
+    }
+
+    pub(super) fn unchanged(self) -> Option<Committed> {
+        let Found::Object(stored, _) = self else { return None };
+        Some(Committed { stored, outcome: Outcome::Unchanged, warnings: Vec::new(), advice: Vec::new() })
+    }
+}
+
+/// A write, and what goes with it.
+pub(super) struct ToWrite {
+    pub(super) write: Write,
+    pub(super) last: Option<Last>,
+    pub(super) warnings: Vec<String>,
+    /// The document has a name; else one is generated.
+    pub(super) named: bool,
+}
+
+/// An object that goes.
+pub(super) enum Last {
+    /// Like this, with the write.
+    Shown(Value),
+    /// After the write.
+    Goes,
+}
+
+impl ToWrite {
+    pub(super) fn advice(&self, kind: &Kind, terms: &Terms) -> Vec<String> {
+        let Some(advice) = kind.advice.filter(|_| terms.advised) else { return Vec::new() };
+        let object = if let Some(Last::Shown(last)) = &self.last { Some(last) } else { object_of(&self.write) };
+        object.map(advice).unwrap_or_default()
+    }
+
+    pub(super) fn outcome(&self, found: &Found) -> Outcome {
+        match (&self.write, found) {
+            (Write::Create { .. }, _) => Outcome::Created,
+            (Write::Update { .. }, Found::Damaged) => Outcome::Renewed,
+            (Write::Delete { .. }, Found::Damaged) => Outcome::GivenUp,
+            (Write::Update { .. }, _) if matches!(self.last, Some(Last::Goes)) => Outcome::Gone,
+            (Write::Update { .. }, _) => Outcome::Changed,
+            (Write::Delete { .. }, _) => Outcome::Gone,
+        }
+    }
+}
+
+/// What a refusal would show of what was to be written: where a claim stands in it, if it makes any.
+pub(super) fn to_show(write: &Write) -> Option<Value> {
+    match write {
+        Write::Create { object, claims, .. } | Write::Update { object, claims, .. } if !claims.is_empty() => Some(object.clone()),
+        Write::Create { .. } | Write::Update { .. } => Some(Value::Null),
+        Write::Delete { .. } => None,
+    }
+}
+
+/// Whether a document names the value of a claim itself: `10.96.0.7`, `TCP/30080`.
+pub(super) fn holds(document: &Value, value: &str) -> bool {
+    let value = value.rsplit('/').next().unwrap_or(value);
+    match document {
+        Value::Object(fields) => fields.values().any(|field| holds(field, value)),
+        Value::Array(items) => items.iter().any(|item| holds(item, value)),
+        Value::String(text) => text == value,
+        Value::Number(number) => number.to_string() == value,
+        Value::Null | Value::Bool(_) => false,
+    }
+}
+
+pub(super) fn key_of(write: &Write) -> Key {
+    match write {
+        Write::Create { key, .. } | Write::Update { key, .. } | Write::Delete { key, .. } => key.clone(),
+    }
+}
+
+fn object_of(write: &Write) -> Option<&Value> {
+    match write {
+        Write::Create { object, .. } | Write::Update { object, .. } => Some(object),
+        Write::Delete { .. } => None,
+    }
+}
+
+/// A new object takes the place of one whose file is damaged.
+pub(super) fn in_place(write: Write) -> Write {
+    match write {
+        Write::Create { key, object, durable, claims } => Write::Update { key, object, seen: UNSEEN, durable, claims },
+        write => write,
+    }
+}
