@@ -11,6 +11,7 @@
 pub mod budget;
 pub mod channel;
 pub mod client;
+mod identity;
 pub mod local;
 pub mod lull;
 pub mod network;
@@ -26,6 +27,7 @@ use budget::Party;
 use bytes::Bytes;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+pub use identity::Identity;
 pub use passing::end_to_end;
 use std::fmt;
 use std::net::SocketAddr;
@@ -73,6 +75,8 @@ pub struct Request {
     pub headers: HeaderMap,
     pub body: Bytes,
     pub caller: Caller,
+    /// Who asks, as the port knows that it came through.
+    pub identity: Arc<Identity>,
 }
 
 #[derive(Clone, Debug, PartialEq)]

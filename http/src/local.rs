@@ -11,7 +11,7 @@ use crate::network;
 use crate::outbound;
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, LocalLimits, NO_SNIFFING, Request, Stream};
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, Identity, LocalLimits, NO_SNIFFING, Request, Stream};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::io::{self, Read, Write};
@@ -49,6 +49,8 @@ struct Plane {
     forwards: AtomicUsize,
     writers: AtomicUsize,
     journal: Journal,
+    /// Of all who come in.
+    identity: Arc<Identity>,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
 }
@@ -65,6 +67,7 @@ pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<L
         forwards: AtomicUsize::new(0),
         writers: AtomicUsize::new(0),
         journal: Journal::default(),
+        identity: Arc::new(Identity::administrator()),
         stir: stir.clone(),
     });
     let stopping = Arc::new(AtomicBool::new(false));
@@ -230,7 +233,7 @@ fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
 
 fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
     let (announced, path) = (request.body_length().unwrap_or(0), request.url().to_owned());
-    let answer = match read(&mut request) {
+    let answer = match read(plane, &mut request) {
         Ok(call) => catch_unwind(AssertUnwindSafe(|| (plane.handler)(call))).map_err(|_| Refusal::Failed),
         Err(refusal) => Err(refusal),
     };
@@ -266,7 +269,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
     .map(drop)
 }
 
-fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
+fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refusal> {
     let method = Method::from_bytes(request.method().as_str().as_bytes()).map_err(|_| Refusal::Malformed("method"))?;
     let target = network::encoded(request.url().as_bytes());
     let uri = http::Uri::try_from(target.as_deref().unwrap_or(request.url().as_bytes()))
@@ -288,7 +291,7 @@ fn read(request: &mut tiny_http::Request) -> Result<Request, Refusal> {
     if body.len() > BODY_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
-    Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local })
+    Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local, identity: plane.identity.clone() })
 }
 
 fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {

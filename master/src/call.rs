@@ -9,14 +9,16 @@
 
 use crate::form::Form;
 pub use crate::form::Version;
-use crate::page::{self, Page};
+use crate::page::{self, Page, Task};
 pub use crate::query::{FieldValidation, Options};
 use crate::query::{decode, flag, options, parameters, timeout};
 use crate::through::{self, Through};
 use coracle_api::kinds::{self, Kind, Kinds};
 use coracle_api::old;
 use coracle_api::strategy::Share;
+use coracle_http::Identity;
 use coracle_http::budget::Party;
+use std::sync::Arc;
 
 /// Where a request goes.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub enum Route<'k> {
     Object(Box<Call<'k>>),
     Through(Box<Through<'k>>),
     Page(Page),
+    /// Of the command line; on the local socket alone.
+    Upkeep(Task),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +74,8 @@ pub struct Call<'k> {
     pub form: Form,
     /// Whose shares it takes of what is bounded; this host's root until it is known who asks.
     pub party: Party,
+    /// Who asks; nobody until that is known.
+    pub identity: Arc<Identity>,
 }
 
 /// Why a request is no call.
@@ -93,6 +99,9 @@ pub fn version(path: &str) -> Version {
 }
 
 pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Result<Route<'k>, Misdirected> {
+    if let Some(task) = Task::of(method, path) {
+        return Ok(Route::Upkeep(task));
+    }
     // A slash at its end is the other server's business.
     if let Some(through) = through::parse(kinds, path, query) {
         return through.map(|through| Route::Through(Box::new(through)));
@@ -150,6 +159,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         options,
         form: Form::json(version),
         party: Party::Local,
+        identity: Arc::default(),
     };
     if verb == Verb::Log {
         call.options.log = parameters;
@@ -338,6 +348,7 @@ mod tests {
         let kinds = Kinds::builtin();
         match parse(&kinds, method, path, query) {
             Ok(Route::Page(page)) => format!("{page:?}"),
+            Ok(Route::Upkeep(task)) => format!("{task:?}"),
             Ok(Route::Through(through)) => format!("{through:?}"),
             Ok(Route::Object(call)) => {
                 let version = match call.version {
@@ -474,6 +485,9 @@ mod tests {
     fn pages() {
         check(&[
             ("GET", "/", "Root"),
+            ("GET", "/coracle/store/backup", "Backup"),
+            ("POST", "/coracle/store/flush", "Flush"),
+            ("GET", "/coracle/store/flush", "Nothing"),
             ("HEAD", "/version", "Version"),
             ("GET", "/version/", "Version"),
             ("POST", "/version", "Method"),

@@ -9,8 +9,9 @@
 
 use crate::config::{Config, Deed};
 use crate::owner;
+use crate::page::{BACKUP, FLUSH};
 use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
-use crate::upkeep::{self, BACKUP, FLUSH};
+use crate::upkeep;
 use crate::with_rules;
 use coracle_api::kinds::Kinds;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -5,14 +5,15 @@
 //! `start` is the only place where the parts meet.
 
 pub mod admit;
+pub mod authorize;
 pub mod call;
+pub mod cluster_keys;
 pub mod command;
 pub mod commit;
 pub mod config;
 pub mod control;
 pub mod fault;
 pub mod form;
-pub mod identity;
 pub mod making;
 pub mod memory;
 pub mod notify;
@@ -27,10 +28,10 @@ pub mod through;
 pub mod upkeep;
 pub mod usage;
 
+use crate::cluster_keys::ClusterKeys;
 use crate::commit::Registry;
 use crate::config::Config;
 use crate::control::{Control, Gate, Own};
-use crate::identity::Identity;
 use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
@@ -90,8 +91,8 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
     let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
-    let identity = Identity::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
-    let registry = Arc::new(registry.trusting(identity.as_deref().map(Identity::authority)));
+    let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
+    let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
         for name in PROTECTED {
@@ -105,15 +106,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
     }
     let gate =
         Gate::new(registry.clone()).with_workloads(config.workloads).keeping(Own { range: config.service_cidr, host: making::host_name() });
-    let serve = Serve::new(registry, identity).asking_agents_in(config.agent_sockets.clone());
+    let upkeep = Upkeep::new(store.clone(), &config.data_dir);
+    let serve = Serve::new(registry, keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
     let store::Health { damaged, told, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &told, control::now(Instant::now()));
     let (wakes, inbox) = control::wakes();
     let hearing = wakes.clone();
     let serve = serve.heard_by(Box::new(move |key| hearing.hear(key))).giving_back_what_a_start_took();
-    let upkeep = Upkeep::new(store.clone(), &config.data_dir);
-    let handler: Handler = Arc::new(move |request| upkeep.answer(&request).unwrap_or_else(|| serve.answer(&request)));
+    let handler: Handler = Arc::new(move |request| serve.answer(&request));
     let local = local::start(&config.admin_socket, handler.clone(), LocalLimits::HOST)
         .map_err(|error| format!("--admin-socket {socket}: {error}"))?;
     let network = match listener.map(|listener| network::start(listener, handler, limits, Access::LoopbackOnly)).transpose() {

@@ -6,6 +6,27 @@ use coracle_api::old::Version;
 /// Names in one `exclude`; there are fewer checks.
 const EXCLUDED_MAX: usize = 16;
 
+/// Of a backup, and of a flush of the journal into the files: what the command line asks of a running master.
+pub const BACKUP: &str = "/coracle/store/backup";
+pub const FLUSH: &str = "/coracle/store/flush";
+
+/// What the command line asks of a running master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    Backup,
+    Flush,
+}
+
+impl Task {
+    pub fn of(method: &str, path: &str) -> Option<Task> {
+        match (method, path) {
+            ("GET", BACKUP) => Some(Task::Backup),
+            ("POST", FLUSH) => Some(Task::Flush),
+            _ => None,
+        }
+    }
+}
+
 /// Documents that are about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {

@@ -1,16 +1,15 @@
-//! What the command line asks of a running master: a backup, a flush. On the local socket alone: the one holds every secret, the other
-//! wears the card. Who asks says which directory he means: a master that serves another one does nothing.
+//! What the command line asks of a running master: a backup, a flush. It is a route of `serve`, and on the local socket alone: a backup
+//! holds every secret, a flush wears the card. Who asks says which directory he means: a master that serves another one does nothing.
 
+use crate::page::Task;
 use crate::store::{self, FlatStore};
 use coracle_api::status::Status;
 use coracle_http::channel::channel;
-use coracle_http::{Answer, Body, Caller, HeaderValue, Request, StatusCode, Stream, header};
+use coracle_http::{Answer, Body, HeaderValue, Request, StatusCode, Stream, header};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-pub const BACKUP: &str = "/coracle/store/backup";
-pub const FLUSH: &str = "/coracle/store/flush";
 /// Said with a backup.
 pub const GONE: &str = "its data directory is not the one any more that it opened: what is written now is refused";
 /// Pieces on their way to the client; each is some 64 KiB.
@@ -28,29 +27,24 @@ impl Upkeep {
         Upkeep { store, data_dir: data_dir.to_owned(), query: query(data_dir) }
     }
 
-    /// None: it is something else that was asked.
-    pub fn answer(&self, request: &Request) -> Option<Answer> {
-        if request.caller != Caller::Local {
-            return None;
-        }
-        let done: fn(&FlatStore) -> Result<Answer, String> = match (request.method.as_str(), request.target.path()) {
-            ("GET", BACKUP) => backup,
-            ("POST", FLUSH) => flush,
-            _ => return None,
+    pub fn answer(&self, task: Task, request: &Request) -> Answer {
+        let done: fn(&FlatStore) -> Result<Answer, String> = match task {
+            Task::Backup => backup,
+            Task::Flush => flush,
         };
         // What takes its path while it is away is not written to, and whoever names it means this store.
         let now = query(&self.data_dir);
         let is_gone = now != self.query;
         if request.target.query() != Some(&*self.query) && request.target.query() != Some(&*now) {
             let why = format!("it serves {}", self.data_dir.display());
-            return Some(refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) }));
+            return refusal(StatusCode::CONFLICT, &Status { code: 409, ..Status::bad_request(why) });
         }
         let failed = |why| refusal(StatusCode::INTERNAL_SERVER_ERROR, &Status::internal_error(why));
         let mut answer = done(&self.store).unwrap_or_else(failed);
         if is_gone && let Ok(told) = HeaderValue::from_str(&format!("299 - \"{GONE}\"")) {
             answer.headers.insert(header::WARNING, told);
         }
-        Some(answer)
+        answer
     }
 }
 

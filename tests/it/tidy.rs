@@ -61,7 +61,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("prepare", &["store"]),
     ("admit", &[]),
     ("commit", &["admit", "making", "prepare", "store"]),
-    ("identity", &["commit", "making", "store"]),
+    ("cluster_keys", &["commit", "making", "store"]),
+    ("authorize", &["call", "through"]),
     ("control", &["commit", "making", "prepare", "store"]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),
@@ -70,7 +71,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("through", &["call", "query"]),
     ("render", &["form", "store"]),
     ("fault", &["call", "prepare", "store"]),
-    ("serve", &["call", "commit", "fault", "form", "identity", "making", "page", "prepare", "render", "store", "through"]),
+    ("serve", &["authorize", "call", "cluster_keys", "commit", "fault", "form", "making", "page", "prepare", "render", "store", "through"]),
 ];
 
 const TOUCHES_SYSTEM: &[&str] = &[

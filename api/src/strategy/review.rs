@@ -7,6 +7,7 @@ use crate::meta::Time;
 use crate::strategy::doc::{has, is_empty, list, text};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,14 +15,7 @@ pub struct Asker {
     pub name: String,
     pub uid: String,
     pub groups: Vec<String>,
-}
-
-impl Asker {
-    /// Nobody shows who they are yet, and whoever may speak to the server may do everything.
-    pub fn administrator() -> Asker {
-        let groups = ["system:masters", "system:authenticated"];
-        Asker { name: "system:admin".to_owned(), uid: String::new(), groups: groups.map(str::to_owned).to_vec() }
-    }
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Writes the status of a question, or says what it lacks.
@@ -125,6 +119,9 @@ pub fn who_am_i(review: &mut Value, asker: &Asker, now: Time) -> Result<(), &'st
     if !asker.uid.is_empty() {
         user["uid"] = asker.uid.clone().into();
     }
+    if !asker.extra.is_empty() {
+        user["extra"] = json!(asker.extra);
+    }
     review["status"] = json!({"userInfo": user});
     Ok(())
 }
@@ -213,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_answers() {
-        let asker = Asker { name: "admin".into(), uid: String::new(), groups: vec!["system:masters".into()] };
+        let asker = Asker { name: "admin".into(), uid: String::new(), groups: vec!["system:masters".into()], ..Asker::default() };
         let answered = |answer: Answer| {
             let mut review = json!({"spec": {"namespace": "n", "token": "t"}});
             answer(&mut review, &asker, Time::from_seconds(0).unwrap()).unwrap();

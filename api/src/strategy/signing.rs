@@ -2,7 +2,6 @@
 
 use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
-use super::review::Asker;
 use super::{Making, Rules, Share, Strategy, full, general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
@@ -45,8 +44,7 @@ const USAGES: [&str; 23] = [
 /// Conditions that say what was decided.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub static SIGNING_REQUEST: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
+pub static SIGNING_REQUEST: Strategy = Strategy { update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
 
 /// Whether it is granted: a word of its own, which is not taken back.
 pub static APPROVAL: Share = Share {
@@ -123,18 +121,6 @@ fn decisions(conditions: &[Value]) -> Vec<Problem> {
         }
     }
     found
-}
-
-/// Whatever the request says of who asks.
-fn create(request: &mut Value, making: &mut Making<'_>) {
-    let spec = map_at(request, "spec");
-    for field in ["uid", "extra"] {
-        spec.remove(field);
-    }
-    let asker = Asker::administrator();
-    spec.insert("username".into(), asker.name.into());
-    spec.insert("groups".into(), asker.groups.into());
-    general::create::<false>(request, making);
 }
 
 fn update(new: &mut Value, old: &Value, making: &mut Making<'_>) {

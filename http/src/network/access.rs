@@ -4,7 +4,7 @@
 //! Both show in the head: the origin is the page's, the host is the foreign name. A page of another port of this host is as foreign:
 //! any container serves one.
 use crate::refusal::Refusal;
-use crate::{HeaderMap, header};
+use crate::{HeaderMap, Identity, header};
 use http::uri::Authority;
 use http::{Uri, Version};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,6 +13,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub enum Access {
     /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
     LoopbackOnly,
+}
+
+impl Access {
+    /// Who they are that it lets in.
+    pub(super) fn identity(self) -> Identity {
+        let Access::LoopbackOnly = self;
+        Identity::administrator()
+    }
 }
 
 /// Whether a listener here is out of reach for other hosts.

@@ -83,7 +83,8 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
         false => [Some(share.places.of(&head.method)), Some(plane.places.of(&head.method))],
     };
     let places = timeout(limits.slot, entered(places)).await.map_err(|_| Refusal::Busy("no handler is free"))?;
-    let call = Request { method: head.method, target, headers: head.headers, body, caller: client.peer.caller() };
+    let (caller, identity) = (client.peer.caller(), plane.identity.clone());
+    let call = Request { method: head.method, target, headers: head.headers, body, caller, identity };
     let handler = plane.handler.clone();
     let work = tokio::task::spawn_blocking(move || {
         // Inside: a handler goes on when its client has gone, and keeps its places as long.

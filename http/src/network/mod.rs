@@ -26,7 +26,7 @@ pub(crate) use reader::encoded;
 
 use crate::budget::Budget;
 use crate::refusal::Journal;
-use crate::{BYTES_TIMES, Handler, Limits, STREAMS_TIMES};
+use crate::{BYTES_TIMES, Handler, Identity, Limits, STREAMS_TIMES};
 use bell::Bell;
 use crowd::Crowd;
 use door::Door;
@@ -127,6 +127,8 @@ fn runtime(limits: &Limits) -> io::Result<Runtime> {
 struct Plane {
     limits: Limits,
     access: Access,
+    /// Of all whom it lets in.
+    identity: Arc<Identity>,
     handler: Handler,
     connections: Arc<Semaphore>,
     requests: Arc<Semaphore>,
@@ -216,6 +218,7 @@ impl Plane {
     fn new(handler: Handler, limits: Limits, access: Access, drain: watch::Receiver<bool>) -> Plane {
         let semaphore = |n: usize| Arc::new(Semaphore::new(n));
         Plane {
+            identity: Arc::new(access.identity()),
             access,
             handler,
             connections: semaphore(limits.connections_max),

@@ -15,6 +15,7 @@ mod secrets;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::{CLIENT_SIGNER, wants_masters};
+use coracle_http::Identity;
 use serde_json::{Value, json};
 
 const PRIORITY_CLASSES: (&str, &str) = ("scheduling.k8s.io", "priorityclasses");
@@ -27,8 +28,8 @@ pub trait View {
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
 }
 
-/// What other objects make of a new one. `Err`: why it is forbidden.
-pub fn complete(view: &dyn View, kind: &Kind, namespace: &str, object: &mut Value) -> Result<(), String> {
+/// What other objects, and who asks, make of a new one. `Err`: why it is forbidden.
+pub fn complete(view: &dyn View, kind: &Kind, namespace: &str, identity: &Identity, object: &mut Value) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural) {
         ("", "pods") => {
             limits::complete(&ranges(view, namespace)?, object);
@@ -37,6 +38,10 @@ pub fn complete(view: &dyn View, kind: &Kind, namespace: &str, object: &mut Valu
             pod::runtime(view, object)
         }
         ("", "persistentvolumeclaims") => classes::storage(view, object),
+        ("certificates.k8s.io", "certificatesigningrequests") => {
+            sign(identity, object);
+            Ok(())
+        }
         ("networking.k8s.io", "ingresses") => classes::ingress(view, object),
         ("", "nodes") => {
             taint(object);
@@ -72,6 +77,22 @@ fn ranges(view: &dyn View, namespace: &str) -> Result<Vec<Value>, String> {
 
 fn resource((group, plural): (&'static str, &'static str)) -> Resource {
     Resource { group: group.into(), plural: plural.into() }
+}
+
+/// Whatever the request says of who asks.
+fn sign(identity: &Identity, request: &mut Value) {
+    request["spec"]["username"] = identity.user.as_str().into();
+    for (field, said) in [
+        ("uid", (!identity.uid.is_empty()).then(|| json!(identity.uid))),
+        ("groups", (!identity.groups.is_empty()).then(|| json!(identity.groups))),
+        ("extra", (!identity.extra.is_empty()).then(|| json!(identity.extra))),
+    ] {
+        match (said, request["spec"].as_object_mut()) {
+            (Some(said), _) => request["spec"][field] = said,
+            (None, Some(spec)) => drop(spec.remove(field)),
+            (None, None) => {}
+        }
+    }
 }
 
 /// Nobody has said yet that a new node is ready: the node controller takes this away when somebody does.

@@ -6,8 +6,11 @@ use crate::store::{Refused, Stored};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::strategy::Rules;
+use coracle_http::Identity;
 use serde_json::Value;
 use std::fmt;
+
+static NOBODY: Identity = Identity::none();
 
 /// A change of one object, as its writer means it. `E`: why the writer itself refuses.
 pub struct Change<'a, E> {
@@ -85,8 +88,10 @@ pub enum Writer {
 
 /// How a change is written.
 #[derive(Clone, Copy)]
-pub struct Terms {
+pub struct Terms<'a> {
     pub writer: Writer,
+    /// Who asks for it; nobody where this program writes of itself.
+    pub identity: &'a Identity,
     pub rules: Rules,
     /// Every step is taken but the writing.
     pub rehearsal: bool,
@@ -94,10 +99,10 @@ pub struct Terms {
     pub advised: bool,
 }
 
-impl Terms {
+impl Terms<'_> {
     /// Of a writer of this program. Its documents come of others that were taken as they are, ids of 2014 among them.
-    pub fn of(writer: Writer) -> Terms {
-        Terms { writer, rules: Rules { old_names: true, ..Rules::default() }, rehearsal: false, advised: false }
+    pub fn of(writer: Writer) -> Terms<'static> {
+        Terms { writer, identity: &NOBODY, rules: Rules { old_names: true, ..Rules::default() }, rehearsal: false, advised: false }
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) enum Home<'r> {
 
 impl Registry {
     /// `is_new`: nothing stands yet.
-    pub(super) fn home<E>(&self, change: &Change<'_, E>, made: &Made<'_>, is_new: bool, terms: &Terms) -> Result<Home<'_>, Barred<E>> {
+    pub(super) fn home<E>(&self, change: &Change<'_, E>, made: &Made<'_>, is_new: bool, terms: &Terms<'_>) -> Result<Home<'_>, Barred<E>> {
         match made {
             Made::Document { object, .. } if is_new && change.kind.namespaced && terms.writer != Writer::Master => {
                 if terms.writer == Writer::ClientOf2014 {

@@ -38,7 +38,7 @@ struct Account {
 impl Registry {
     /// What the quotas say of a write. `Err`: one has not so much left, or needs to be told something. None: no quota counts it.
     /// What the master makes for itself is counted as well, and kept away by nothing: without it nothing else can be made.
-    pub(super) fn charge(&self, kind: &Kind, write: &Write, old: Option<&Value>, terms: &Terms) -> Result<Option<Charge<'_>>, String> {
+    pub(super) fn charge(&self, kind: &Kind, write: &Write, old: Option<&Value>, terms: &Terms<'_>) -> Result<Option<Charge<'_>>, String> {
         match self.counted(kind, write, old, terms.writer != Writer::Master) {
             Err(why) if terms.writer == Writer::Master => {
                 log::debug!("what it costs the quotas is not known: {why}");

@@ -17,8 +17,6 @@ mod change;
 mod furniture;
 mod home;
 mod ledger;
-#[cfg(test)]
-pub mod tests;
 mod view;
 mod written;
 
@@ -95,11 +93,11 @@ impl Registry {
     }
 
     /// Writes a change, or says why not. Nothing else writes.
-    pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms) -> Result<Committed, Barred<E>> {
+    pub fn commit<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Barred<E>> {
         attempted(|| self.attempt(change, terms))
     }
 
-    fn attempt<E>(&self, change: &Change<'_, E>, terms: &Terms) -> Result<Committed, Failed<Barred<E>>> {
+    fn attempt<E>(&self, change: &Change<'_, E>, terms: &Terms<'_>) -> Result<Committed, Failed<Barred<E>>> {
         let found = self.read(change)?;
         let made = (change.make)(found.standing()).map_err(Barred::Writer)?;
         let _home = self.home(change, &made, found.standing().is_none(), terms)?;
@@ -142,7 +140,7 @@ impl Registry {
     }
 
     /// The write that it comes to; None: nothing is to be written.
-    fn prepare<E>(&self, change: &Change<'_, E>, found: &Found, made: Made<'_>, terms: &Terms) -> Result<Option<ToWrite>, Barred<E>> {
+    fn prepare<E>(&self, change: &Change<'_, E>, found: &Found, made: Made<'_>, terms: &Terms<'_>) -> Result<Option<ToWrite>, Barred<E>> {
         let (kind, old) = (change.kind, found.standing());
         let own = |object| match old {
             Some(old) => Ok(prepare::replace(kind, old, object)),
@@ -170,7 +168,7 @@ impl Registry {
         change: &Change<'_, E>,
         old: Option<Standing<'_>>,
         (part, object, ownership): (Part, Value, Ownership<'_>),
-        terms: &Terms,
+        terms: &Terms<'_>,
     ) -> Result<Prepared, Unfit> {
         let (kind, namespace, view) = (change.kind, change.namespace, &&*self.store);
         let forbidden = |draft: &Draft<'_>, why| Unfit::Forbidden { name: draft.called(), why };
@@ -179,7 +177,7 @@ impl Registry {
             Some(old) => Draft::update(kind, old, part, object, terms.rules, ownership)?,
         };
         if old.is_none() {
-            admit::complete(view, kind, namespace, &mut draft.object).map_err(|why| forbidden(&draft, why))?;
+            admit::complete(view, kind, namespace, terms.identity, &mut draft.object).map_err(|why| forbidden(&draft, why))?;
         }
         self.maker.making(|making| {
             draft.mutate(making);
@@ -192,12 +190,12 @@ impl Registry {
         })
     }
 
-    fn write(&self, write: Write, terms: &Terms) -> Result<Stored, Refused> {
+    fn write(&self, write: Write, terms: &Terms<'_>) -> Result<Stored, Refused> {
         if terms.rehearsal { self.store.rehearse(write) } else { self.store.write(write) }
     }
 
     /// What was written for the last time goes.
-    fn remove<E>(&self, last: Stored, terms: &Terms) -> Result<Stored, Failed<Barred<E>>> {
+    fn remove<E>(&self, last: Stored, terms: &Terms<'_>) -> Result<Stored, Failed<Barred<E>>> {
         let key = Key::clone(&last.key);
         let removal = Write::Delete { key: key.clone(), seen: last.revision };
         match if terms.rehearsal { Ok(last.clone()) } else { self.store.write(removal) } {
@@ -247,3 +245,6 @@ impl Registry {
         Some(Refused::Claimed { claim, owner })
     }
 }
+
+#[cfg(test)]
+pub mod tests;

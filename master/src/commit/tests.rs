@@ -63,7 +63,7 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
     let ask = |method: Method, path: &str, language: &'static str, body: Value| {
         let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(language))].into_iter().collect();
         let target = format!("/api/v1/namespaces/a/services{path}").parse().expect("a path");
-        let request = Request { method, target, headers, body: body.to_string().into(), caller: Caller::Local };
+        let request = Request { method, target, headers, body: body.to_string().into(), caller: Caller::Local, identity: Arc::default() };
         Serve::new(registry.clone(), None).answer(&request).status.as_u16().to_string()
     };
     let spec = json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}});

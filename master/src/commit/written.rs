@@ -45,7 +45,7 @@ pub(super) enum Last {
 }
 
 impl ToWrite {
-    pub(super) fn advice(&self, kind: &Kind, terms: &Terms) -> Vec<String> {
+    pub(super) fn advice(&self, kind: &Kind, terms: &Terms<'_>) -> Vec<String> {
         let Some(advice) = kind.advice.filter(|_| terms.advised) else { return Vec::new() };
         let object = if let Some(Last::Shown(last)) = &self.last { Some(last) } else { object_of(&self.write) };
         object.map(advice).unwrap_or_default()

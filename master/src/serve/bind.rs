@@ -87,5 +87,6 @@ pub fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
         options: call.options.clone(),
         form: call.form,
         party: call.party,
+        identity: call.identity.clone(),
     }
 }

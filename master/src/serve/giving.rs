@@ -120,7 +120,14 @@ mod tests {
             serve.registry.ensure_namespace("default").expect("it is new");
             for (method, path, body) in requests {
                 let target = path.parse().expect("a path");
-                serve.answer(&Request { method, target, headers: HeaderMap::new(), body: body.into(), caller: Caller::Local });
+                serve.answer(&Request {
+                    method,
+                    target,
+                    headers: HeaderMap::new(),
+                    body: body.into(),
+                    caller: Caller::Local,
+                    identity: std::sync::Arc::default(),
+                });
             }
             assert_eq!(serve.watches.timer.len(), expected, "{what}");
         }

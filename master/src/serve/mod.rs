@@ -32,23 +32,26 @@ mod turns;
 mod watch;
 mod write;
 
+use crate::authorize::{self, Attributes, Authorizer};
 use crate::call::{self, Call, Route, Verb, Version};
+use crate::cluster_keys::ClusterKeys;
 use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
-use crate::identity::Identity;
 use crate::making;
+use crate::page::Page;
 use crate::prepare::Part;
 use crate::render;
 use crate::render::gzip;
 use crate::store::{Stored, indented};
+use crate::upkeep::Upkeep;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Key;
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::budget::{Held, Party};
-use coracle_http::{Answer, Body, HeaderMap, HeaderValue, Request, StatusCode, header};
+use coracle_http::{Answer, Body, Caller, HeaderMap, HeaderValue, Request, StatusCode, header};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -70,7 +73,11 @@ pub struct Serve {
     registry: Arc<Registry>,
     heard: Heard,
     /// None: the cluster's own Secrets cannot be used.
-    identity: Option<Arc<Identity>>,
+    keys: Option<Arc<ClusterKeys>>,
+    /// Asked before anything is answered.
+    authorizer: Authorizer,
+    /// None: the command line is answered nothing.
+    upkeep: Option<Upkeep>,
     watches: watch::Watches,
     giving: Arc<giving::Giving>,
     lists: read::Lists,
@@ -84,11 +91,13 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub fn new(registry: Arc<Registry>, identity: Option<Arc<Identity>>) -> Serve {
+    pub fn new(registry: Arc<Registry>, keys: Option<Arc<ClusterKeys>>) -> Serve {
         Serve {
             registry,
             heard: Box::new(|_| {}),
-            identity,
+            keys,
+            authorizer: authorize::authorize,
+            upkeep: None,
             watches: watch::Watches::default(),
             giving: Arc::default(),
             lists: read::Lists::default(),
@@ -103,6 +112,17 @@ impl Serve {
     /// Where the agents' sockets are; without it no agent can be asked.
     pub fn asking_agents_in(self, agent_sockets: PathBuf) -> Serve {
         Serve { agent_sockets, ..self }
+    }
+
+    /// What the command line may ask for.
+    pub fn kept_by(self, upkeep: Upkeep) -> Serve {
+        Serve { upkeep: Some(upkeep), ..self }
+    }
+
+    /// Who says what is allowed.
+    #[cfg(test)]
+    fn authorized_by(self, authorizer: Authorizer) -> Serve {
+        Serve { authorizer, ..self }
     }
 
     /// Who is told of signs of life.
@@ -148,8 +168,21 @@ impl Serve {
     }
 
     fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Asked) -> Result<Answer, Fault> {
-        let query = request.target.query().unwrap_or_default();
-        match call::parse(&self.registry.kinds, request.method.as_str(), request.target.path(), query)? {
+        let (method, path, query) = (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
+        let route = call::parse(&self.registry.kinds, method, path, query);
+        let attributes = Attributes::of(&route, method, path);
+        if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
+            return match &route {
+                // Whoever watches over this server would restart it.
+                Ok(Route::Page(Page::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(about::nothing)),
+                _ => Err(attributes.refusal(&request.identity, &why).into()),
+            };
+        }
+        match route? {
+            Route::Upkeep(task) => match &self.upkeep {
+                Some(upkeep) if request.caller == Caller::Local => Ok(upkeep.answer(task, request)),
+                _ => Ok(about::nothing()),
+            },
             Route::Page(page) => about::answer(self, &page, request),
             Route::Through(through) => {
                 *asked = metrics::Asked::through(&through);
@@ -160,6 +193,7 @@ impl Serve {
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
                 call.party = request.caller.party();
+                call.identity = request.identity.clone();
                 let mut answer = match self.object(&call, request) {
                     Ok(answer) => answer,
                     Err(fault) => failure(Form::of_failure(call.version, &accept(&request.headers)), &fault),
@@ -217,9 +251,9 @@ impl Serve {
     }
 
     /// How a client's change is written.
-    fn terms(&self, call: &Call, rehearsal: bool) -> Terms {
+    fn terms<'c>(&self, call: &'c Call, rehearsal: bool) -> Terms<'c> {
         let writer = if call.version.is_flat() { Writer::ClientOf2014 } else { Writer::Client };
-        Terms { writer, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
+        Terms { writer, identity: &call.identity, rules: self.rules(call), rehearsal, advised: call.version == Version::V1 }
     }
 
     fn rules(&self, call: &Call) -> Rules {
@@ -359,9 +393,12 @@ fn unacceptable(kind: &Kind, why: Unacceptable) -> Fault {
 mod tests {
     use super::*;
     use crate::commit::tests::in_memory;
+    use crate::page;
+    use crate::render::discovery;
     use crate::store::{Store, Write};
+    use coracle_api::kinds;
     use coracle_api::meta::{Durable, Resource};
-    use coracle_http::{Caller, Method};
+    use coracle_http::Method;
     use serde_json::json;
 
     /// Serves a store in memory.
@@ -373,7 +410,7 @@ mod tests {
     fn get(target: &str, headers: &[(header::HeaderName, &'static str)]) -> Request {
         let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
         let target = target.parse().expect("a path");
-        Request { method: Method::GET, target, headers, body: Bytes::new(), caller: Caller::Local }
+        Request { method: Method::GET, target, headers, body: Bytes::new(), caller: Caller::Local, identity: Arc::default() }
     }
 
     #[test]
@@ -426,5 +463,103 @@ mod tests {
         check("/openapi/v2", "", &["Accept", "Accept-Encoding"], None);
         check("/api", "gzip", &["Accept"], None);
         check("/api/v1/pods", "gzip", &[], None);
+    }
+
+    /// Every route there is, by the discovery: each resource and subresource with each of its verbs, and what is no resource.
+    fn routes(serve: &Serve) -> Vec<(Method, String)> {
+        let mut routes = Vec::new();
+        for kind in serve.registry.kinds.iter() {
+            let root = if kind.resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}", kind.api_version()) };
+            let all = format!("{root}{}/{}", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
+            let at = |verb: &kinds::Verb, named: &str| match verb {
+                kinds::Verb::Create => vec![(Method::POST, all.clone())],
+                kinds::Verb::Get => vec![(Method::GET, named.to_owned()), (Method::HEAD, named.to_owned())],
+                kinds::Verb::List => vec![(Method::GET, all.clone())],
+                kinds::Verb::Watch => vec![(Method::GET, format!("{all}?watch=1"))],
+                kinds::Verb::Update => vec![(Method::PUT, named.to_owned())],
+                kinds::Verb::Patch => vec![(Method::PATCH, named.to_owned())],
+                kinds::Verb::Delete => vec![(Method::DELETE, named.to_owned())],
+                kinds::Verb::DeleteCollection => vec![(Method::DELETE, all.clone())],
+            };
+            routes.extend(kind.verbs.iter().flat_map(|verb| at(verb, &format!("{all}/b"))));
+            for part in &kind.subresources {
+                let named = format!("{all}/b/{}", part.name);
+                let posted = |routes: Vec<(Method, String)>| routes.into_iter().map(|(method, _)| (method, named.clone()));
+                routes.extend(part.verbs.iter().flat_map(|verb| posted(at(verb, &named))));
+            }
+        }
+        let pages = discovery::root(&serve.registry.kinds, &[]);
+        let pages = pages["paths"].as_array().expect("paths").iter().filter_map(serde_json::Value::as_str);
+        routes.extend(pages.map(|path| (Method::GET, path.to_owned())));
+        for (method, path) in [
+            (Method::GET, "/"),
+            (Method::GET, "/nowhere"),
+            (Method::POST, "/api/v1/pods"),
+            (Method::GET, "/api/v1/namespaces/a/pods/%zz"),
+            (Method::GET, "/api/v1beta1/pods"),
+            (Method::GET, "/api/v1beta1/operations/1"),
+            (Method::GET, "/api/v1/nodes/b/proxy/pods"),
+            (Method::POST, "/api/v1/proxy/namespaces/a/services/b/c"),
+            (Method::GET, "/proxy/minion/b/pods"),
+            (Method::GET, "/openapi/v3/apis/apps/v1"),
+            (Method::GET, page::BACKUP),
+            (Method::POST, page::FLUSH),
+        ] {
+            routes.push((method, path.to_owned()));
+        }
+        routes
+    }
+
+    #[test]
+    fn nothing_is_answered_before_who_asks_is_known_and_may() {
+        let (serve, store) = serve();
+        let serve = serve.authorized_by(|_, identity| Err(format!("{} may nothing", identity.groups.join(","))));
+        let before = store.revision();
+        let ask = |method: Method, path: &str| {
+            let identity = Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
+            let target = path.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+            let (headers, body) = (HeaderMap::new(), Bytes::from_static(b"{no JSON"));
+            let answer = serve.answer(&Request { method, target, headers, body, caller: Caller::Local, identity });
+            let Body::Whole(body) = answer.body else { panic!("{path}: a refusal is whole") };
+            (answer.status.as_u16(), String::from_utf8_lossy(&body).into_owned())
+        };
+        let routes = routes(&serve);
+        assert!(routes.len() > 500, "{}", routes.len());
+        for (method, path) in routes {
+            let (code, body) = ask(method.clone(), &path);
+            assert!(code == 403 && body.contains("eve") && body.contains("g may nothing"), "{method} {path}: {code} {body}");
+        }
+        assert_eq!(store.revision(), before);
+        for path in ["/healthz", "/livez", "/readyz?verbose", "/readyz/store"] {
+            assert_eq!(ask(Method::GET, path), (200, "ok".to_owned()), "{path}");
+        }
+    }
+
+    #[test]
+    fn reviews_tell_who_asks() {
+        let (serve, _) = serve();
+        let serve = serve.authorized_by(|attributes, identity| match attributes {
+            Attributes::Resource { verb, .. } if identity.user == "eve" && verb == "delete" => Err("she may not".to_owned()),
+            _ => Ok(()),
+        });
+        let ask = |group: &str, plural: &str, spec: serde_json::Value| {
+            let identity = Arc::new(coracle_http::Identity { user: "eve".into(), groups: vec!["g".into()], ..Default::default() });
+            let body = json!({"spec": spec}).to_string().into();
+            let target = format!("/apis/{group}/v1/{plural}").parse().expect("a path");
+            let request = Request { method: Method::POST, target, headers: HeaderMap::new(), body, caller: Caller::Local, identity };
+            let Body::Whole(body) = serve.answer(&request).body else { panic!("it is whole") };
+            serde_json::from_slice::<serde_json::Value>(&body).expect("JSON")["status"].take()
+        };
+        let (authentication, authorization) = ("authentication.k8s.io", "authorization.k8s.io");
+        let whoever = json!({"userInfo": {"username": "eve", "groups": ["g"]}});
+        assert_eq!(ask(authentication, "selfsubjectreviews", json!({})), whoever);
+        let delete = json!({"verb": "delete", "resource": "pods", "namespace": "a"});
+        let refused = json!({"allowed": false, "reason": "she may not"});
+        assert_eq!(ask(authorization, "selfsubjectaccessreviews", json!({"resourceAttributes": delete})), refused);
+        assert_eq!(
+            ask(authorization, "subjectaccessreviews", json!({"resourceAttributes": delete, "user": "adam"})),
+            json!({"allowed": true})
+        );
+        assert_eq!(ask(authorization, "subjectaccessreviews", json!({"resourceAttributes": delete, "user": "eve"})), refused);
     }
 }

@@ -1,13 +1,15 @@
 //! Questions: a create that is answered and stores nothing.
 
 use super::{Serve, body, options, shown, token};
+use crate::authorize::Attributes;
 use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare;
 use crate::render;
 use coracle_api::strategy::review::{Answer as Reply, Asker};
-use coracle_http::{Answer, Request, StatusCode};
+use coracle_http::{Answer, Identity, Request, StatusCode};
+use serde_json::{Value, json};
 
 pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Result<Answer, Fault> {
     let mut sent = body::object(serve, call, request)?;
@@ -17,7 +19,11 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let question = sent.object_mut().take();
     let mut question = prepare::question(call.kind, &call.namespace, question, serve.rules(call), now, wish.ownership())
         .map_err(|unfit| Fault::unfit(call, "", unfit))?;
-    reply(&mut question, &Asker::administrator(), now).map_err(Fault::bad_request)?;
+    let Identity { user, uid, groups, extra } = (*request.identity).clone();
+    reply(&mut question, &Asker { name: user, uid, groups, extra }, now).map_err(Fault::bad_request)?;
+    if let Some(attributes) = Attributes::of_review(&question["spec"]) {
+        question["status"] = access(serve, &attributes, &about(&question["spec"], &request.identity));
+    }
     if token::is_review(call.kind) {
         question["status"] = token::review(serve, &question["spec"], now);
     }
@@ -25,4 +31,25 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     let mut answer = shown(call, StatusCode::CREATED, rendered);
     super::warn(&mut answer, &sent.warnings);
     Ok(answer)
+}
+
+/// Whom a review is about: those whom it names, or who asks.
+fn about(spec: &Value, asker: &Identity) -> Identity {
+    let named = |field: &str| spec[field].as_str().unwrap_or_default().to_owned();
+    let texts = |list: &Value| list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let (user, groups): (String, Vec<String>) = (named("user"), texts(&spec["groups"]));
+    if user.is_empty() && groups.is_empty() {
+        return asker.clone();
+    }
+    let extra = spec["extra"].as_object().into_iter().flatten().map(|(key, said)| (key.clone(), texts(said)));
+    Identity { user, uid: named("uid"), groups, extra: extra.collect() }
+}
+
+/// The status of an access review.
+fn access(serve: &Serve, attributes: &Attributes, identity: &Identity) -> Value {
+    match (serve.authorizer)(attributes, identity) {
+        Ok(()) => json!({"allowed": true}),
+        Err(why) if why.is_empty() => json!({"allowed": false}),
+        Err(why) => json!({"allowed": false, "reason": why}),
+    }
 }

@@ -5,9 +5,9 @@
 use super::body::{self, Wanted};
 use super::{Serve, options, shown, warn, write};
 use crate::call::Call;
+use crate::cluster_keys::ClusterKeys;
+use crate::cluster_keys::token::{Bearer, Bound, Claims, ISSUER};
 use crate::fault::Fault;
-use crate::identity::Identity;
-use crate::identity::token::{Bearer, Bound, Claims, ISSUER};
 use crate::making::wall_clock;
 use crate::prepare;
 use crate::render;
@@ -61,16 +61,16 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     object["metadata"]["creationTimestamp"] = now.to_string().into();
     let until = Time::from_seconds(claims.exp).unwrap_or(now);
     // A rehearsal makes nothing that counts.
-    let token = if wish.rehearsal { String::new() } else { identity(serve)?.token(&claims) };
+    let token = if wish.rehearsal { String::new() } else { keys(serve)?.token(&claims) };
     object["status"] = json!({"token": token, "expirationTimestamp": until.to_string()});
     let mut answer = shown(call, StatusCode::CREATED, render::document(call.form, REQUEST.type_name, &object, now));
     warn(&mut answer, &sent.warnings);
     Ok(answer)
 }
 
-fn identity(serve: &Serve) -> Result<&Identity, Fault> {
+fn keys(serve: &Serve) -> Result<&ClusterKeys, Fault> {
     let why = "this cluster's signing key cannot be used, see the master's log";
-    serve.identity.as_deref().ok_or_else(|| Status::internal_error(why).into())
+    serve.keys.as_deref().ok_or_else(|| Status::internal_error(why).into())
 }
 
 fn texts(list: &Value) -> Vec<String> {
@@ -150,8 +150,8 @@ pub fn review(serve: &Serve, spec: &Value, now: Time) -> Value {
 }
 
 fn judge(serve: &Serve, spec: &Value, now: Time) -> Result<(Bearer, String, Vec<String>), String> {
-    let identity = identity(serve).map_err(|fault| fault.status.message)?;
-    let claims = identity.claims(spec["token"].as_str().unwrap_or_default())?;
+    let keys = keys(serve).map_err(|fault| fault.status.message)?;
+    let claims = keys.claims(spec["token"].as_str().unwrap_or_default())?;
     let wanted = Some(texts(&spec["audiences"])).filter(|wanted| !wanted.is_empty()).unwrap_or_else(|| vec![ISSUER.to_owned()]);
     let audiences = claims.good(&wanted, now)?;
     let bearer = claims.bearer;

@@ -75,7 +75,14 @@ mod tests {
 
     fn request(method: Method, target: &str, content_type: &'static str, body: &'static str) -> Request {
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(content_type))]);
-        Request { method, target: target.parse().expect("a path"), headers, body: body.into(), caller: Caller::Local }
+        Request {
+            method,
+            target: target.parse().expect("a path"),
+            headers,
+            body: body.into(),
+            caller: Caller::Local,
+            identity: Arc::default(),
+        }
     }
 
     #[test]

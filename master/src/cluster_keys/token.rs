@@ -1,6 +1,6 @@
 //! Tokens of service accounts: what they claim, and whether a claim still holds. PURE. The signature has no chance in it.
 
-use super::{Identity, from_url_safe, url_safe};
+use super::{ClusterKeys, from_url_safe, url_safe};
 use coracle_api::meta::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -83,7 +83,7 @@ impl Claims {
     }
 }
 
-impl Identity {
+impl ClusterKeys {
     /// A token as a JWS in compact form.
     pub fn token(&self, claims: &Claims) -> String {
         let head = json!({"alg": "ES256", "kid": self.signing().id}).to_string();
@@ -120,14 +120,14 @@ fn parsed<T: for<'d> Deserialize<'d>>(part: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::identity::Signing;
+    use crate::cluster_keys::Signing;
     use p256::SecretKey;
 
-    fn identity(number: u8) -> Identity {
+    fn identity(number: u8) -> ClusterKeys {
         let secret = SecretKey::from_slice(&[number; 32]).expect("a key");
         // Another key of the same name.
         let signing = Signing { key: (&secret).into(), id: "k".into() };
-        Identity { authority: String::new(), secret, signing: signing.into() }
+        ClusterKeys { authority: String::new(), secret, signing: signing.into() }
     }
 
     fn at(seconds: i64) -> Time {

@@ -1,6 +1,6 @@
 //! Who the cluster is: the key that signs the tokens of service accounts, and the authority whose certificate everybody in it trusts.
 //!
-//!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> Identity
+//!     first start: random numbers -> two Secrets in kube-system      later: two Secrets -> ClusterKeys
 //!
 //! They are objects like any other, so the journal, backups and copies of the data directory hold them. Nothing here is logged but their
 //! names. A Secret that is deleted is made anew at the next start: what the old one signed is worth nothing from then on.
@@ -32,7 +32,7 @@ const DESCRIPTION: &str = "kubernetes.io/description";
 const DRAWS_MAX: usize = 4;
 
 /// The identity of the cluster, read once at the start.
-pub struct Identity {
+pub struct ClusterKeys {
     /// The authority's certificate, as PEM.
     authority: String,
     secret: SecretKey,
@@ -46,9 +46,9 @@ struct Signing {
     id: String,
 }
 
-impl Identity {
+impl ClusterKeys {
     /// What the store holds, made if it holds none. `Err`: a Secret that is there and cannot be used, or that cannot be written.
-    pub fn open(registry: &Registry) -> Result<Identity, String> {
+    pub fn open(registry: &Registry) -> Result<ClusterKeys, String> {
         let authority = secret(registry, AUTHORITY_SECRET, |maker| {
             let key = draw(maker);
             let certificate = der::authority(AUTHORITY_NAME, &serial(maker), &public(&key), |bytes| sign(&key, bytes));
@@ -64,7 +64,7 @@ impl Identity {
         let key = text(&signing, "key.pem").and_then(|pem| der::secret(&der::unpem("PRIVATE KEY", &pem)?));
         let secret = key.and_then(|key| SecretKey::from_slice(&key).ok());
         let secret = secret.ok_or_else(|| unusable(SIGNING_SECRET, "key.pem is no P-256 key in PKCS #8"))?;
-        Ok(Identity { authority, secret, signing: OnceLock::new() })
+        Ok(ClusterKeys { authority, secret, signing: OnceLock::new() })
     }
 
     fn signing(&self) -> &Signing {
@@ -179,7 +179,7 @@ mod tests {
             let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
             let shared: Arc<dyn Store> = Arc::new(store.clone());
             let maker = Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network")).expect("there is chance");
-            (Identity::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
+            (ClusterKeys::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
         };
         let (made, store) = open();
         made.map(drop).expect("it is made");

@@ -1,0 +1,191 @@
+//! Whether somebody may do what they ask for: what a rule of access may look at, and the one question. PURE.
+//!
+//! `serve` asks before it answers anything. There are no rules yet, so the answer is yes.
+
+use crate::call::{Call, Misdirected, Route, Verb};
+use crate::through::Through;
+use coracle_api::meta::Resource;
+use coracle_api::status::Status;
+use coracle_http::Identity;
+use serde_json::Value;
+
+/// What is asked for, in the words of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    Resource {
+        verb: String,
+        resource: Resource,
+        subresource: String,
+        /// Empty: all namespaces, or a kind that has none.
+        namespace: String,
+        /// Empty: no single object.
+        name: String,
+    },
+    /// What is no object's path.
+    Path { verb: String, path: String },
+}
+
+/// `Err`: why not, as far as there is more to say.
+pub type Authorizer = fn(&Attributes, &Identity) -> Result<(), String>;
+
+pub fn authorize(_: &Attributes, _: &Identity) -> Result<(), String> {
+    Ok(())
+}
+
+impl Attributes {
+    /// Of a request, also of one that leads nowhere.
+    pub fn of(route: &Result<Route<'_>, Misdirected>, method: &str, path: &str) -> Attributes {
+        match route {
+            Ok(Route::Object(call)) => Attributes::of_call(call),
+            Ok(Route::Through(through)) => Attributes::of_through(through, method),
+            Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() },
+        }
+    }
+
+    fn of_call(call: &Call) -> Attributes {
+        let (verb, subresource) = words(call);
+        let (verb, subresource, resource) = (verb.to_owned(), subresource.to_owned(), call.shown.resource.clone());
+        Attributes::Resource { verb, resource, subresource, namespace: call.namespace.clone(), name: call.name.clone() }
+    }
+
+    fn of_through(through: &Through, method: &str) -> Attributes {
+        let verb = match method {
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" => "delete",
+            _ => "get",
+        };
+        Attributes::Resource {
+            verb: verb.to_owned(),
+            resource: through.kind.resource.clone(),
+            subresource: "proxy".to_owned(),
+            namespace: through.namespace.clone(),
+            name: through.named.name.clone(),
+        }
+    }
+
+    /// Of the `spec` of an access review. None: it asks about nothing.
+    pub fn of_review(spec: &Value) -> Option<Attributes> {
+        let said = |of: &Value, field: &str| of[field].as_str().unwrap_or_default().to_owned();
+        let (object, path) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
+        if path.is_object() {
+            return Some(Attributes::Path { verb: said(path, "verb"), path: said(path, "path") });
+        }
+        object.is_object().then(|| Attributes::Resource {
+            verb: said(object, "verb"),
+            resource: Resource { group: said(object, "group").into(), plural: said(object, "resource").into() },
+            subresource: said(object, "subresource"),
+            namespace: said(object, "namespace"),
+            name: said(object, "name"),
+        })
+    }
+
+    /// The refusal, as Kubernetes words it.
+    pub fn refusal(&self, identity: &Identity, why: &str) -> Status {
+        let user = &identity.user;
+        let more = if why.is_empty() { String::new() } else { format!(": {why}") };
+        match self {
+            Attributes::Path { verb, path } => {
+                let message = format!("forbidden: User {user:?} cannot {verb} path {path:?}{more}");
+                let of = Resource { group: "".into(), plural: "".into() };
+                Status { message, ..Status::forbidden(&of, "", "") }
+            }
+            Attributes::Resource { verb, resource, subresource, namespace, name } => {
+                let Resource { group, plural } = resource;
+                let part = if subresource.is_empty() { plural.to_string() } else { format!("{plural}/{subresource}") };
+                let place = match namespace.as_str() {
+                    "" => "at the cluster scope".to_owned(),
+                    namespace => format!("in the namespace {namespace:?}"),
+                };
+                let told = format!("User {user:?} cannot {verb} resource {part:?} in API group {group:?} {place}{more}");
+                Status::forbidden(resource, name, &told)
+            }
+        }
+    }
+}
+
+/// The verb and the subresource of a call.
+fn words(call: &Call) -> (&'static str, &'static str) {
+    let part = call.share.map(|share| share.name).unwrap_or_default();
+    match call.verb {
+        Verb::List => ("list", ""),
+        Verb::Watch => ("watch", ""),
+        Verb::Get => ("get", ""),
+        Verb::Create => ("create", ""),
+        Verb::Update => ("update", ""),
+        Verb::Patch => ("patch", ""),
+        Verb::Delete => ("delete", ""),
+        Verb::DeleteCollection => ("deletecollection", ""),
+        Verb::GetStatus => ("get", "status"),
+        Verb::UpdateStatus => ("update", "status"),
+        Verb::PatchStatus => ("patch", "status"),
+        Verb::GetPart => ("get", part),
+        Verb::UpdatePart => ("update", part),
+        Verb::PatchPart => ("patch", part),
+        Verb::GetScale => ("get", "scale"),
+        Verb::UpdateScale => ("update", "scale"),
+        Verb::PatchScale => ("patch", "scale"),
+        Verb::Evict => ("create", "eviction"),
+        Verb::Bind if call.shown.resource.plural == "bindings" => ("create", ""),
+        Verb::Bind => ("create", "binding"),
+        Verb::Token => ("create", "token"),
+        Verb::Log => ("get", "log"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call;
+    use coracle_api::kinds::Kinds;
+
+    #[test]
+    fn what_a_rule_may_look_at() {
+        let kinds = Kinds::builtin();
+        let shown = |method: &str, target: &str| {
+            let (path, query) = target.split_once('?').unwrap_or((target, ""));
+            match Attributes::of(&call::parse(&kinds, method, path, query), method, path) {
+                Attributes::Path { verb, path } => format!("{verb} {path}"),
+                Attributes::Resource { verb, resource, subresource, namespace, name } => {
+                    format!("{verb} {}.{}/{subresource} {namespace}/{name}", resource.plural, resource.group)
+                }
+            }
+        };
+        for (method, target, expected) in [
+            ("GET", "/api/v1/pods", "list pods./ /"),
+            ("GET", "/api/v1/namespaces/a/pods?watch=1", "watch pods./ a/"),
+            ("GET", "/api/v1/namespaces/a/pods/b", "get pods./ a/b"),
+            ("POST", "/api/v1/namespaces/a/pods", "create pods./ a/"),
+            ("DELETE", "/api/v1/namespaces/a/pods", "deletecollection pods./ a/"),
+            ("PATCH", "/apis/apps/v1/namespaces/a/deployments/b/scale", "patch deployments.apps/scale a/b"),
+            ("PUT", "/api/v1/namespaces/a/finalize", "update namespaces./finalize /a"),
+            ("POST", "/api/v1/namespaces/a/pods/b/eviction", "create pods./eviction a/b"),
+            ("POST", "/api/v1/namespaces/a/bindings", "create bindings./ a/"),
+            ("POST", "/api/v1/namespaces/a/pods/b/binding", "create pods./binding a/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b/log", "get pods./log a/b"),
+            ("POST", "/api/v1/namespaces/a/services/b:80/proxy/c", "create services./proxy a/b"),
+            ("GET", "/api/v1beta1/minions/m", "get nodes./ /m"),
+            ("POST", "/api/v1beta1/pods", "create pods./ default/"),
+            ("GET", "/version", "get /version"),
+            ("POST", "/coracle/store/flush", "post /coracle/store/flush"),
+            ("GET", "/nowhere", "get /nowhere"),
+            ("POST", "/api/v1/pods", "post /api/v1/pods"),
+        ] {
+            assert_eq!(shown(method, target), expected, "{method} {target}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_who_and_what() {
+        let identity = Identity { user: "eve".to_owned(), ..Identity::none() };
+        let resource = Resource { group: "apps".into(), plural: "deployments".into() };
+        let (verb, subresource) = ("get".to_owned(), "scale".to_owned());
+        let object = Attributes::Resource { verb: verb.clone(), resource, subresource, namespace: "a".into(), name: "b".into() };
+        let of_object = object.refusal(&identity, "");
+        let words = "User \"eve\" cannot get resource \"deployments/scale\" in API group \"apps\" in the namespace \"a\"";
+        assert_eq!((of_object.code, of_object.message), (403, format!("deployments.apps \"b\" is forbidden: {words}")));
+        let of_path = Attributes::Path { verb, path: "/metrics".to_owned() }.refusal(&identity, "no rule");
+        assert_eq!(of_path.message, "forbidden: User \"eve\" cannot get path \"/metrics\": no rule");
+    }
+}
