@@ -5,6 +5,7 @@
 
 mod api_v1;
 mod api_v1beta1;
+mod circles;
 mod control;
 mod fuzz;
 mod giving;

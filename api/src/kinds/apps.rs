@@ -1,6 +1,7 @@
 //! What keeps pods in number: workloads, jobs, and what scales and guards them.
 
-use super::{Alias, Group, Kind, SelectableField, field_or};
+use super::kind::{Alias, Kind, SelectableField};
+use super::row::{Group, field_or};
 use crate::strategy::{self, advice, forms};
 use coracle_schema::apply::Form;
 

@@ -1,6 +1,7 @@
 //! The core group, and events in their other form.
 
-use super::{ALL, Alias, Group, Kind, Old, PART_VERBS, SelectableField, Verb, Way, field, field_or};
+use super::kind::{Alias, Kind, Old, SelectableField, Verb, Way};
+use super::row::{ALL, Group, PART_VERBS, field, field_or};
 use crate::strategy::{self, Strategy, advice, forms};
 use coracle_schema::apply::Form;
 use std::borrow::Cow;

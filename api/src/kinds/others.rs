@@ -1,7 +1,8 @@
 //! Names and networks, roles, classes, certificates, leases.
 
+use super::kind::{Kind, Verb};
 use super::row::PART_VERBS;
-use super::{Group, Kind, Verb, field};
+use super::row::{Group, field};
 use crate::strategy::{self, advice};
 use std::borrow::Cow;
 

@@ -1,6 +1,7 @@
 //! Questions: who somebody is and what they may do.
 
-use super::{Group, Kind, Verb};
+use super::kind::{Kind, Verb};
+use super::row::Group;
 use crate::strategy::{self, review};
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
 //! How rows are written: what is the same in most of them, and a word for each thing that is not.
 
-use super::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
+use super::kind::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
 use crate::strategy::{Fate, Share, Strategy};

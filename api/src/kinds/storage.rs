@@ -1,6 +1,7 @@
 //! Storage: what volumes are made of, and what the drivers say of themselves.
 
-use super::{Group, Kind};
+use super::kind::Kind;
+use super::row::Group;
 use crate::strategy::{self, advice};
 
 const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "storage" };

@@ -3,7 +3,7 @@
 use coracle_schema::{Path, Problem, Quantity};
 use serde_json::{Value, json};
 
-use super::shape::{Object, Reading, brief};
+use super::reading::{Object, Reading, brief};
 
 /// The amount of a value of either version.
 pub(super) fn amount(value: &Value) -> Option<Quantity> {

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::common::META;
 use super::place::{get_text, put};
-use super::shape::{Blank, Form, Object, Own, Reading, Shape, field, own};
+use super::reading::{Object, Reading};
+use super::shape::{Blank, Form, Own, Shape, field, own};
 
 pub(super) static BINDING: Shape =
     Shape(&[META, &[field("podID", &["metadata", "name"], Form::Text).blank(Blank::Text("")), own("host", &[], &HOST)]]);

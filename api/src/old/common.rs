@@ -7,7 +7,8 @@ use super::place::{get, get_text, put};
 use super::scalar::text;
 use crate::strategy::CREATION_TOKEN;
 
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, ignored, own};
+use super::reading::{Object, Reading};
+use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 /// `id`, `uid`, ... of every kind. `kind`, `apiVersion` and `selfLink` are written by `encode`.
 pub(super) const META: &[Field] = &[

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::amount::{amount, read_amounts, show_amount, show_amounts};
 use super::merge::replace;
 use super::place::{get, get_text, is_empty, put, take};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own};
+use super::reading::{Object, Reading, brief};
+use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static CONTAINER: Shape = Shape(&[CONTAINER_FIELDS]);
 

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::common::{LABELS, META};
 use super::place::{get, put};
 use super::pod::{TEMPLATE, blank_manifest};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own, said};
+use super::reading::{Object, Reading};
+use super::shape::{Blank, Field, Form, Own, Shape, field, own, said};
 
 pub(super) static CONTROLLER: Shape = Shape(&[
     META,

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::common::{META, REFERENCE};
 use super::place::{get, get_text, put};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, field, own};
+use super::reading::{Object, Reading};
+use super::shape::{Blank, Field, Form, Own, Shape, field, own};
 
 pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
 

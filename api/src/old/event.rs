@@ -5,7 +5,8 @@ use serde_json::json;
 
 use super::common::{META, REFERENCE};
 use super::place::{get, put};
-use super::shape::{Field, Form, Object, Own, Reading, Shape, field, ignored, own};
+use super::reading::{Object, Reading};
+use super::shape::{Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static EVENT: Shape = Shape(&[META, EVENT_FIELDS]);
 

@@ -8,7 +8,8 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
 use super::pod::MANIFEST_SPEC;
-use super::shape::{Form, Object, Shape, brief, field, ignored};
+use super::reading::{Object, brief};
+use super::shape::{Form, Shape, field, ignored};
 use super::words::old_path;
 use super::{DecodeError, Decoded, Version, decode, field_path, read, row};
 

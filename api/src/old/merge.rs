@@ -8,7 +8,8 @@ use std::collections::{HashMap, VecDeque};
 use serde_json::Value;
 
 use super::place::{get, is_empty, put, take};
-use super::shape::{Field, Form, Object, Own, Role, Shape};
+use super::reading::Object;
+use super::shape::{Field, Form, Own, Role, Shape};
 
 /// Changes `stored` into what a PUT of `new` leaves.
 pub(super) fn merge(shape: &Shape, stored: &mut Object, new: &Object) {

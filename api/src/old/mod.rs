@@ -21,6 +21,7 @@ mod minion;
 mod namespace;
 mod place;
 mod pod;
+mod reading;
 mod scalar;
 mod service;
 mod shape;
@@ -42,7 +43,8 @@ pub use status::{encode_deleted, encode_status};
 pub use strategic::patched;
 
 use place::{get, get_text, put, take};
-use shape::{Object, Reading, Shape};
+use reading::{Object, Reading};
+use shape::Shape;
 
 /// A version of the API from before v1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 pub(super) use crate::strategy::doc::is_empty;
 use serde_json::{Value, json};
 
-use super::shape::Object;
+use super::reading::Object;
 
 /// The value at a place in a v1 object; null is absent.
 pub(super) fn get<'v>(object: &'v Object, at: &[&str]) -> Option<&'v Value> {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::common::{CONDITION_WORDS, LABELS, META, name_of};
 use super::container::CONTAINER;
 use super::place::{get, get_text, put};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own, said};
+use super::reading::{Object, Reading, brief};
+use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own, said};
 use super::volume::VOLUME;
 
 pub(super) static POD: Shape = Shape(&[

@@ -3,7 +3,7 @@
 use coracle_schema::Path;
 use serde_json::{Value, json};
 
-use super::shape::{Object, Reading};
+use super::reading::{Object, Reading};
 
 pub(super) fn text(value: &Value, path: &Path, seen: &mut Reading) -> Option<String> {
     match value {

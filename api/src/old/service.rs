@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::common::{LABELS, META};
 use super::merge::{merge_list, replace};
 use super::place::{get, get_text, put};
-use super::shape::{Blank, Field, Form, Object, Own, Reading, Shape, brief, field, ignored, own};
+use super::reading::{Object, Reading, brief};
+use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static SERVICE: Shape = Shape(&[
     META,

@@ -4,17 +4,13 @@
 //! value. The same list reads a document (to v1), shows one (from v1), merges a PUT onto what is stored
 //! (`merge.rs`) and names a v1 field in the version's words. What no list can say is an `Own`: its own three functions.
 
-use coracle_schema::{Path, Problem, Reason};
-use serde_json::{Map, Value, json};
+use coracle_schema::{Path, Problem};
+use serde_json::{Value, json};
 
 use super::amount::{read_amounts, show_amounts};
 use super::place::{get, is_empty, put};
+use super::reading::{Object, Reading, brief};
 use super::scalar::{port_or_name, revision, text, text_map, texts, whole};
-
-pub(super) type Object = Map<String, Value>;
-
-/// Problems and dropped fields that one document may report; a document of a stranger may hold any number.
-pub(super) const REPORTS_MAX: usize = 100;
 
 /// One object of an older version. In groups, because all kinds share the fields of the metadata.
 pub(super) struct Shape(pub &'static [&'static [Field]]);
@@ -103,42 +99,6 @@ pub(super) struct Own {
     pub words: &'static [Field],
     /// How a PUT changes them: (stored, new). None: replaced unless both look the same.
     pub merge: Option<fn(&mut Object, &Object)>,
-}
-
-/// What reading a document finds.
-#[derive(Default)]
-pub(super) struct Reading {
-    pub problems: Vec<Problem>,
-    pub unknown: Vec<Path>,
-    /// A service came with the one port that clients before `ports` know.
-    pub first_port_only: bool,
-}
-
-impl Reading {
-    pub fn problem(&mut self, problem: Problem) {
-        if self.problems.len() < REPORTS_MAX {
-            self.problems.push(problem);
-        }
-    }
-
-    pub fn mistyped(&mut self, path: &Path, value: &Value, wanted: &str) {
-        self.problem(Problem::new(path, Reason::TypeInvalid, Some(brief(value)), wanted));
-    }
-
-    pub fn unknown(&mut self, path: Path) {
-        if self.unknown.len() < REPORTS_MAX {
-            self.unknown.push(path);
-        }
-    }
-}
-
-/// A container is named, not repeated: the message of a problem stays short.
-pub(super) fn brief(value: &Value) -> Value {
-    match value {
-        Value::Array(_) => json!("a list"),
-        Value::Object(_) => json!("a map"),
-        scalar => scalar.clone(),
-    }
 }
 
 pub(super) const fn field(name: &'static str, at: &'static [&'static str], form: Form) -> Field {

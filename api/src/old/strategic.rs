@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::shape::{Form, Object, Shape};
+use super::reading::Object;
+use super::shape::{Form, Shape};
 use super::{Version, row};
 
 const DIRECTIVE: &str = "$patch";

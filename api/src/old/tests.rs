@@ -351,7 +351,7 @@ fn a_large_document_is_read_in_linear_time() {
     let labels: Object = (0..ENTRIES).map(|at| (format!("l{at}"), json!(at))).collect();
     let document = json!({"id": "p", "labels": labels, "desiredState": {"manifest": {"containers": [{"name": "c", "env": env, "command": vec!["x"; ENTRIES]}]}}});
     let v1 = decode("Pod", &document).expect("a pod");
-    assert_eq!(v1.unknown.len(), shape::REPORTS_MAX);
+    assert_eq!(v1.unknown.len(), super::reading::REPORTS_MAX);
     assert_eq!(merge_put(&v1.object, &decode("Pod", &encode(&v1.object)).expect("a pod")), v1.object);
     let services: Vec<String> = (0..ENTRIES).map(|at| format!("10.0.0.1:{at}")).collect();
     let endpoints = decode("Endpoints", &json!({"id": "e", "endpoints": services})).expect("endpoints");
@@ -362,5 +362,5 @@ fn a_large_document_is_read_in_linear_time() {
     else {
         panic!("malformed");
     };
-    assert_eq!(problems.len(), shape::REPORTS_MAX);
+    assert_eq!(problems.len(), super::reading::REPORTS_MAX);
 }

@@ -4,7 +4,8 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
 use super::merge::merge;
-use super::shape::{Field, Form, Object, Own, Reading, Shape, field, own};
+use super::reading::{Object, Reading};
+use super::shape::{Field, Form, Own, Shape, field, own};
 
 pub(super) static VOLUME: Shape = Shape(&[&[field("name", &["name"], Form::Text), own("source", INLINE, &SOURCE)]]);
 

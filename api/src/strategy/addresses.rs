@@ -1,9 +1,10 @@
 //! Ranges that service addresses come from, and addresses that are taken. PURE.
 
-use super::apps::immutable;
+use super::checks::immutable;
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, general, names, rbac, without_status};
+use super::rules::{Rules, Strategy, without_status};
+use super::{general, names, rbac};
 use crate::meta::Resource;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};

@@ -1,7 +1,9 @@
 //! Where a pod wants to run: near or far from nodes and other pods, and spread over them.
 
+use super::checks::{PROBLEMS_MAX, full, one_of};
 use super::doc::{entries, has, list, list_at, map_at, number, text};
-use super::{Rules, container::one_of, full, label_selector, names};
+use super::rules::Rules;
+use super::{label_selector, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
@@ -124,7 +126,7 @@ fn field_rule(rule: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&path.field("key"), key, "not a valid field selector key"));
         return found;
     }
-    for (n, value) in values.iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (n, value) in values.iter().enumerate().take(PROBLEMS_MAX) {
         let value = value.as_str().unwrap_or_default();
         found.extend(names::problems(&at.index(n), value, names::subdomain(value)));
     }

@@ -1,13 +1,12 @@
 //! Names of resources, and amounts of them: what a container, a quota or a limit range may speak of.
 
+use super::checks::{NOT_NEGATIVE, full, supported_text};
 use super::doc::entries;
-use super::full;
 use super::names::{self, problems};
 use super::qos::quantity;
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 
-pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const OF_CONTAINERS: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
 /// Counted one by one.
 const OBJECTS: [&str; 9] = [
@@ -47,7 +46,7 @@ pub fn name(name: &str, whose: Whose, path: &Path) -> Vec<Problem> {
     if whose == Whose::Pod {
         let mut found = self::name(name, Whose::Any, path);
         if found.is_empty() && !matches!(name, "cpu" | "memory") && !name.starts_with("hugepages-") {
-            let words = super::supported_text(&["cpu", "hugepages-", "memory"]);
+            let words = supported_text(&["cpu", "hugepages-", "memory"]);
             found.push(Problem::new(path, Reason::NotSupported, Some(name.into()), words));
         }
         return found;

@@ -1,8 +1,8 @@
 //! What a pod's annotations say to the cluster: who made it, what its deletion costs, and profiles of before there were fields for
 //! them. Those of AppArmor still hold; a field that says otherwise contradicts them.
 
+use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, list, map_at, text, texts};
-use super::full;
 use super::names;
 use crate::annotations::MIRROR;
 use coracle_schema::{Path, Problem};
@@ -112,7 +112,7 @@ pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     let gone = texts(old, "annotations").filter(|(key, value)| now[*key] != *value).map(|(key, _)| (key, "may not remove or update"));
     let come = texts(new, "annotations").filter(|(key, _)| !has(was, key)).map(|(key, _)| (key, "may not add"));
     let said = gone.chain(come).filter_map(|(key, words)| Some(Problem::forbidden(&path.key(key), format!("{words} {}", of(key)?))));
-    said.take(super::PROBLEMS_MAX).collect()
+    said.take(PROBLEMS_MAX).collect()
 }
 
 /// An AppArmor profile that an annotation alone names becomes the container's, unless it is the pod's anyway.

@@ -1,9 +1,11 @@
 //! Workloads of `apps/v1`: a selector that never changes, a template for pods that it selects, and how one template takes
 //! another's place.
 
+use super::checks::{a_number_or_share, immutable_as, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, counts, general, inner, label_selector, names, pod_defaults, pod_spec, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{counts, general, inner, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -41,7 +43,6 @@ pub static DAEMON_SET: Strategy = Strategy {
     ..COUNTED
 };
 
-pub const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 pub const NO_SELECTOR: &str = "invalid label selector";
 /// Written into every daemon set since its first version.
@@ -212,22 +213,13 @@ pub fn for_ever(template: &Value, kind: &str, path: &Path) -> Vec<Problem> {
     let (spec, path, mut found) = (&template["spec"], path.field("spec"), Vec::new());
     if matches!(text(spec, "restartPolicy"), "OnFailure" | "Never") {
         let value = Some(spec["restartPolicy"].clone());
-        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, super::supported_text(&["Always"])));
+        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, supported_text(&["Always"])));
     }
     if has(spec, "activeDeadlineSeconds") {
         let words = format!("activeDeadlineSeconds in {kind} is not Supported");
         found.push(Problem::forbidden(&path.field("activeDeadlineSeconds"), words));
     }
     found
-}
-
-/// Whether a number or a share is none.
-pub fn is_none(value: &Value) -> bool {
-    match value {
-        // What is neither a share nor a number counts as none.
-        Value::String(text) => share(text).unwrap_or(text).parse::<i64>().unwrap_or(0) == 0,
-        other => other.as_i64().unwrap_or(0) == 0,
-    }
 }
 
 /// Of the pods of a daemon set either some may be missing or some too many during a rolling update.
@@ -258,47 +250,10 @@ fn moves(rolling: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// A number that is not negative, or a share: `25%`.
-pub fn a_number_or_share(value: &Value, path: &Path) -> Option<Problem> {
-    match value {
-        Value::Number(number) if number.as_i64().is_some_and(|number| number < 0) => {
-            Some(Problem::invalid(path, value.clone(), NOT_NEGATIVE))
-        }
-        Value::String(text) if share(text).is_none() => {
-            let words = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex \
-                used for validation is '[0-9]+%')";
-            Some(Problem::invalid(path, text.as_str(), words))
-        }
-        _ => None,
-    }
-}
-
-pub fn not_more_than_all(value: &Value, path: &Path) -> Option<Problem> {
-    let digits = share(value.as_str()?)?;
-    let all = digits.parse::<u32>().is_ok_and(|share| share <= 100);
-    (!all).then(|| Problem::invalid(path, value.clone(), "must not be greater than 100%"))
-}
-
-/// Both.
-pub fn number_or_share(value: &Value, path: &Path) -> Vec<Problem> {
-    a_number_or_share(value, path).into_iter().chain(not_more_than_all(value, path)).collect()
-}
-
-/// The digits of `25%`.
-fn share(text: &str) -> Option<&str> {
-    text.strip_suffix('%').filter(|digits| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
 /// A way of updating that is none of those known: Kubernetes names the whole, not its type.
 fn unknown_strategy(type_name: &str, strategy: &Value, known: &[&str], path: &Path) -> Problem {
-    let problem = Problem::new(path, Reason::NotSupported, Some(strategy.clone()), super::supported_text(known));
+    let problem = Problem::new(path, Reason::NotSupported, Some(strategy.clone()), supported_text(known));
     problem.showing(inner::shown(type_name, strategy))
-}
-
-/// Numbers that may not be below zero, in the order told.
-pub fn not_negative(of: &Value, fields: &[&str], path: &Path) -> Vec<Problem> {
-    let negative = fields.iter().filter_map(|field| Some((field, number(of, field).filter(|number| *number < 0)?)));
-    negative.map(|(field, number)| Problem::invalid(&path.field(field), number, NOT_NEGATIVE)).collect()
 }
 
 fn same_selector(new: &Value, old: &Value, rules: Rules, validate: fn(&Value, Rules) -> Vec<Problem>) -> Vec<Problem> {
@@ -319,14 +274,4 @@ fn daemon_set_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(meta::new_problems(daemon_set(new, rules), &daemon_set(old, rules)));
     found.extend(counts::forgotten(new, old));
     found
-}
-
-/// A field that stays as it was made.
-pub fn immutable(new: &Value, old: &Value, field: &str, path: &Path) -> Option<Problem> {
-    (new[field] != old[field]).then(|| Problem::invalid(&path.field(field), new[field].clone(), "field is immutable"))
-}
-
-/// The same of a field of this type, shown as Kubernetes holds it.
-pub fn immutable_as(type_name: &str, new: &Value, old: &Value, field: &str, path: &Path) -> Option<Problem> {
-    immutable(new, old, field, path).map(|problem| problem.showing(inner::shown(type_name, &new[field])))
 }

@@ -1,9 +1,11 @@
 //! Jobs, which end, and cron jobs, which make them. A job's selector and labels are its uid, unless somebody asks otherwise.
 
-use super::apps::{immutable, immutable_as, immutable_selector, not_negative, selected};
+use super::apps::{immutable_selector, selected};
+use super::checks::{immutable, immutable_as, not_negative, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
+use super::rules::{Making, Rules, Strategy};
+use super::{cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -360,7 +362,7 @@ fn cron_job(cron_job: &Value, rules: Rules) -> Vec<Problem> {
         found.push(Problem::invalid(&at.field("selector"), template["selector"].clone(), "`selector` will be auto-generated"));
     }
     if yes(template, "manualSelector") {
-        let words = super::supported_text(&["nil", "false"]);
+        let words = supported_text(&["nil", "false"]);
         found.push(Problem::new(&at.field("manualSelector"), Reason::NotSupported, Some(true.into()), words));
     }
     found.extend(not_negative(spec, &["successfulJobsHistoryLimit", "failedJobsHistoryLimit"], &path));

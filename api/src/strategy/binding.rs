@@ -1,8 +1,10 @@
 //! Bindings: a pod is put on a node, once.
 
+use super::checks::one_of;
 use super::doc::{entries, has, list, map_at, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, container, general, names, nothing};
+use super::rules::{Rules, Strategy, nothing};
+use super::{general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ pub fn no_target(binding: &Value) -> Vec<Problem> {
     let kind = text(target, "kind");
     let mut found: Vec<Problem> = Vec::new();
     if !matches!(kind, "" | "Node") {
-        found.extend(container::one_of(kind, &["Node", "<empty>"], &path.field("kind")));
+        found.extend(one_of(kind, &["Node", "<empty>"], &path.field("kind")));
     }
     if text(target, "name").is_empty() {
         found.push(Problem::required(&path.field("name"), ""));

@@ -1,10 +1,11 @@
 //! Persistent volumes, and claims to them.
 
-use super::apps::immutable;
+use super::checks::{PROBLEMS_MAX, full, immutable, one_of, supported_text};
 use super::doc::{copy, entries, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, full, general, inner, names};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 
@@ -163,7 +164,7 @@ fn modes(spec: &Value, path: &Path) -> Vec<Problem> {
         if full(&found) {
             break;
         }
-        found.push(Problem::new(&path, Reason::NotSupported, Some(mode.clone()), super::supported_text(&MODES)));
+        found.push(Problem::new(&path, Reason::NotSupported, Some(mode.clone()), supported_text(&MODES)));
     }
     if modes.len() > 1 && modes.iter().any(|mode| mode == "ReadWriteOncePod") {
         found.push(Problem::forbidden(&path, "may not use ReadWriteOncePod with other access modes"));
@@ -190,7 +191,7 @@ fn volume(volume: &Value, rules: Rules) -> Vec<Problem> {
     }
     let size = &capacity["storage"];
     if size.is_null() || capacity.as_object().is_some_and(|all| all.len() > 1) {
-        found.push(Problem::new(&at, Reason::NotSupported, Some(capacity.clone()), super::supported_text(&["storage"])));
+        found.push(Problem::new(&at, Reason::NotSupported, Some(capacity.clone()), supported_text(&["storage"])));
     }
     if !size.is_null() && quantity(size).milli() < 0 {
         found.push(Problem::invalid(&at.key("storage"), quantity(size).value(), "must be a valid resource quantity"));
@@ -241,7 +242,7 @@ fn options(volume: &Value) -> Option<Problem> {
 /// A file system, or the bare device.
 fn form(spec: &Value, path: &Path) -> Option<Problem> {
     let form = text(spec, "volumeMode");
-    if form.is_empty() { None } else { super::container::one_of(form, &["Block", "Filesystem"], &path.field("volumeMode")) }
+    if form.is_empty() { None } else { one_of(form, &["Block", "Filesystem"], &path.field("volumeMode")) }
 }
 
 /// What a volume of a kind has to say, in a pod too.
@@ -349,20 +350,20 @@ fn of_status(status: &Value) -> Vec<Problem> {
     let (mut found, path) = (Vec::new(), Path::new("status"));
     for field in ["allocatedResources", "allocatedResourceStatuses"] {
         // A name of Kubernetes' own, or one with a domain.
-        let other = entries(status, field).filter(|(name, _)| *name != "storage" && !name.contains('/')).take(super::PROBLEMS_MAX);
-        let known = || super::supported_text(&["storage"]);
+        let other = entries(status, field).filter(|(name, _)| *name != "storage" && !name.contains('/')).take(PROBLEMS_MAX);
+        let known = || supported_text(&["storage"]);
         found.extend(other.map(|(name, _)| Problem::new(&path.field(field), Reason::NotSupported, Some(name.as_str().into()), known())));
     }
     for field in ["capacity", "allocatedResources"] {
-        let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(super::PROBLEMS_MAX);
+        let negative = entries(status, field).filter(|(_, amount)| quantity(amount).milli() < 0).take(PROBLEMS_MAX);
         let words = "must be a valid resource quantity";
         found.extend(negative.map(|(name, amount)| Problem::invalid(&path.field(field).key(name), quantity(amount).value(), words)));
     }
-    for (name, said) in entries(status, "allocatedResourceStatuses").take(super::PROBLEMS_MAX) {
+    for (name, said) in entries(status, "allocatedResourceStatuses").take(PROBLEMS_MAX) {
         // Kubernetes shows the name of what grows, and not how.
         if !GROWTH.contains(&said.as_str().unwrap_or_default()) {
             let path = path.field("allocatedResourceStatuses");
-            found.push(Problem::new(&path, Reason::NotSupported, Some(name.as_str().into()), super::supported_text(&GROWTH)));
+            found.push(Problem::new(&path, Reason::NotSupported, Some(name.as_str().into()), supported_text(&GROWTH)));
         }
     }
     found

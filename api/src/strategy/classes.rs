@@ -1,10 +1,11 @@
 //! Classes that other objects name: of priority, of runtimes, of storage and its drivers. They hardly change once made.
 
 use super::amounts::Whose;
-use super::apps::{immutable, immutable_as};
+use super::checks::{PROBLEMS_MAX, full, immutable, immutable_as, supported_text};
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, claim, container, csi, full, general, inner, names, pod_parts, without_status};
+use super::rules::{Rules, Strategy, without_status};
+use super::{claim, container, csi, general, inner, names, pod_parts};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -129,7 +130,7 @@ fn priority(class: &Value, rules: Rules) -> Vec<Problem> {
 
 /// A word of a list, which is told in its order.
 fn one_of(word: &str, known: &[&str], path: &Path) -> Option<Problem> {
-    (!known.contains(&word)).then(|| Problem::new(path, Reason::NotSupported, Some(word.into()), super::supported_text(known)))
+    (!known.contains(&word)).then(|| Problem::new(path, Reason::NotSupported, Some(word.into()), supported_text(known)))
 }
 
 fn runtime(class: &Value, rules: Rules) -> Vec<Problem> {
@@ -203,7 +204,7 @@ fn topologies(class: &Value) -> Vec<Problem> {
     let mut found = Vec::new();
     let terms = list(class, "allowedTopologies");
     // Kubernetes begins its list of those before with as many that say nothing.
-    let mut before = HashMap::from([(BTreeMap::new(), terms.len().min(super::PROBLEMS_MAX))]);
+    let mut before = HashMap::from([(BTreeMap::new(), terms.len().min(PROBLEMS_MAX))]);
     for (at, term) in terms.iter().enumerate() {
         let path = Path::new("allowedTopologies").index(at).field("matchLabelExpressions");
         let mut keys = HashSet::new();

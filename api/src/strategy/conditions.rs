@@ -1,7 +1,8 @@
 //! Conditions in the form that kinds of Kubernetes share: each type once, since when, and why in one word. PURE.
 
+use super::checks::{full, one_of};
 use super::doc::{is_empty, list, number, text};
-use super::{container, full, names};
+use super::names;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -24,7 +25,7 @@ pub fn problems(status: &Value, path: &Path) -> Vec<Problem> {
             found.push(Problem::new(&path.field("type"), Reason::Duplicate, Some(kind.into()), ""));
         }
         found.extend(names::problems(&path.field("type"), kind, names::qualified(kind)));
-        found.extend(container::one_of(text(condition, "status"), &["False", "True", "Unknown"], &path.field("status")));
+        found.extend(one_of(text(condition, "status"), &["False", "True", "Unknown"], &path.field("status")));
         if let Some(number) = number(condition, "observedGeneration").filter(|number| *number < 0) {
             let words = "must be greater than or equal to zero";
             found.push(Problem::invalid(&path.field("observedGeneration"), number, words));

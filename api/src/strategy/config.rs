@@ -1,8 +1,10 @@
 //! What pods read: config maps and secrets. And who they are: service accounts need no rules of their own.
 
+use super::checks::{full, immutable};
 use super::doc::{entries, is_empty, map_at, remove, text, yes};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, apps::immutable, full, general, names};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, names};
 use coracle_schema::{Path, Problem, Reason, base64};
 use serde_json::Value;
 

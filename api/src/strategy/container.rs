@@ -1,10 +1,11 @@
 //! Every problem of a container.
 
-use super::amounts::{self, NOT_NEGATIVE, Whose, is_not_shared, shown};
+use super::amounts::{self, Whose, is_not_shared, shown};
+use super::checks::{NOT_NEGATIVE, full, one_of, supported};
 use super::doc::{entries, has, is_empty, list, number, text};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{env, full, mounts, pod_parts, security, supported, supported_text, systems};
+use super::{env, mounts, pod_parts, security, systems};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -334,9 +335,4 @@ pub fn host_port_clashes(containers: &[Value], path: &Path) -> Vec<Problem> {
         }
     }
     found
-}
-
-/// A value that must be one of a list, wherever it stands.
-pub fn one_of(value: &str, of: &[&str], path: &Path) -> Option<Problem> {
-    (!of.contains(&value)).then(|| Problem::new(path, Reason::NotSupported, Some(value.into()), supported_text(of)))
 }

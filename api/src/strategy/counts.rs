@@ -1,6 +1,6 @@
 //! What a status counts: nothing below zero, no part more than the whole. PURE.
 
-use super::apps::not_negative;
+use super::checks::not_negative;
 use super::doc::number;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;

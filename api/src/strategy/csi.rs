@@ -1,10 +1,11 @@
 //! What storage drivers say of themselves: of their abilities, of the nodes they are on, of the room they have. PURE.
 
-use super::apps::{immutable, immutable_as, not_negative};
+use super::checks::{NOT_NEGATIVE, full, immutable, immutable_as, not_negative, one_of, supported_text};
 use super::doc::{has, list, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, container, full, general, inner, names};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -60,7 +61,7 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
     }
     if has(spec, "fsGroupPolicy") {
         let policies = ["File", "None", "ReadWriteOnceWithFSType"];
-        found.extend(container::one_of(text(spec, "fsGroupPolicy"), &policies, &path.field("fsGroupPolicy")));
+        found.extend(one_of(text(spec, "fsGroupPolicy"), &policies, &path.field("fsGroupPolicy")));
     }
     let mut audiences = HashSet::new();
     for (at, token) in list(spec, "tokenRequests").iter().enumerate() {
@@ -85,7 +86,7 @@ fn driver(driver: &Value, rules: Rules) -> Vec<Problem> {
             break;
         }
         if !matches!(mode, "Persistent" | "Ephemeral") {
-            let words = super::supported_text(&["Persistent", "Ephemeral"]);
+            let words = supported_text(&["Persistent", "Ephemeral"]);
             found.push(Problem::new(&path.field("volumeLifecycleModes"), Reason::NotSupported, Some(mode.into()), words));
         }
     }
@@ -182,7 +183,7 @@ fn capacity(capacity: &Value, rules: Rules) -> Vec<Problem> {
     let class = text(capacity, "storageClassName");
     found.extend(names::problems(&Path::new("storageClassName"), class, names::subdomain(class)));
     if has(capacity, "capacity") && quantity(&capacity["capacity"]) < Quantity::ZERO {
-        found.push(Problem::invalid(&Path::new("capacity"), capacity["capacity"].clone(), super::apps::NOT_NEGATIVE));
+        found.push(Problem::invalid(&Path::new("capacity"), capacity["capacity"].clone(), NOT_NEGATIVE));
     }
     found
 }

@@ -1,11 +1,12 @@
 //! Devices: classes of them, claims to them, and what a driver offers. Nobody allots any here; what stands is complete all the same, but
 //! for expressions, which nobody evaluates. PURE.
 
-use super::apps::immutable;
+use super::checks::{full, immutable, one_of};
 use super::csi::driver_name;
 use super::doc::{default_to, has, is_empty, list, list_at, number, text, yes};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, full, general, names};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashSet};
@@ -198,7 +199,7 @@ fn device(of: &Value, path: &Path) -> Vec<Problem> {
         "All" => {}
         COUNTED if count <= 0 => found.push(Problem::invalid(&path.field("count"), count, "must be greater than zero")),
         COUNTED => {}
-        mode => found.extend(container::one_of(mode, &["All", COUNTED], &path.field("allocationMode"))),
+        mode => found.extend(one_of(mode, &["All", COUNTED], &path.field("allocationMode"))),
     }
     found
 }

@@ -1,8 +1,10 @@
 //! Endpoints: the addresses behind a service.
 
+use super::checks::{full, supported};
 use super::doc::{default_to, list, list_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, container, full, general, names, supported};
+use super::rules::{Making, Rules, Strategy};
+use super::{container, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 use std::net::IpAddr;

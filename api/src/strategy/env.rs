@@ -1,11 +1,11 @@
 //! What containers read of other things: variables made of fields, resources, config maps, secrets and files, one by one or all at
 //! once. Volumes of the pod's own fields are held to the same.
 
+use super::checks::{full, one_of};
 use super::config::data_key;
 use super::doc::{has, list, text};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{container, full};
 use coracle_schema::{Path, Problem, Quantity, canonical_quantity};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -117,7 +117,7 @@ pub fn field(of: &Value, allowed: &[&str], path: &Path) -> Vec<Problem> {
         None if !KNOWN.contains(&said) => unknown(format!("field label not supported: {said}")),
         None => {
             let said = if said == "spec.host" { "spec.nodeName" } else { said };
-            container::one_of(said, allowed, &at).into_iter().collect()
+            one_of(said, allowed, &at).into_iter().collect()
         }
     }
 }
@@ -131,7 +131,7 @@ pub fn resource(of: &Value, of_file: bool, path: &Path) -> Vec<Problem> {
     } else if name.is_empty() {
         found.push(Problem::required(&path.field("resource"), ""));
     } else if !huge {
-        found.extend(container::one_of(name, &RESOURCES, &path.field("resource")));
+        found.extend(one_of(name, &RESOURCES, &path.field("resource")));
     }
     found.extend(divisor(&of["divisor"], name, huge, &path.field("divisor")));
     found

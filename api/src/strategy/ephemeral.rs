@@ -1,9 +1,11 @@
 //! Ephemeral containers: put into a pod that runs, to look around in it. They come by a path of their own, and what has come stays as it
 //! is: it can neither be changed nor taken away. PURE.
 
+use super::checks::{PROBLEMS_MAX, full};
 use super::container::{self, Place, Surroundings};
 use super::doc::{copy, has, is_empty, list, map_at, text};
-use super::{Rules, Share, full, inner, meta, pod, pod_defaults, pod_spec};
+use super::rules::{Rules, Share};
+use super::{inner, meta, pod, pod_defaults, pod_spec};
 use crate::annotations::MIRROR;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -54,7 +56,7 @@ fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     found.extend(meta::new_problems(pod::standing(new, rules), &pod::standing(old, rules)));
     let path = Path::new("spec.ephemeralContainers");
     let now = list(&new["spec"], "ephemeralContainers");
-    for was in list(&old["spec"], "ephemeralContainers").iter().take(super::PROBLEMS_MAX) {
+    for was in list(&old["spec"], "ephemeralContainers").iter().take(PROBLEMS_MAX) {
         let name = text(was, "name");
         let words = match now.iter().find(|one| text(one, "name") == name) {
             None => format!("existing ephemeral containers {name:?} may not be removed\n"),

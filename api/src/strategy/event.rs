@@ -1,9 +1,11 @@
 //! Events: what happened to an object. They live in memory only. What is said as events.k8s.io/v1 is held to more than what
 //! is said as v1.
 
+use super::checks::immutable;
 use super::doc::{has, is_empty, number, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, apps, general, inner, names, nothing, rbac};
+use super::rules::{Rules, Strategy, nothing};
+use super::{general, inner, names, rbac};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -143,11 +145,11 @@ fn changed(new: &Value, old: &Value) -> Vec<Problem> {
             "involvedObject" | "related" if new[field].is_object() => {
                 Some(inner::invalid("ObjectReference", &Path::new(field), &new[field], "field is immutable"))
             }
-            field => apps::immutable(new, old, field, &Path::root()),
+            field => immutable(new, old, field, &Path::root()),
         });
     }
     if differs("reportingComponent") {
-        let problem = apps::immutable(new, old, "reportingComponent", &Path::root());
+        let problem = immutable(new, old, "reportingComponent", &Path::root());
         found.extend(problem.map(|problem| Problem { path: Path::new("reportingController"), ..problem }));
     }
     found

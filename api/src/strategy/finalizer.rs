@@ -1,7 +1,8 @@
 //! Finalizers: what holds an object that is being deleted, by name.
 
+use super::checks::{PROBLEMS_MAX, full};
 use super::doc::list;
-use super::{full, names, namespace};
+use super::names;
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -9,6 +10,9 @@ use serde_json::Value;
 pub const FOREGROUND: &str = "foregroundDeletion";
 /// Holds an object that is being deleted until what it owned is let go.
 pub const ORPHAN: &str = "orphan";
+
+/// Holds a namespace until all that is in it has gone.
+pub const NAMESPACE: &str = "kubernetes";
 
 /// What no object's finalizers may be.
 pub fn forms(meta: &Value) -> Vec<Problem> {
@@ -33,7 +37,7 @@ pub fn unknown(meta: &Value) -> Vec<Problem> {
     let path = Path::new("metadata.finalizers");
     let all = list(meta, "finalizers").iter().enumerate();
     let unknown = all.filter_map(|(at, one)| unknown_name(one.as_str().unwrap_or_default(), &path.index(at)));
-    unknown.take(super::PROBLEMS_MAX).collect()
+    unknown.take(PROBLEMS_MAX).collect()
 }
 
 /// What is wrong with one of a namespace's own.
@@ -44,7 +48,7 @@ pub fn of_spec(name: &str, path: &Path) -> Vec<Problem> {
 }
 
 fn unknown_name(name: &str, path: &Path) -> Option<Problem> {
-    let known = name.contains('/') || [namespace::FINALIZER, ORPHAN, FOREGROUND].contains(&name);
+    let known = name.contains('/') || [NAMESPACE, ORPHAN, FOREGROUND].contains(&name);
     let words = "name is neither a standard finalizer name nor is it fully qualified";
     (!known).then(|| Problem::invalid(path, name, words))
 }

@@ -1,8 +1,10 @@
 //! Who may ask how much at once: priority levels, and which requests belong to which. PURE.
 
+use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, list, number, text, yes};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, container, full, general, keep_metadata, names, without_status};
+use super::rules::{Rules, Strategy, keep_metadata, without_status};
+use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -52,7 +54,7 @@ fn schema(schema: &Value, rules: Rules) -> Vec<Problem> {
     }
     if has(spec, "distinguisherMethod") {
         let (at, kind) = (path.field("distinguisherMethod").field("type"), text(&spec["distinguisherMethod"], "type"));
-        let wrong = container::one_of(kind, &["ByNamespace", "ByUser"], &at);
+        let wrong = one_of(kind, &["ByNamespace", "ByUser"], &at);
         found.extend(wrong.map(|problem| Problem { value: Some(json!({"Type": kind})), ..problem }));
     }
     let (name, at) = (text(&spec["priorityLevelConfiguration"], "name"), path.field("priorityLevelConfiguration").field("name"));
@@ -78,21 +80,21 @@ fn requests(rule: &Value, path: &Path) -> Vec<Problem> {
     if subjects.is_empty() {
         found.push(Problem::required(&path.field("subjects"), "subjects must contain at least one value"));
     }
-    for (n, one) in subjects.iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (n, one) in subjects.iter().enumerate().take(PROBLEMS_MAX) {
         found.extend(subject(one, &path.field("subjects").index(n)));
     }
     if resources.is_empty() && urls.is_empty() {
         found.push(Problem::required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"));
     }
-    for (n, one) in resources.iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (n, one) in resources.iter().enumerate().take(PROBLEMS_MAX) {
         found.extend(of_resources(one, &path.field("resourceRules").index(n)));
     }
-    for (n, one) in urls.iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (n, one) in urls.iter().enumerate().take(PROBLEMS_MAX) {
         let path = path.field("nonResourceRules").index(n);
         found.extend(verbs(one, &path));
         found.extend(stars(one, "nonResourceURLs", "nonResourceURLs must contain at least one value", "non-resource URLs", &path));
         let shown = list(one, "nonResourceURLs").iter().filter_map(Value::as_str).enumerate();
-        for (n, url) in shown.filter(|(_, url)| *url != "*" && !url.starts_with('/')).take(super::PROBLEMS_MAX) {
+        for (n, url) in shown.filter(|(_, url)| *url != "*" && !url.starts_with('/')).take(PROBLEMS_MAX) {
             found.push(Problem::invalid(&path.field("nonResourceURLs").index(n), url, "must start with slash"));
         }
     }
@@ -103,7 +105,7 @@ fn subject(subject: &Value, path: &Path) -> Vec<Problem> {
     const KINDS: [(&str, &str); 3] = [("Group", "group"), ("ServiceAccount", "serviceAccount"), ("User", "user")];
     let kind = text(subject, "kind");
     let Some((_, own)) = KINDS.iter().find(|(known, _)| *known == kind) else {
-        return container::one_of(kind, &KINDS.map(|(kind, _)| kind), &path.field("kind")).into_iter().collect();
+        return one_of(kind, &KINDS.map(|(kind, _)| kind), &path.field("kind")).into_iter().collect();
     };
     let (said, at) = (&subject[*own], path.field(own));
     let mut found = Vec::new();
@@ -141,7 +143,7 @@ fn of_resources(rule: &Value, path: &Path) -> Vec<Problem> {
     } else if namespaces.iter().any(|one| one == "*") {
         found.extend(stars(rule, "namespaces", "", "namespaces", path));
     } else {
-        for (n, name) in namespaces.iter().filter_map(Value::as_str).enumerate().take(super::PROBLEMS_MAX) {
+        for (n, name) in namespaces.iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX) {
             let faults =
                 names::label(name).into_iter().map(|why| format!("each member of this list must be '*' or a DNS-1123 label; {why}"));
             found.extend(names::problems(&at.index(n), name, faults.collect()));
@@ -164,7 +166,7 @@ fn verbs(rule: &Value, path: &Path) -> Option<Problem> {
     let verbs = list(rule, "verbs");
     let wrong = stars(rule, "verbs", "verbs must contain at least one value", "verbs", path);
     let known = verbs.iter().all(|verb| verb == "*" || verb.as_str().is_some_and(|verb| VERBS.contains(&verb)));
-    let unknown = || Problem::new(&path.field("verbs"), Reason::NotSupported, Some(verbs.to_vec().into()), super::supported_text(&VERBS));
+    let unknown = || Problem::new(&path.field("verbs"), Reason::NotSupported, Some(verbs.to_vec().into()), supported_text(&VERBS));
     wrong.or_else(|| (!known).then(unknown))
 }
 
@@ -193,7 +195,7 @@ fn level(level: &Value, rules: Rules) -> Vec<Problem> {
                 found.push(Problem::required(&path.field("limited"), "must not be empty when type is Limited"));
             }
         }
-        _ => found.extend(container::one_of(kind, &["Exempt", "Limited"], &path.field("type"))),
+        _ => found.extend(one_of(kind, &["Exempt", "Limited"], &path.field("type"))),
     }
     found.extend(conditions(level));
     found
@@ -219,7 +221,7 @@ fn limited(limited: &Value, path: &Path) -> Vec<Problem> {
         "Reject" => {}
         "Queue" if has(response, "queuing") => found.extend(queues(&response["queuing"], &at.field("queuing"))),
         "Queue" => found.push(Problem::required(&at.field("queuing"), "must not be empty if limited.limitResponse.type is Limited")),
-        kind => found.extend(container::one_of(kind, &["Queue", "Reject"], &at.field("type"))),
+        kind => found.extend(one_of(kind, &["Queue", "Reject"], &at.field("type"))),
     }
     found.extend(lent(limited, path));
     if let Some(share) = number(limited, "borrowingLimitPercent").filter(|share| *share < 0) {

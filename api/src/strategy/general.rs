@@ -4,7 +4,8 @@
 //!     Strategy { validate, durable: without_status, ..general::strategy::<false, true>() }
 
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, names, no_claims, whole};
+use super::names;
+use super::rules::{Making, Rules, Strategy, no_claims, whole};
 use coracle_schema::Problem;
 use serde_json::Value;
 

@@ -1,9 +1,9 @@
 //! Jobs in detail: numbers that go together, when a failed pod fails the job and a finished one finishes it, and what may become of a
 //! job's status. PURE.
 
-use super::apps::not_negative;
+use super::checks::{full, not_negative, one_of, supported_text};
 use super::doc::{has, is_empty, list, number, text, yes};
-use super::{full, inner, names};
+use super::{inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
         number.filter(|number| *number > max).map(|number| Problem::invalid(&path.field(field), number, words))
     };
     if has(spec, "completionMode") && !matches!(text(spec, "completionMode"), "NonIndexed" | "Indexed") {
-        let words = super::supported_text(&["NonIndexed", "Indexed"]);
+        let words = supported_text(&["NonIndexed", "Indexed"]);
         found.push(Problem::new(&path.field("completionMode"), Reason::NotSupported, Some(spec["completionMode"].clone()), words));
     }
     if is_indexed(spec) {
@@ -64,7 +64,7 @@ pub fn spec(spec: &Value, path: &Path) -> Vec<Problem> {
     found.extend(success_policy(spec, &path.field("successPolicy")));
     let replaced = text(spec, "podReplacementPolicy");
     if has(spec, "podFailurePolicy") && has(spec, "podReplacementPolicy") && replaced != "Failed" {
-        let words = super::supported_text(&["Failed"]);
+        let words = supported_text(&["Failed"]);
         found.push(Problem::new(&path.field("podReplacementPolicy"), Reason::NotSupported, Some(replaced.into()), words));
     }
     found
@@ -119,7 +119,7 @@ fn failure_action(spec: &Value, rule: &Value, path: &Path) -> Option<Problem> {
         "FailIndex" if !has(spec, "backoffLimitPerIndex") => {
             Some(Problem::invalid(path, "FailIndex", "requires the backoffLimitPerIndex to be set"))
         }
-        action => super::container::one_of(action, &ACTIONS, path),
+        action => one_of(action, &ACTIONS, path),
     }
 }
 
@@ -130,7 +130,7 @@ fn pod_conditions(conditions: &[Value], path: &Path) -> Vec<Problem> {
         found.extend(names::problems(&path.field("type"), kind, names::qualified(kind)));
         found.extend(match text(condition, "status") {
             "" => Some(Problem::required(&path.field("status"), "valid values: [\"False\" \"True\" \"Unknown\"]")),
-            status => super::container::one_of(status, &["False", "True", "Unknown"], &path.field("status")),
+            status => one_of(status, &["False", "True", "Unknown"], &path.field("status")),
         });
     }
     found
@@ -141,7 +141,7 @@ fn exit_codes(codes: &Value, containers: &HashSet<&str>, path: &Path) -> Vec<Pro
     let operator = text(codes, "operator");
     found.extend(match operator {
         "" => Some(Problem::required(&path.field("operator"), "valid values: [\"In\" \"NotIn\"]")),
-        operator => super::container::one_of(operator, &["In", "NotIn"], &path.field("operator")),
+        operator => one_of(operator, &["In", "NotIn"], &path.field("operator")),
     });
     if let Some(name) = codes["containerName"].as_str().filter(|name| !containers.contains(name)) {
         let words = "must be one of the container or initContainer names in the pod template";

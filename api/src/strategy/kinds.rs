@@ -1,6 +1,7 @@
 //! One row a kind that has no rules of its own.
 
-use super::{Strategy, general};
+use super::general;
+use super::rules::Strategy;
 
 pub static COMPONENT_STATUS: Strategy = general::strategy::<true, false>();
 pub static DEFINITION: Strategy = general::strategy::<true, false>();

@@ -1,8 +1,10 @@
 //! Label selectors as documents hold them: `matchLabels` and `matchExpressions`.
 
+use super::checks::full;
 use super::doc::{entries, is_empty, list, text};
 use super::meta::labels;
-use super::{Rules, full, inner, names};
+use super::rules::Rules;
+use super::{inner, names};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 

@@ -1,9 +1,10 @@
 //! Leases: who leads, and until when. And slices of endpoints, which are as short-lived where nobody makes them by hand.
 
-use super::apps::{NOT_NEGATIVE, immutable};
+use super::checks::{NOT_NEGATIVE, full, immutable};
 use super::doc::{list, list_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, general, names, nothing};
+use super::rules::{Making, Rules, Strategy, nothing};
+use super::{general, names};
 use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;

@@ -1,10 +1,12 @@
 //! What a namespace may use: limit ranges and resource quotas.
 
 use super::amounts::{self, Whose};
+use super::checks::{PROBLEMS_MAX, full, immutable};
 use super::doc::{default_to, entries, has, is_empty, list, list_at, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, full, general, inner, names, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -194,7 +196,7 @@ fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
     let shown = &spec["scopes"];
     let listed: Vec<&str> = list(spec, "scopes").iter().filter_map(Value::as_str).collect();
     let at = path.field("scopes");
-    for scope in listed.iter().take(super::PROBLEMS_MAX) {
+    for scope in listed.iter().take(PROBLEMS_MAX) {
         // Each problem shows the whole list: one for each scope that there is says enough.
         if found.len() < SCOPES.len() {
             found.extend(scope_fits(spec, scope, || Problem::invalid(&at, shown.clone(), ""), &at, shown));
@@ -204,7 +206,7 @@ fn scopes(spec: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&at, shown.clone(), "conflicting scopes"));
     }
     let (requirements, at) = (list(&spec["scopeSelector"], "matchExpressions"), path.field("scopeSelector").field("matchExpressions"));
-    for one in requirements.iter().take(super::PROBLEMS_MAX) {
+    for one in requirements.iter().take(PROBLEMS_MAX) {
         let scope = text(one, "scopeName");
         let selector = &spec["scopeSelector"];
         let fits = scope_fits(spec, scope, || Problem::invalid(&at.field("scopeName"), scope, ""), &at, selector);
@@ -274,7 +276,7 @@ fn quota_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, quota);
     let set = |quota: &Value| list(&quota["spec"], "scopes").iter().map(Value::to_string).collect::<BTreeSet<_>>();
     if set(new) != set(old) {
-        found.extend(super::apps::immutable(&new["spec"], &old["spec"], "scopes", &Path::new("spec")));
+        found.extend(immutable(&new["spec"], &old["spec"], "scopes", &Path::new("spec")));
     }
     found
 }

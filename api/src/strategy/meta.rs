@@ -1,8 +1,11 @@
 //! The rules of metadata that all kinds share.
 
+use super::checks::full;
+use super::creation_token::{CREATION_TOKEN, creation_token_problem};
 use super::doc::{copy, default_to, has, is_empty, list, map_at, remove, shown, text, texts, yes};
 use super::finalizer::{FOREGROUND, ORPHAN};
-use super::{CREATION_TOKEN, Deleting, Deletion, Fate, Making, Rules, creation_token_problem, finalizer, full, names};
+use super::rules::{Deleting, Deletion, Fate, Making, Rules};
+use super::{finalizer, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;

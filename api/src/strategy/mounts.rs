@@ -1,8 +1,7 @@
 //! Where a container finds the volumes of its pod: as directories, or as bare devices.
 
-use super::container::one_of;
+use super::checks::{full, one_of};
 use super::doc::{has, list, text, yes};
-use super::full;
 use super::names::{self, problems};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;

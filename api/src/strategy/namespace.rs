@@ -1,15 +1,16 @@
 //! Namespaces.
 
+use super::checks::PROBLEMS_MAX;
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::{Deleting, Deletion, Making, Rules, Share, Strategy, finalizer, general, names};
+use super::rules::{Deleting, Deletion, Making, Rules, Share, Strategy};
+use super::{finalizer, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 /// The label that every namespace has, so that selectors can name one.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// Holds a namespace until all that is in it has gone.
-pub const FINALIZER: &str = "kubernetes";
+pub const FINALIZER: &str = finalizer::NAMESPACE;
 /// The namespace that is the cluster: its uid is the cluster's identity, and its secrets are the cluster's keys.
 pub const CLUSTER: &str = "kube-system";
 /// Every cluster has these, and nobody deletes them.
@@ -91,7 +92,7 @@ pub fn emptied(namespace: &Value) -> Value {
 /// Names of namespaces were labels in 2014 too.
 fn validate(namespace: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(namespace, Scope::Cluster, names::label, Rules { old_names: false, ..rules });
-    for one in list(&namespace["spec"], "finalizers").iter().take(super::PROBLEMS_MAX) {
+    for one in list(&namespace["spec"], "finalizers").iter().take(PROBLEMS_MAX) {
         found.extend(finalizer::of_spec(one.as_str().unwrap_or_default(), &Path::new("spec.finalizers")));
     }
     found
@@ -128,7 +129,7 @@ pub static FINALIZE: Share = Share {
         let mut found = validate_update(new, old, rules);
         found.retain(|problem| problem.path != told);
         // Here alone Kubernetes says which.
-        let all = list(&new["spec"], "finalizers").iter().enumerate().take(super::PROBLEMS_MAX);
+        let all = list(&new["spec"], "finalizers").iter().enumerate().take(PROBLEMS_MAX);
         found.extend(all.flat_map(|(at, one)| finalizer::of_spec(one.as_str().unwrap_or_default(), &told.index(at))));
         found
     },

@@ -1,9 +1,11 @@
 //! Ingresses, their classes, and network policies.
 
+use super::checks::{full, supported_text};
 use super::doc::{has, is_empty, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::network::Range;
-use super::{Making, Rules, Strategy, full, general, label_selector, names, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{general, label_selector, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -161,7 +163,7 @@ fn of_path(one: &Value, path: &Path) -> Vec<Problem> {
             }
         }
         Some(other) => {
-            let words = super::supported_text(&PATH_TYPES);
+            let words = supported_text(&PATH_TYPES);
             found.push(Problem::new(&path.field("pathType"), Reason::NotSupported, Some(other.into()), words));
         }
     }
@@ -233,7 +235,7 @@ fn class(class: &Value, rules: Rules) -> Vec<Problem> {
             ("Cluster", true) => found.push(Problem::forbidden(&at.field("namespace"), "`parameters.scope` is set to 'Cluster'")),
             ("Namespace" | "Cluster", _) => {}
             (other, _) => {
-                let words = super::supported_text(&["Cluster", "Namespace"]);
+                let words = supported_text(&["Cluster", "Namespace"]);
                 found.push(Problem::new(&at.field("scope"), Reason::NotSupported, Some(other.into()), words));
             }
         }
@@ -277,7 +279,7 @@ fn policy(policy: &Value, rules: Rules) -> Vec<Problem> {
         return found;
     }
     for (at, one) in types.iter().enumerate().filter(|(_, one)| *one != "Ingress" && *one != "Egress") {
-        let words = super::supported_text(&["Ingress", "Egress"]);
+        let words = supported_text(&["Ingress", "Egress"]);
         found.push(Problem::new(&path.field("policyTypes").index(at), Reason::NotSupported, Some(one.clone()), words));
     }
     found
@@ -286,7 +288,7 @@ fn policy(policy: &Value, rules: Rules) -> Vec<Problem> {
 fn policy_port(port: &Value, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     if let Some(protocol) = port["protocol"].as_str().filter(|protocol| !PROTOCOLS.contains(protocol)) {
-        let words = super::supported_text(&PROTOCOLS);
+        let words = supported_text(&PROTOCOLS);
         found.push(Problem::new(&path.field("protocol"), Reason::NotSupported, Some(protocol.into()), words));
     }
     let (at, end, of_end) = (path.field("port"), number(port, "endPort"), path.field("endPort"));

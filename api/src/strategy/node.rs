@@ -1,9 +1,11 @@
 //! Nodes: hosts that run pods.
 
+use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{copy, entries, has, is_empty, list, map_at, remove};
 use super::meta::{self, Scope};
 use super::network::Range;
-use super::{Making, Rules, Strategy, amounts, full, general, inner, names, pod_spec, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{amounts, general, inner, names, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -70,7 +72,7 @@ fn validate(node: &Value, rules: Rules) -> Vec<Problem> {
         found.extend(names::problems(&path.index(at), *range, names::cidr(range)));
     }
     for field in ["capacity", "allocatable"] {
-        for (name, amount) in entries(&node["status"], field).take(super::PROBLEMS_MAX) {
+        for (name, amount) in entries(&node["status"], field).take(PROBLEMS_MAX) {
             found.extend(amounts::amount(name, amount, &Path::new("status").field(field).field(name)));
         }
     }

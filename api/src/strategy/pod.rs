@@ -2,9 +2,8 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
-use super::{
-    Deleting, Deletion, Making, Rules, Strategy, affinity, annotated, inner, names, no_claims, pod_defaults, pod_spec, pod_status, qos,
-};
+use super::rules::{Deleting, Deletion, Making, Rules, Strategy, no_claims};
+use super::{affinity, annotated, inner, names, pod_defaults, pod_spec, pod_status, qos};
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};

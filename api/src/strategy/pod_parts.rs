@@ -1,9 +1,9 @@
 //! The smaller parts of a pod's spec: how it finds names, what it waits for, what it tolerates, which resources it claims.
 
-use super::container::one_of;
+use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, is_empty, list, text};
+use super::inner;
 use super::names::{self, problems};
-use super::{full, inner, supported_text};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
@@ -34,7 +34,7 @@ pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
     if servers.len() > SERVERS_MAX {
         found.push(Problem::invalid(&at, servers.to_vec(), format!("must not have more than {SERVERS_MAX} nameservers")));
     }
-    for (n, server) in servers.iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (n, server) in servers.iter().enumerate().take(PROBLEMS_MAX) {
         let server = server.as_str().unwrap_or_default();
         found.extend(problems(&at.index(n), server, names::ip(server)));
     }
@@ -47,11 +47,11 @@ pub fn dns(spec: &Value, path: &Path) -> Vec<Problem> {
         let words = format!("must not have more than {SEARCH_BYTES_MAX} characters (including spaces) in the search list");
         found.push(Problem::invalid(&at, searches.to_vec(), words));
     }
-    for (n, search) in said().enumerate().filter(|(_, search)| *search != ".").take(super::PROBLEMS_MAX) {
+    for (n, search) in said().enumerate().filter(|(_, search)| *search != ".").take(PROBLEMS_MAX) {
         let search = search.strip_suffix('.').unwrap_or(search);
         found.extend(problems(&at.index(n), search, names::search_domain(search)));
     }
-    for (n, _) in list(config, "options").iter().enumerate().filter(|(_, option)| is_empty(&option["name"])).take(super::PROBLEMS_MAX) {
+    for (n, _) in list(config, "options").iter().enumerate().filter(|(_, option)| is_empty(&option["name"])).take(PROBLEMS_MAX) {
         found.push(Problem::required(&path.field("options").index(n), "must not be empty"));
     }
     found

@@ -1,12 +1,14 @@
 //! Every problem of the spec of a pod or of a template.
 
 use super::amounts::{self, Whose};
+use super::checks::{full, supported};
 use super::container::{self, Place, Surroundings, host_port_clashes};
 use super::doc::{default_to, entries, has, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
 use super::qos::{self, quantity};
-use super::{Rules, affinity, annotated, ephemeral, full, pod_parts, security, supported, systems, volume};
+use super::rules::Rules;
+use super::{affinity, annotated, ephemeral, pod_parts, security, systems, volume};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;

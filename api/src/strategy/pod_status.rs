@@ -1,7 +1,8 @@
 //! What a pod's status may say, and what it may not say any more.
 
+use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{has, is_empty, list, number, text};
-use super::{full, inner, meta, names};
+use super::{inner, meta, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -92,7 +93,7 @@ fn claimed(status: &Value, spec: &Value, path: &Path) -> Vec<Problem> {
 /// Conditions of names that can be, addresses that are some, one a family.
 fn standing(status: &Value) -> Vec<Problem> {
     let (mut found, path) = (Vec::new(), Path::new("status"));
-    for (at, condition) in list(status, "conditions").iter().enumerate().take(super::PROBLEMS_MAX) {
+    for (at, condition) in list(status, "conditions").iter().enumerate().take(PROBLEMS_MAX) {
         let kind = text(condition, "type");
         found.extend(names::problems(&path.field("conditions").index(at).field("Type"), kind, names::qualified(kind)));
     }
@@ -101,7 +102,7 @@ fn standing(status: &Value) -> Vec<Problem> {
         if let Some(first) = all.first().filter(|first| field == "hostIPs" && has(status, "hostIP") && first["ip"] != status["hostIP"]) {
             found.push(Problem::invalid(&at.index(0).field("ip"), first["ip"].clone(), "must be equal to `hostIP`"));
         }
-        for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(super::PROBLEMS_MAX) {
+        for (n, ip) in all.iter().map(|one| text(one, "ip")).enumerate().take(PROBLEMS_MAX) {
             // However an address is spelled, what leads to it knows which it is.
             let faults = if ip.parse::<IpAddr>().is_ok() { Vec::new() } else { names::ip(ip) };
             found.extend(names::problems(&at.index(n), ip, faults));

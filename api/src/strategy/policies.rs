@@ -1,10 +1,12 @@
 //! Admission policies and what binds them to parameters: complete as far as that shows without evaluating an expression, which nobody
 //! does here. PURE.
 
+use super::checks::{PROBLEMS_MAX, full, one_of, supported};
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
+use super::rules::{Rules, Strategy};
 use super::webhooks::{conditions, of_rule};
-use super::{Rules, Strategy, container, full, general, label_selector, names, rbac};
+use super::{general, label_selector, names, rbac};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -78,7 +80,7 @@ fn mutating(policy: &Value, rules: Rules) -> Vec<Problem> {
         }
         found.extend(of_change(change, &path.field("mutations").index(n)));
     }
-    found.extend(super::supported(spec, "reinvocationPolicy", &["IfNeeded", "Never"], &path));
+    found.extend(supported(spec, "reinvocationPolicy", &["IfNeeded", "Never"], &path));
     found
 }
 
@@ -150,7 +152,7 @@ fn meant(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
             }
             let path = path.field(field).index(n);
             let mut seen = HashSet::new();
-            for (n, name) in list(rule, "resourceNames").iter().filter_map(Value::as_str).enumerate().take(super::PROBLEMS_MAX) {
+            for (n, name) in list(rule, "resourceNames").iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX) {
                 let path = path.field("resourceNames").index(n);
                 found.extend(names::problems(&path, name, rbac::segment(name)));
                 if !seen.insert(name) {
@@ -167,7 +169,7 @@ fn meant(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
 fn mutable(of: &Value, path: &Path) -> Vec<Problem> {
     let operations = list(of, "resourceRules").iter().flat_map(|rule| list(rule, "operations")).filter_map(Value::as_str);
     let path = path.field("resourceRules").field("operations");
-    operations.take(super::PROBLEMS_MAX).filter_map(|one| container::one_of(one, &MUTABLE, &path)).collect()
+    operations.take(PROBLEMS_MAX).filter_map(|one| one_of(one, &MUTABLE, &path)).collect()
 }
 
 fn variables(spec: &Value, path: &Path) -> Vec<Problem> {
@@ -204,7 +206,7 @@ fn of_check(check: &Value, path: &Path) -> Vec<Problem> {
         }
     }
     let reasons = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-    found.extend(check["reason"].as_str().and_then(|reason| container::one_of(reason, &reasons, &path.field("reason"))));
+    found.extend(check["reason"].as_str().and_then(|reason| one_of(reason, &reasons, &path.field("reason"))));
     found
 }
 
@@ -212,7 +214,7 @@ fn of_change(change: &Value, path: &Path) -> Vec<Problem> {
     const WAYS: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
     let way = text(change, "patchType");
     let Some((_, own)) = WAYS.iter().find(|(known, _)| *known == way) else {
-        return super::supported(change, "patchType", &WAYS.map(|(way, _)| way), path).into_iter().collect();
+        return supported(change, "patchType", &WAYS.map(|(way, _)| way), path).into_iter().collect();
     };
     let mut found = Vec::new();
     if has(change, own) {
@@ -231,8 +233,8 @@ fn validating_binding(binding: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = bound(binding, rules);
     let (actions, path) = (list(&binding["spec"], "validationActions"), Path::new("spec.validationActions"));
     let mut seen = HashSet::new();
-    for (n, action) in actions.iter().filter_map(Value::as_str).enumerate().take(super::PROBLEMS_MAX) {
-        found.extend(container::one_of(action, &["Audit", "Deny", "Warn"], &path.index(n)));
+    for (n, action) in actions.iter().filter_map(Value::as_str).enumerate().take(PROBLEMS_MAX) {
+        found.extend(one_of(action, &["Audit", "Deny", "Warn"], &path.index(n)));
         if !seen.insert(action) {
             found.push(Problem::new(&path.index(n), Reason::Duplicate, Some(action.into()), ""));
         }
@@ -286,7 +288,7 @@ fn parameters(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     if name.is_empty() && !selects {
         found.push(Problem::required(path, "one of name or selector must be specified"));
     }
-    found.extend(super::supported(of, "parameterNotFoundAction", &["Deny", "Allow"], path));
+    found.extend(supported(of, "parameterNotFoundAction", &["Deny", "Allow"], path));
     found
 }
 

@@ -1,8 +1,10 @@
 //! Roles, and who has them. Names may hold colons and blanks: `system:node`.
 
+use super::checks::{full, supported_text};
 use super::doc::{has, is_empty, list, list_at, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, full, general, names};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
@@ -127,8 +129,7 @@ fn cluster_role(role: &Value, rules: Rules) -> Vec<Problem> {
 fn binds(binding: &Value, scope: Scope, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, scope, segment, rules);
     let (role, path) = (&binding["roleRef"], Path::new("roleRef"));
-    let not_one =
-        |path: Path, value: &str, of: &[&str]| Problem::new(&path, Reason::NotSupported, Some(value.into()), super::supported_text(of));
+    let not_one = |path: Path, value: &str, of: &[&str]| Problem::new(&path, Reason::NotSupported, Some(value.into()), supported_text(of));
     if text(role, "apiGroup") != GROUP {
         found.push(not_one(path.field("apiGroup"), text(role, "apiGroup"), &[GROUP]));
     }
@@ -157,7 +158,7 @@ fn of_subject(subject: &Value, scope: Scope, path: &Path) -> Vec<Problem> {
         found.push(Problem::required(&path.field("name"), ""));
     }
     let group_is = |wanted: &str| {
-        let problem = || Problem::new(&path.field("apiGroup"), Reason::NotSupported, Some(group.into()), super::supported_text(&[wanted]));
+        let problem = || Problem::new(&path.field("apiGroup"), Reason::NotSupported, Some(group.into()), supported_text(&[wanted]));
         (group != wanted).then(problem)
     };
     match text(subject, "kind") {
@@ -172,7 +173,7 @@ fn of_subject(subject: &Value, scope: Scope, path: &Path) -> Vec<Problem> {
         }
         "User" | "Group" => found.extend(group_is(GROUP)),
         other => {
-            let words = super::supported_text(&["ServiceAccount", "User", "Group"]);
+            let words = supported_text(&["ServiceAccount", "User", "Group"]);
             found.push(Problem::new(&path.field("kind"), Reason::NotSupported, Some(other.into()), words));
         }
     }

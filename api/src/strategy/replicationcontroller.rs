@@ -1,15 +1,15 @@
 //! Replication controllers: so many pods of a template.
 
+use super::checks::{NOT_NEGATIVE, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, general, names, pod_defaults, pod_spec, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
 pub static REPLICATION_CONTROLLER: Strategy =
     Strategy { create, update, validate, validate_update, durable: without_status, ..general::strategy::<false, true>() };
-
-const NOT_NEGATIVE: &str = "must be greater than or equal to 0";
 
 fn create(controller: &mut Value, making: &mut Making<'_>) {
     defaults(controller);
@@ -72,7 +72,7 @@ fn validate(controller: &Value, rules: Rules) -> Vec<Problem> {
     let (spec, path) = (&template["spec"], path.field("spec"));
     if matches!(text(spec, "restartPolicy"), "OnFailure" | "Never") {
         let value = Some(spec["restartPolicy"].clone());
-        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, super::supported_text(&["Always"])));
+        found.push(Problem::new(&path.field("restartPolicy"), Reason::NotSupported, value, supported_text(&["Always"])));
     }
     if has(spec, "activeDeadlineSeconds") {
         let words = "activeDeadlineSeconds in ReplicationController is not Supported";

@@ -2,7 +2,9 @@
 //!
 //! There are no rules of access yet: whoever reaches the server may do all of it, so that is what the answers say.
 
-use super::{Rules, Strategy, full, general, label_selector};
+use super::checks::full;
+use super::rules::{Rules, Strategy};
+use super::{general, label_selector};
 use crate::meta::Time;
 use crate::strategy::doc::{has, is_empty, list, text};
 use coracle_schema::{Path, Problem};

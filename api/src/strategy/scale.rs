@@ -1,9 +1,10 @@
 //! The number of an object's replicas, told and set apart from all the rest of it: `autoscaling/v1` Scale. PURE.
 
-use super::apps::NOT_NEGATIVE;
+use super::checks::NOT_NEGATIVE;
 use super::doc::{list, map_at, number, texts};
 use super::meta::{self, Scope};
-use super::{Strategy, general, names};
+use super::rules::Strategy;
+use super::{general, names};
 use crate::kinds::Scale;
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value, json};

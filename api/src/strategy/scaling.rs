@@ -1,11 +1,12 @@
 //! What scales workloads and what guards them: autoscalers, disruption budgets.
 
 use super::amounts::{self, Whose};
-use super::apps::{NOT_NEGATIVE, not_negative, number_or_share};
+use super::checks::{NOT_NEGATIVE, full, not_negative, number_or_share, one_of, supported_text};
 use super::doc::{has, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::{Making, Rules, Strategy, conditions, container, full, general, inner, label_selector, names, without_status};
+use super::rules::{Making, Rules, Strategy, without_status};
+use super::{conditions, general, inner, label_selector, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::{Value, json};
 
@@ -130,7 +131,7 @@ fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
         found.push(Problem::invalid(&at, window, format!("must be less than or equal to {WINDOW_S_MAX}")));
     }
     if has(rules, "selectPolicy") {
-        found.extend(container::one_of(text(rules, "selectPolicy"), &["Disabled", "Max", "Min"], &path.field("selectPolicy")));
+        found.extend(one_of(text(rules, "selectPolicy"), &["Disabled", "Max", "Min"], &path.field("selectPolicy")));
     }
     let (policies, at) = (list(rules, "policies"), path.field("policies"));
     if policies.is_empty() {
@@ -141,7 +142,7 @@ fn behavior(rules: &Value, path: &Path) -> Vec<Problem> {
             break;
         }
         let path = at.index(n);
-        found.extend(container::one_of(text(policy, "type"), &["Percent", "Pods"], &path.field("type")));
+        found.extend(one_of(text(policy, "type"), &["Percent", "Pods"], &path.field("type")));
         for field in ["value", "periodSeconds"] {
             if let Some(number) = Some(number(policy, field).unwrap_or(0)).filter(|number| *number <= 0) {
                 found.push(Problem::invalid(&path.field(field), number, "must be greater than zero"));
@@ -173,7 +174,7 @@ fn metric_problems(metric: &Value, path: &Path) -> Vec<Problem> {
     }
     let field = TYPES.iter().find(|(name, _)| *name == kind).map(|(_, field)| *field);
     let unknown = || {
-        let words = super::supported_text(&TYPES.map(|(name, _)| name));
+        let words = supported_text(&TYPES.map(|(name, _)| name));
         Problem::new(&path.field("type"), Reason::NotSupported, Some(kind.into()), words)
     };
     found.extend(field.is_none().then(unknown));

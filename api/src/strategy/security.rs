@@ -1,9 +1,9 @@
 //! What a pod and its containers may do to their host: ids, capabilities, profiles, kernel settings.
 
-use super::container::one_of;
+use super::checks::{full, one_of};
 use super::doc::{has, list, number, text, yes};
+use super::inner;
 use super::names::{self, problems};
-use super::{full, inner};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;

@@ -4,7 +4,8 @@
 //!     update:  defaults -> what is left out stays -> what the type no longer has goes -> address -> node ports
 
 use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text};
-use super::{Making, Strategy, meta, service_rules, whole};
+use super::rules::{Making, Strategy, whole};
+use super::{meta, service_rules};
 use crate::meta::Claim;
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};

@@ -1,10 +1,12 @@
 //! Every problem of a service.
 
+use super::checks::{full, one_of, supported};
 use super::doc::{has, is_empty, list, number, text};
 use super::meta::{self, Scope};
 use super::names::{self, problems};
+use super::rules::Rules;
 use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
-use super::{Rules, container, endpoints, full, supported};
+use super::{container, endpoints};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -156,14 +158,14 @@ fn addresses(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
         }
     }
     for (at, family) in families.iter().enumerate() {
-        found.extend(container::one_of(family.as_str().unwrap_or_default(), &FAMILIES, &families_path.index(at)));
+        found.extend(one_of(family.as_str().unwrap_or_default(), &FAMILIES, &families_path.index(at)));
         if families[..at].contains(family) {
             found.push(Problem::new(&families_path.index(at), Reason::Duplicate, Some(family.clone()), ""));
         }
     }
     let policy = text(spec, "ipFamilyPolicy");
     if !policy.is_empty() {
-        found.extend(container::one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
+        found.extend(one_of(policy, &["PreferDualStack", "RequireDualStack", "SingleStack"], &policy_path));
     }
     let of_one_family = |pair: &[Value]| {
         let is_v6 = |at: usize| pair.get(at).and_then(Value::as_str).and_then(|ip| ip.parse::<IpAddr>().ok()).map(|ip| ip.is_ipv6());
@@ -345,7 +347,7 @@ pub fn balanced_at(status: &Value, path: &Path) -> Vec<Problem> {
         }
         match one["ipMode"].as_str() {
             Some(_) if ip.is_empty() => found.push(Problem::forbidden(&path.field("ipMode"), "may not be specified when `ip` is not set")),
-            Some(mode) => found.extend(container::one_of(mode, &["Proxy", "VIP"], &path.field("ipMode"))),
+            Some(mode) => found.extend(one_of(mode, &["Proxy", "VIP"], &path.field("ipMode"))),
             None => {}
         }
         if !host.is_empty() {
@@ -382,7 +384,7 @@ fn traffic(spec: &Value, path: &Path) -> Vec<Problem> {
     for (field, known) in forms {
         let value = text(spec, field);
         if !value.is_empty() {
-            found.extend(container::one_of(value, known, &path.field(field)));
+            found.extend(one_of(value, known, &path.field(field)));
         }
     }
     found

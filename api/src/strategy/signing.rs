@@ -1,8 +1,10 @@
 //! Requests for certificates. What is asked for, and by whom, stays as it was made; conditions say what became of it.
 
+use super::checks::{full, supported_text};
 use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Share, Strategy, full, general, names};
+use super::rules::{Making, Rules, Share, Strategy};
+use super::{general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
 use serde_json::Value;
@@ -105,10 +107,10 @@ fn decisions(conditions: &[Value]) -> Vec<Problem> {
             ("", _) => found.push(Problem::required(&path.field("status"), "")),
             ("True", _) | ("False" | "Unknown", false) => {}
             (other, true) => {
-                found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), super::supported_text(&["True"])))
+                found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), supported_text(&["True"])))
             }
             (other, false) => {
-                let words = super::supported_text(&["False", "True", "Unknown"]);
+                let words = supported_text(&["False", "True", "Unknown"]);
                 found.push(Problem::new(&path.field("status"), Reason::NotSupported, Some(other.into()), words));
             }
         }
@@ -183,7 +185,7 @@ fn validate(request: &Value, rules: Rules) -> Vec<Problem> {
         if full(&found) {
             break;
         }
-        let words = super::supported_text(&USAGES);
+        let words = supported_text(&USAGES);
         found.push(Problem::new(&path.field("usages").index(at), Reason::NotSupported, Some(usage.clone()), words));
     }
     let mut seen = HashSet::new();

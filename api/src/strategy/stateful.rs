@@ -1,9 +1,11 @@
 //! Stateful sets: pods with names and volumes of their own, of which little may change. PURE.
 
-use super::apps::{self, COUNTED, a_number_or_share, is_none, not_more_than_all, not_negative, selected};
+use super::apps::{self, COUNTED, selected};
+use super::checks::{a_number_or_share, full, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{default_to, has, is_empty, list, list_at, map_at, remove, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, claim, counts, full, general, inner, names, pod_spec};
+use super::rules::{Rules, Strategy};
+use super::{claim, counts, general, inner, names, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -83,7 +85,7 @@ fn stateful_set(set: &Value, new: bool, rules: Rules) -> Vec<Problem> {
 }
 
 fn one_of(value: &str, known: &[&str], path: &Path) -> Option<Problem> {
-    (!known.contains(&value)).then(|| Problem::new(path, Reason::NotSupported, Some(value.into()), super::supported_text(known)))
+    (!known.contains(&value)).then(|| Problem::new(path, Reason::NotSupported, Some(value.into()), supported_text(known)))
 }
 
 fn update_strategy(strategy: &Value, path: &Path) -> Vec<Problem> {

@@ -1,7 +1,7 @@
 //! The system that a pod's containers are made for: what the other one alone knows may not be asked for.
 
 use super::annotated::containers;
-use super::container::one_of;
+use super::checks::{PROBLEMS_MAX, full, one_of};
 use super::doc::{has, is_empty, text, yes};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
@@ -129,7 +129,7 @@ fn no_windows(spec: &Value, path: &Path) -> Vec<Problem> {
     let wrong = all.filter(|(_, of)| has(&of["securityContext"], "windowsOptions"));
     let words = "windows options cannot be set for a linux pod";
     let told = wrong.map(|(path, _)| Problem::forbidden(&path.field("securityContext").field("windowsOptions"), words));
-    told.take(super::PROBLEMS_MAX).collect()
+    told.take(PROBLEMS_MAX).collect()
 }
 
 fn no_linux(spec: &Value, path: &Path) -> Vec<Problem> {
@@ -144,7 +144,7 @@ fn no_linux(spec: &Value, path: &Path) -> Vec<Problem> {
         let said = NOT_OF_WINDOWS_CONTAINER.iter().filter(|field| has(&container["securityContext"], field));
         said.map(move |field| path.field("securityContext").field(field))
     });
-    let all = of_pod.chain(of_context).chain(of_containers).take(super::PROBLEMS_MAX);
+    let all = of_pod.chain(of_context).chain(of_containers).take(PROBLEMS_MAX);
     all.map(|path| Problem::forbidden(&path, WORDS)).collect()
 }
 
@@ -160,7 +160,7 @@ pub fn host_processes(spec: &Value, path: &Path) -> Vec<Problem> {
         processes += usize::from(said.or(of_pod) == Some(true));
         if let (Some(pod), Some(said)) = (of_pod, said)
             && pod != said
-            && !super::full(&found)
+            && !full(&found)
         {
             let words = format!("pod hostProcess value must be identical if both are specified, was {pod}");
             found.push(Problem::invalid(&path.field("securityContext").field("windowsOptions").field("hostProcess"), said, words));

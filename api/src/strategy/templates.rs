@@ -1,8 +1,10 @@
 //! Templates that stand alone, and the history of those that do not: pod templates, controller revisions.
 
+use super::checks::{NOT_NEGATIVE, immutable};
 use super::doc::{map_at, number};
 use super::meta::{self, Scope};
-use super::{Making, Rules, Strategy, apps::immutable, general, names, pod_defaults, pod_spec};
+use super::rules::{Making, Rules, Strategy};
+use super::{general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
@@ -49,7 +51,7 @@ fn pod_template(template: &Value, rules: Rules) -> Vec<Problem> {
 fn revision(revision: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(revision, Scope::Namespaced, names::subdomain, rules);
     if let Some(number) = number(revision, "revision").filter(|number| *number < 0) {
-        found.push(Problem::invalid(&Path::new("revision"), number, super::apps::NOT_NEGATIVE));
+        found.push(Problem::invalid(&Path::new("revision"), number, NOT_NEGATIVE));
     }
     found
 }

@@ -6,8 +6,10 @@ mod tables;
 
 use super::doc::{list, text};
 use super::*;
-use serde_json::json;
+use crate::meta::Time;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 /// Steps that are answered otherwise on purpose, by case and number of the step (from 0), and why.
 const DIFFERS: [(&str, usize, &str); 3] = [

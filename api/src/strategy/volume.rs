@@ -1,10 +1,11 @@
 //! The volumes of a pod: each of exactly one kind, and that one whole.
 
-use super::container::one_of;
+use super::checks::{PROBLEMS_MAX, full, one_of};
 use super::doc::{entries, has, is_empty, list, number, text};
 use super::names::{self, problems};
 use super::qos::quantity;
-use super::{Rules, claim, csi, env, full, label_selector};
+use super::rules::Rules;
+use super::{claim, csi, env, label_selector};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
@@ -269,7 +270,7 @@ fn projected(of: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
                 _ => found.extend(certificate(one, &at)),
             }
             let paths = list(one, "items").iter().map(|item| text(item, "path")).filter(|file| !file.is_empty());
-            for file in paths.filter(|file| !seen.insert(*file)).take(super::PROBLEMS_MAX) {
+            for file in paths.filter(|file| !seen.insert(*file)).take(PROBLEMS_MAX) {
                 let shown = if kind == "downwardAPI" { file } else { text(one, "name") };
                 found.push(Problem::invalid(path, shown, DUPLICATE_PATHS));
             }
@@ -361,7 +362,7 @@ fn ephemeral(of: &Value, name: &str, pod: &str, rules: Rules, path: &Path) -> Ve
     let other =
         entries(template, "metadata").filter(|(field, said)| !matches!(field.as_str(), "labels" | "annotations") && !is_empty(said));
     let words = "cannot be set";
-    found.extend(other.take(super::PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)));
+    found.extend(other.take(PROBLEMS_MAX).map(|(field, _)| Problem::forbidden(&path.field("metadata").field(field), words)));
     found.extend(claim::of_spec(&template["spec"], rules, &path.field("spec")));
     let whole = format!("{pod}-{name}");
     if !pod.is_empty() && !names::subdomain(&whole).is_empty() {

@@ -1,8 +1,10 @@
 //! Webhooks that would be asked before a write: complete, and reachable the way Kubernetes would reach them. PURE.
 
+use super::checks::{full, one_of};
 use super::doc::{has, list, number, text};
 use super::meta::{self, Scope};
-use super::{Rules, Strategy, container, full, general, names};
+use super::rules::{Rules, Strategy};
+use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -53,7 +55,7 @@ fn webhook(hook: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
     }
     found.extend(match hook["sideEffects"].as_str() {
         None => Some(Problem::required(&path.field("sideEffects"), "must specify one of None, NoneOnDryRun")),
-        Some(effects) => container::one_of(effects, &["None", "NoneOnDryRun"], &path.field("sideEffects")),
+        Some(effects) => one_of(effects, &["None", "NoneOnDryRun"], &path.field("sideEffects")),
     });
     if let Some(seconds) = number(hook, "timeoutSeconds").filter(|seconds| !(1..=SECONDS_MAX).contains(seconds)) {
         let words = format!("the timeout value must be between 1 and {SECONDS_MAX} seconds");
@@ -115,7 +117,7 @@ pub fn of_rule(rule: &Value, path: &Path) -> Vec<Problem> {
             }
             let value = value.as_str().unwrap_or_default();
             match field {
-                "operations" => found.extend(container::one_of(value, &OPERATIONS, &at.index(n))),
+                "operations" => found.extend(one_of(value, &OPERATIONS, &at.index(n))),
                 "apiVersions" | "resources" if value.is_empty() => found.push(Problem::required(&at.index(n), "")),
                 _ => {}
             }

@@ -1,7 +1,6 @@
 //! The apps group.
 
-use super::Cells;
-use super::cell::{self, NONE, list, number, text, yes};
+use super::cell::{self, Cells, NONE, list, number, text, yes};
 use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;

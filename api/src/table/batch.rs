@@ -1,8 +1,7 @@
 //! Jobs and cron jobs.
 
-use super::Cells;
 use super::age;
-use super::cell::{self, NONE, UNSET, list, number, text, text_or};
+use super::cell::{self, Cells, NONE, UNSET, list, number, text, text_or};
 use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;

@@ -5,6 +5,9 @@ use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;
 
+/// Fills one row, a cell a column.
+pub type Cells = fn(&Reading, Time) -> Vec<Value>;
+
 pub const NONE: &str = "<none>";
 pub const UNSET: &str = "<unset>";
 

@@ -1,8 +1,7 @@
 //! The core group but pods.
 
-use super::Cells;
 use super::age;
-use super::cell::{self, NONE, UNSET, count, list, number, text, text_or, yes};
+use super::cell::{self, Cells, NONE, UNSET, count, list, number, text, text_or, yes};
 use super::reading::Reading;
 use super::storage::{access_modes, amount};
 use crate::annotations::STORAGE_CLASS;

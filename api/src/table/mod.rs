@@ -16,6 +16,7 @@ mod reading;
 mod storage;
 
 use crate::meta::Time;
+use cell::Cells;
 pub use reading::{Document, Reading};
 use serde_json::{Value, json};
 
@@ -23,9 +24,6 @@ use serde_json::{Value, json};
 const COLUMNS: &str = include_str!("columns.txt");
 /// The columns of a kind that has none of its own.
 const PLAIN: &str = "[]\nName: string name -- @name\nCreated At: date -- @age\n";
-
-/// What stands in one row, a cell a column.
-type Cells = fn(&Reading, Time) -> Vec<Value>;
 
 /// The columns of a kind, as v1 writes them.
 pub fn columns(api_version: &str, kind: &str) -> Vec<Value> {

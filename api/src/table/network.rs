@@ -1,7 +1,6 @@
 //! Endpoint slices, ingresses, network policies.
 
-use super::Cells;
-use super::cell::{self, NONE, UNSET, list, number, text, text_or};
+use super::cell::{self, Cells, NONE, UNSET, list, number, text, text_or};
 use super::core::balancers;
 use super::reading::Reading;
 use crate::meta::Time;

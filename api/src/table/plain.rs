@@ -1,7 +1,6 @@
 //! Kinds that are data here: admission policies, levels of priority, devices.
 
-use super::Cells;
-use super::cell::{self, NONE, UNSET, list, number, text};
+use super::cell::{self, Cells, NONE, UNSET, list, number, text};
 use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;

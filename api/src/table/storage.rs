@@ -1,7 +1,6 @@
 //! The storage group, and how volumes are written.
 
-use super::Cells;
-use super::cell::{self, NONE, UNSET, list, text, text_or, yes};
+use super::cell::{self, Cells, NONE, UNSET, list, text, text_or, yes};
 use super::reading::Reading;
 use crate::meta::Time;
 use serde_json::Value;

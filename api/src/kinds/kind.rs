@@ -1,0 +1,202 @@
+//! One row of the kind table, and the types of its columns.
+
+use crate::meta::Resource;
+use crate::strategy::advice::Advice;
+use crate::strategy::{Fate, Share, Strategy, review};
+use coracle_schema::apply::Form;
+use serde_json::Value;
+use std::borrow::Cow;
+use std::fmt;
+
+/// What a client may do with a resource, by its name in discovery and in rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verb {
+    Create,
+    Delete,
+    DeleteCollection,
+    Get,
+    List,
+    Patch,
+    Update,
+    Watch,
+}
+
+impl Verb {
+    pub fn wire(self) -> &'static str {
+        match self {
+            Verb::Create => "create",
+            Verb::Delete => "delete",
+            Verb::DeleteCollection => "deletecollection",
+            Verb::Get => "get",
+            Verb::List => "list",
+            Verb::Patch => "patch",
+            Verb::Update => "update",
+            Verb::Watch => "watch",
+        }
+    }
+}
+
+/// A path behind an object's own: `pods/x/status`.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    pub name: Cow<'static, str>,
+    /// The kind of its documents.
+    pub kind: Cow<'static, str>,
+    /// Of that kind; None: that of the resource.
+    pub group_version: Option<(&'static str, &'static str)>,
+    pub verbs: Cow<'static, [Verb]>,
+    /// A part of the object's own document that is neither its status nor anything that is told by name here.
+    pub share: Option<&'static Share>,
+}
+
+/// Where a document says how many it wants and has: what the subresource `scale` reads and writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Field names with points between.
+    pub wanted: &'static str,
+    pub seen: &'static str,
+    /// A map of labels or a label selector.
+    pub selector: &'static str,
+    /// In which group the refusal says that there is no `scale` to be read; None: it speaks of the object.
+    pub unread: Option<&'static str>,
+}
+
+/// A kind whose objects are those of another: the same ones, said in another form.
+#[derive(Clone, Copy)]
+pub struct Alias {
+    /// `apiVersion` and `kind` of the kind whose rules hold and under whose resource the objects stand.
+    pub of: (&'static str, &'static str),
+    /// A document of this form becomes one as it is stored. `apiVersion` and `kind` too.
+    pub read: fn(&mut Value),
+    /// And back.
+    pub show: fn(&mut Value),
+}
+
+/// What the objects of a kind are, to who wants to reach one through the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// One address, and the ports of its containers.
+    Pod,
+    /// Any of its ready endpoints.
+    Service,
+    /// An agent, and whatever else listens there.
+    Node,
+}
+
+/// How a kind is called in v1beta1 and v1beta2. v1beta3 calls it as v1 does.
+#[derive(Clone, Debug)]
+pub struct Old {
+    /// In paths, case and all: `replicationControllers`. Empty: v1beta3 alone has it.
+    pub plural: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    /// Other plurals that they take in paths: `nodes` for `minions`.
+    pub aliases: Vec<Cow<'static, str>>,
+}
+
+/// A field that a selector may name, and where it stands in the document; mostly the same: `spec.nodeName`.
+#[derive(Clone, Debug)]
+pub struct SelectableField {
+    pub label: Cow<'static, str>,
+    /// Field names with points between.
+    pub path: Cow<'static, str>,
+    /// The same of a field that counts where that one is empty. Empty: none.
+    pub or: Cow<'static, str>,
+    /// What a document without the field is taken to hold.
+    pub missing: Cow<'static, str>,
+}
+
+/// One row of the table.
+#[derive(Clone)]
+pub struct Kind {
+    pub resource: Resource,
+    pub version: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    pub singular: Cow<'static, str>,
+    pub short_names: Vec<Cow<'static, str>>,
+    pub categories: Vec<Cow<'static, str>>,
+    pub namespaced: bool,
+    pub verbs: Cow<'static, [Verb]>,
+    pub subresources: Vec<Subresource>,
+    /// The name of its type in the schema.
+    pub type_name: Cow<'static, str>,
+    /// None: no version before v1 knows it.
+    pub old: Option<Old>,
+    pub fields: Vec<SelectableField>,
+    pub strategy: &'static Strategy,
+    /// An unchanged status is still a sign of life that the controllers are told of.
+    pub heartbeats: bool,
+    /// A PUT of an object that is not there makes it.
+    pub put_creates: bool,
+    /// A PUT of an object that is there names the revision that it means; else any may be written over.
+    pub put_names_revision: bool,
+    /// A DELETE that is done at once answers the object that was, and not a Status.
+    pub delete_shows: bool,
+    /// What a deletion does to what the object owns where it says nothing of that. None: nothing may name it as its owner.
+    pub fate: Option<Fate>,
+    /// Said to who deletes an object and does not say what becomes of what it owns.
+    pub parting: Option<&'static str>,
+    /// `status` is not for who writes the object: a create loses what it says of it, an update changes nothing.
+    pub keeps_status: bool,
+    /// Fields of the metadata that a write of the status leaves as they are; the others it may change.
+    pub status_keeps: &'static [&'static str],
+    /// What the server sets where the client does not: nobody who writes the object owns it. A star is every entry of a list.
+    /// Names with points in them are parted by bars.
+    pub given: &'static [&'static str],
+    /// The same where the name is generated: else it follows from what the client said.
+    pub given_unnamed: &'static [&'static str],
+    /// What the server takes out of what is said, or empties: whoever said it owns it all the same.
+    pub taken: &'static [&'static str],
+    /// Fields that nobody is written down as the owner of.
+    pub unowned: &'static [&'static str],
+    pub scale: Option<Scale>,
+    /// None: nobody can be asked there.
+    pub way: Option<Way>,
+    /// None: its objects are its own.
+    pub alias: Option<Alias>,
+    /// The other version in which its objects are told. None: there is only this one.
+    pub other_form: Option<Form<'static>>,
+    /// A question: a create is answered, and nothing is stored.
+    pub answer: Option<review::Answer>,
+    /// Said with every answer about it.
+    pub deprecated: Option<&'static str>,
+    /// What guards its objects from being evicted: `apiVersion` and `kind`.
+    pub guards: Option<(&'static str, &'static str)>,
+    /// Why one of its objects may never be deleted; None: it may.
+    pub stays: Option<fn(&Value) -> Option<&'static str>>,
+    /// Nothing acts on its objects yet, which whoever writes one is told.
+    pub idle: bool,
+    /// What else they are told.
+    pub advice: Option<Advice>,
+}
+
+impl Kind {
+    /// Whether a verb is offered on the resource itself.
+    pub fn offers(&self, verb: Verb) -> bool {
+        self.verbs.contains(&verb)
+    }
+
+    /// What whoever writes an object is told.
+    pub fn warning(&self) -> Option<String> {
+        self.idle.then(|| format!("nothing acts on {} yet: the object is stored and shown, and that is all", self.resource))
+    }
+
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|subresource| subresource.name == name)
+    }
+
+    /// `v1`, `apps/v1`: what `apiVersion` of its documents says.
+    pub fn api_version(&self) -> String {
+        if self.resource.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.resource.group, self.version) }
+    }
+
+    /// `PodList`.
+    pub fn list_kind(&self) -> String {
+        format!("{}List", self.kind)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Kind({})", self.resource)
+    }
+}

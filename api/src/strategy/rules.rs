@@ -1,0 +1,177 @@
+//! The rules of one kind as a row of functions, and the values that they are given and give back.
+
+use super::{Cidr, doc, finalizer};
+use crate::meta::{Claim, Durable, Time};
+use coracle_schema::Problem;
+use serde_json::Value;
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.
+pub struct Strategy {
+    /// Completes a new object: name from generateName, uid, times, generation, the first status, defaults that depend on
+    /// other fields, addresses. The schema's own defaults are set already.
+    pub create: fn(&mut Value, &mut Making<'_>),
+    /// Puts back the fields that clients may not change (uid, status, generation, deletion) or may leave out (a service's
+    /// address). The schema's own defaults are set already.
+    pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
+    /// The same for an update of the status subresource: everything but status and metadata stays as it was. The fields of
+    /// the metadata that stay as well are listed in `Kind::status_keeps`.
+    pub status_update: fn(new: &mut Value, old: &Value),
+    /// Every problem of an object on its own, metadata included.
+    pub validate: fn(&Value, Rules) -> Vec<Problem>,
+    /// Every problem of an object that replaces another: those of `validate`, and what may not change.
+    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+    /// The names, addresses and ports that the object owns while it lives. Its creation token is claimed elsewhere: see
+    /// `creation_token`.
+    pub claims: fn(&Value) -> Vec<Claim>,
+    /// How much of the object goes to disk. Nothing but its status decides that.
+    pub durable: fn(&Value) -> Durable,
+    /// The effect of a DELETE.
+    pub delete: fn(&Value, Deleting) -> Deletion,
+    /// Whether an object that is being deleted is held by nothing any more.
+    pub released: fn(&Value) -> bool,
+}
+
+impl Strategy {
+    /// Whether objects of this kind are known to claim nothing but a creation token.
+    pub fn claims_nothing(&self) -> bool {
+        std::ptr::fn_addr_eq(self.claims, no_claims as fn(&Value) -> Vec<Claim>)
+    }
+
+    /// How much goes to disk of an object without a status.
+    pub fn durable_without_status(&self) -> Durable {
+        (self.durable)(&Value::Null)
+    }
+}
+
+/// A part of an object's document that has a path of its own, beside its status.
+pub struct Share {
+    /// The last part of its path.
+    pub name: &'static str,
+    /// Reduces the document that was sent to this part: everything else becomes what is stored.
+    pub take: fn(new: &mut Value, old: &Value, now: Time),
+    /// Every problem of the object as it would be then.
+    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The rules that an object is held to, where they depend on the request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Ids, label keys and values and container names as 2014 allowed them: for creates through v1beta1, and for pods that a
+    /// controller makes from a template that was accepted so. Among updates only those through v1beta1 need it: a name that
+    /// the old object has is never a problem of the new one.
+    pub old_names: bool,
+    /// Only the values of labels as in 2014: v1beta3, whose names are those of v1.
+    pub old_labels: bool,
+    /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
+    pub service_cidr: Option<Cidr>,
+    /// The object exists, and its earlier form is unknown: fields that a create may not set may be set.
+    pub standing: bool,
+    /// A patch made the document: another uid in it is a problem of that field, and not a sign that another object was meant.
+    pub patched: bool,
+    /// The object was sent in another form than it is stored in (`Kind::alias`), which may be held to more.
+    pub other_form: bool,
+}
+
+/// Times, chance and free addresses: values that a pure function cannot make.
+pub struct Making<'a> {
+    pub now: Time,
+    /// The uid of an object that is made now.
+    pub uid: String,
+    /// Five characters for a generated name, different ones each time.
+    pub suffix: &'a mut dyn FnMut() -> String,
+    /// A free address of the service range; None when all are taken.
+    pub service_address: &'a mut dyn FnMut() -> Option<Ipv4Addr>,
+    /// A free port of 30000-32767; None when all are taken.
+    pub node_port: &'a mut dyn FnMut() -> Option<u16>,
+}
+
+/// The request of a DELETE.
+#[derive(Clone, Copy, Debug)]
+pub struct Deleting {
+    /// `gracePeriodSeconds` of the DeleteOptions or the query.
+    pub grace_s: Option<i64>,
+    pub now: Time,
+}
+
+/// The fate of the objects that a deleted object owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// They stay, without their owner.
+    Orphan,
+    /// They go after their owner.
+    Background,
+    /// They go before their owner.
+    Foreground,
+}
+
+impl Fate {
+    /// `propagationPolicy` on the wire.
+    pub const WIRE: [(&'static str, Fate); 3] =
+        [("Foreground", Fate::Foreground), ("Background", Fate::Background), ("Orphan", Fate::Orphan)];
+
+    pub fn parse(text: &str) -> Option<Fate> {
+        Fate::WIRE.iter().find(|(name, _)| *name == text).map(|(_, fate)| *fate)
+    }
+
+    /// The finalizer that holds the object until its dependents have met their fate.
+    pub fn finalizer(self) -> Option<&'static str> {
+        match self {
+            Fate::Orphan => Some(finalizer::ORPHAN),
+            Fate::Background => None,
+            Fate::Foreground => Some(finalizer::FOREGROUND),
+        }
+    }
+}
+
+/// The effect of a DELETE.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deletion {
+    /// The object goes at once, as it stands.
+    Remove,
+    /// It goes at once. Watchers are shown it like this: with its deletion's time and no grace.
+    Last(Value),
+    /// The object stays, written like this: with its deletion's time and grace.
+    Mark(Value),
+    /// An earlier DELETE still runs, and this one does not shorten it.
+    Pending,
+}
+
+/// Puts back the status, for updates of anything else.
+pub fn keep_status(new: &mut Value, old: &Value) {
+    doc::copy(new, old, "status");
+}
+
+/// Puts back these fields of the metadata.
+pub fn keep_metadata(new: &mut Value, old: &Value, fields: &[&str]) {
+    for field in fields {
+        doc::copy(&mut new["metadata"], &old["metadata"], field);
+    }
+}
+
+/// For kinds that claim nothing.
+pub(super) fn no_claims(_: &Value) -> Vec<Claim> {
+    Vec::new()
+}
+
+/// For kinds whose document goes to disk as it is.
+pub(super) fn whole(_: &Value) -> Durable {
+    Durable::Whole
+}
+
+/// For kinds whose status can be observed again.
+pub(super) fn without_status(_: &Value) -> Durable {
+    Durable::WithoutStatus
+}
+
+/// For kinds that live in memory only.
+pub(super) fn nothing(_: &Value) -> Durable {
+    Durable::Nothing
+}
