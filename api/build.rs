@@ -45,7 +45,7 @@ fn tables(types: &Types) -> String {
     format!(
         "{shared}\n{fields}\nstatic ROWS: [Type; {}] = [\n{rows}];\nstatic PROSE: &str = {:?};\n",
         types.iter().count(),
-        types.all_prose()
+        types.own_prose()
     )
 }
 

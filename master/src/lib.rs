@@ -163,7 +163,7 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
         edited: &|key, object, was| edited(kinds, key, object, was),
         home: &home,
         told: &|key, sketch| told(kinds, key, sketch),
-        durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
+        durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
     })
 }
 
@@ -184,9 +184,9 @@ fn home(key: &Key) -> Option<Key> {
 
 /// What of a loaded object is known without reading it whole.
 fn told(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
-    let strategy = kinds.by_resource(&key.resource)?.strategy;
+    let strategy = &kinds.by_resource(&key.resource)?.strategy;
     let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();
-    (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable_without_status())
+    (tokenless && sketch.status.is_none() && strategy.claims_nothing()).then(|| strategy.durable(&Value::Null))
 }
 
 impl Master {

@@ -150,7 +150,7 @@ pub fn question(
     }
     default(&TYPES, &kind.type_name, &mut object);
     tidy(&TYPES, &kind.type_name, &mut object);
-    fit(&Value::Null, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+    fit(&Value::Null, check(&TYPES, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
     let said = owned::said(kind, &mut object, &ownership);
     owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
     Ok(object)
@@ -187,7 +187,7 @@ pub fn depart(
 ) -> Result<Departure, Unfit> {
     meant(old, preconditions)?;
     let parting = kind.fate.map(|default| strategy::meta::parting(old.object, fate, default));
-    Ok(match (kind.strategy.delete)(parting.as_ref().unwrap_or(old.object), deleting) {
+    Ok(match kind.strategy.delete(parting.as_ref().unwrap_or(old.object), deleting) {
         Deletion::Remove => Departure::Now,
         Deletion::Last(marked) => Departure::Last(marked),
         Deletion::Mark(marked) => Departure::Marked(marked),
@@ -224,9 +224,9 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, mak
         Write::Create { object, .. } => Ok(object),
         Write::Update { object, .. } => {
             // What it was before may be unknown, so all of it has to hold.
-            fit(&object, check(&TYPES, &kind.type_name, &object), (kind.strategy.validate)(&object, rules))?;
+            fit(&object, check(&TYPES, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
             if let Some(stood) = stood.filter(|stood| stood["metadata"]["uid"] == object["metadata"]["uid"]) {
-                fit(&object, Vec::new(), (kind.strategy.validate_update)(&object, stood, rules))?;
+                fit(&object, Vec::new(), kind.strategy.validate_update(&object, stood, rules))?;
             }
             Ok(object)
         }
@@ -238,7 +238,7 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, mak
 /// The whole of an update that needs no strategy's opinion any more.
 pub fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
     let claims = claims(kind, &object);
-    Write::Update { key: old.key.clone(), seen: old.revision, durable: (kind.strategy.durable)(&object), object, claims }
+    Write::Update { key: old.key.clone(), seen: old.revision, durable: kind.strategy.durable(&object), object, claims }
 }
 
 /// What of a document has another type than its kind has there.
@@ -249,7 +249,7 @@ pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
 /// What an object owns alone, a loaded one too.
 pub fn claims(kind: &Kind, object: &Value) -> Vec<Claimed> {
     let while_alive = |claim| Claimed { claim, after_death: Duration::ZERO };
-    let mut claims: Vec<Claimed> = (kind.strategy.claims)(object).into_iter().map(while_alive).collect();
+    let mut claims: Vec<Claimed> = kind.strategy.claims(object).into_iter().map(while_alive).collect();
     let token = strategy::creation_token(&kind.resource.plural, object);
     claims.extend(token.map(|claim| Claimed { claim, after_death: CREATION_TOKEN_AFTER_DEATH }));
     claims

@@ -1,6 +1,6 @@
 //! Packages of types: what is said once before them, and what it makes of their names.
 
-use crate::types::{Element, Type, type_name};
+use crate::types::{Element, Type};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -52,4 +52,9 @@ pub fn resolve(rows: &mut [Type]) {
             }
         }
     }
+}
+
+pub fn type_name(name: &str) -> Result<String, String> {
+    let good = name.starts_with(|c: char| c.is_ascii_uppercase()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if good { Ok(name.to_owned()) } else { Err(format!("{name:?} is no name of a type: a capital letter, then letters and digits")) }
 }

@@ -2,7 +2,7 @@
 
 use super::kind::{Alias, Kind, Old, SelectableField, Verb, Way};
 use super::row::{ALL, Group, PART_VERBS, field, field_or};
-use crate::strategy::{self, Strategy, advice, forms};
+use crate::strategy::{self, BuiltinStrategy, advice, forms};
 use coracle_schema::apply::Form;
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub fn rows() -> Vec<Kind> {
 }
 
 /// A kind that the older versions know by the same names.
-fn row(plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
+fn row(plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static BuiltinStrategy) -> Kind {
     CORE.row(plural, singular, kind, strategy).known_as(plural)
 }
 

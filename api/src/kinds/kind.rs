@@ -2,7 +2,8 @@
 
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
-use crate::strategy::{Fate, Share, Strategy, review};
+use crate::strategy::{Fate, Share, StrategyRef, review};
+use coracle_schema::Types;
 use coracle_schema::apply::Form;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -117,12 +118,14 @@ pub struct Kind {
     pub namespaced: bool,
     pub verbs: Cow<'static, [Verb]>,
     pub subresources: Vec<Subresource>,
-    /// The name of its type in the schema.
+    /// Its type and all types that this one names.
+    pub types: Types,
+    /// The name of its type among them.
     pub type_name: Cow<'static, str>,
     /// None: no version before v1 knows it.
     pub old: Option<Old>,
     pub fields: Vec<SelectableField>,
-    pub strategy: &'static Strategy,
+    pub strategy: StrategyRef,
     /// An unchanged status is still a sign of life that the controllers are told of.
     pub heartbeats: bool,
     /// A PUT of an object that is not there makes it.

@@ -1,5 +1,6 @@
-//! The kind table: what a resource is called, what may be done with it, and which rules it follows. A value, passed
-//! to who needs it; nothing is global. The rows stand in one file a family of API groups.
+//! The kind table: the names of each resource, its verbs, its type and its rules. A value that is handed down; nothing is
+//! global, and a kind that is defined at run time is one more row. The rows of the built-in kinds stand in one file for
+//! each family of API groups.
 
 mod apps;
 mod core;
@@ -12,28 +13,70 @@ mod storage;
 use crate::meta::Resource;
 use crate::old::Version;
 use row::Group;
+use std::fmt;
+use std::sync::Arc;
+
+pub use row::Names;
 
 pub use kind::{Alias, Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 
-/// The table.
+/// The table. A clone shares its rows.
 #[derive(Clone, Debug)]
 pub struct Kinds {
-    rows: Vec<Kind>,
+    rows: Vec<Arc<Kind>>,
 }
+
+/// A row that does not fit into the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// Another row has this `apiVersion` and one of the names.
+    Taken { api_version: String, name: String },
+    /// The row's types lack the type that it names.
+    NoType { kind: String, type_name: String },
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Misfit::Taken { api_version, name } => write!(f, "{api_version} has a kind with the name {name} already"),
+            Misfit::NoType { kind, type_name } => write!(f, "the types of {kind} lack {type_name}"),
+        }
+    }
+}
+
+impl std::error::Error for Misfit {}
 
 impl Kinds {
     /// The kinds that the programs are built with.
     pub fn builtin() -> Kinds {
         let groups = [core::rows(), apps::rows(), others::rows(), storage::rows(), reviews::rows()];
-        Kinds { rows: groups.into_iter().flatten().collect() }
+        Kinds::of(groups.into_iter().flatten().collect())
     }
 
     pub fn of(rows: Vec<Kind>) -> Kinds {
-        Kinds { rows }
+        Kinds { rows: rows.into_iter().map(Arc::new).collect() }
+    }
+
+    /// This table and one more row, for a kind that is defined at run time.
+    pub fn with(&self, kind: Kind) -> Result<Kinds, Misfit> {
+        let same_version = |row: &&Kind| row.resource.group == kind.resource.group && row.version == kind.version;
+        let taken = |row: &Kind| {
+            let resource = (row.resource.plural == kind.resource.plural).then(|| kind.resource.plural.to_string());
+            resource.or((row.kind == kind.kind).then(|| kind.kind.to_string()))
+        };
+        if let Some(name) = self.iter().filter(same_version).find_map(taken) {
+            return Err(Misfit::Taken { api_version: kind.api_version(), name });
+        }
+        if kind.types.get(&kind.type_name).is_none() {
+            return Err(Misfit::NoType { kind: kind.kind.to_string(), type_name: kind.type_name.to_string() });
+        }
+        let mut rows = self.rows.clone();
+        rows.push(Arc::new(kind));
+        Ok(Kinds { rows })
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Kind> {
-        self.rows.iter()
+        self.rows.iter().map(|row| &**row)
     }
 
     /// Those with objects of their own: not those that are another form of them, nor questions.
@@ -144,5 +187,37 @@ mod tests {
             "volumeattachments",
         ];
         assert_eq!(named, expected);
+    }
+
+    #[test]
+    fn a_kind_of_run_time_is_one_more_row() {
+        use crate::strategy::{Custom, StrategyRef, meta::Scope};
+        use coracle_schema::Types;
+
+        let text = "package example.com.v1 = com.example.v1\n[Widget]\n  metadata 1 ObjectMeta default={}\n  spec 2 any\n";
+        let types = Types::parse(text, &crate::types::builtin()).unwrap();
+        let widget = |plural: &str, kind: &str, type_name: &'static str| {
+            let names = Names {
+                group: "example.com".into(),
+                version: "v1".into(),
+                plural: plural.to_owned().into(),
+                singular: "widget".into(),
+                kind: kind.to_owned().into(),
+            };
+            let custom = Custom { scope: Scope::Namespaced, check: Box::new(|_, _| Vec::new()) };
+            Kind::new(names, types.clone(), type_name.into(), StrategyRef::Own(Arc::new(custom)))
+        };
+        let builtin = Kinds::builtin();
+        let kinds = builtin.with(widget("widgets", "Widget", "example.com.v1.Widget")).unwrap();
+        assert_eq!(kinds.by_path("example.com", "v1", "widgets").map(|row| &*row.kind), Some("Widget"));
+        assert_eq!((kinds.iter().count(), kinds.serves("example.com", "v1")), (builtin.iter().count() + 1, true));
+        assert!(builtin.by_kind("example.com/v1", "Widget").is_none(), "the table before is another value");
+        for (row, why) in [
+            (widget("widgets", "Gadget", "example.com.v1.Widget"), "example.com/v1 has a kind with the name widgets already"),
+            (widget("gadgets", "Widget", "example.com.v1.Widget"), "example.com/v1 has a kind with the name Widget already"),
+            (widget("gadgets", "Gadget", "example.com.v1.Gadget"), "the types of Gadget lack example.com.v1.Gadget"),
+        ] {
+            assert_eq!(kinds.with(row).unwrap_err().to_string(), why);
+        }
     }
 }

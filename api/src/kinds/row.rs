@@ -3,7 +3,9 @@
 use super::kind::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 use crate::meta::Resource;
 use crate::strategy::advice::Advice;
-use crate::strategy::{Fate, Share, Strategy};
+use crate::strategy::{BuiltinStrategy, Fate, Share, StrategyRef};
+use crate::types;
+use coracle_schema::Types;
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -34,22 +36,45 @@ pub(super) struct Group {
 }
 
 impl Group {
-    /// What is the same in most rows.
-    pub(super) fn row(self, plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static Strategy) -> Kind {
+    pub(super) fn row(self, plural: &'static str, singular: &'static str, kind: &'static str, strategy: &'static BuiltinStrategy) -> Kind {
         let type_name = match self.package {
             "" => Cow::Borrowed(kind),
             package => Cow::Owned(format!("{package}.{}.{kind}", self.version)),
         };
-        Kind {
-            resource: Resource { group: Cow::Borrowed(self.name), plural: Cow::Borrowed(plural) },
+        let names = Names {
+            group: Cow::Borrowed(self.name),
             version: Cow::Borrowed(self.version),
-            kind: Cow::Borrowed(kind),
+            plural: Cow::Borrowed(plural),
             singular: Cow::Borrowed(singular),
+            kind: Cow::Borrowed(kind),
+        };
+        Kind::new(names, types::builtin(), type_name, StrategyRef::Builtin(strategy))
+    }
+}
+
+/// The names of a kind.
+pub struct Names {
+    pub group: Cow<'static, str>,
+    pub version: Cow<'static, str>,
+    pub plural: Cow<'static, str>,
+    pub singular: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+}
+
+impl Kind {
+    /// The row of most kinds: in namespaces, with all verbs and no subresource.
+    pub fn new(names: Names, types: Types, type_name: Cow<'static, str>, strategy: StrategyRef) -> Kind {
+        Kind {
+            resource: Resource { group: names.group, plural: names.plural },
+            version: names.version,
+            kind: names.kind,
+            singular: names.singular,
             short_names: Vec::new(),
             categories: Vec::new(),
             namespaced: true,
             verbs: Cow::Borrowed(ALL),
             subresources: Vec::new(),
+            types,
             type_name,
             old: None,
             fields: vec![field("metadata.name"), field("metadata.namespace")],
@@ -78,9 +103,7 @@ impl Group {
             advice: None,
         }
     }
-}
 
-impl Kind {
     pub(super) fn short(mut self, names: &[&'static str]) -> Kind {
         self.short_names = names.iter().map(|name| Cow::Borrowed(*name)).collect();
         self
@@ -102,7 +125,7 @@ impl Kind {
         self
     }
 
-    pub(super) fn of_cluster(mut self) -> Kind {
+    pub fn of_cluster(mut self) -> Kind {
         self.namespaced = false;
         self.fields = vec![field("metadata.name")];
         self
@@ -152,7 +175,7 @@ impl Kind {
         self.part("eviction", "Eviction", Some(("policy", "v1")), &[Verb::Create])
     }
 
-    pub(super) fn with_status(mut self) -> Kind {
+    pub fn with_status(mut self) -> Kind {
         self.keeps_status = true;
         self.own_part("status")
     }

@@ -3,7 +3,7 @@
 use super::checks::immutable;
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Rules, without_status};
 use super::{general, names, rbac};
 use crate::meta::Resource;
 use coracle_schema::{Path, Problem};
@@ -17,7 +17,7 @@ pub const OWN: &str = "kubernetes";
 /// The most of one range object: one of each family.
 const RANGES_MAX: usize = 2;
 
-pub static IP_ADDRESS: Strategy = Strategy {
+pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
     validate: address,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, address);
@@ -27,8 +27,8 @@ pub static IP_ADDRESS: Strategy = Strategy {
     ..general::strategy::<true, false>()
 };
 
-pub static SERVICE_RANGE: Strategy =
-    Strategy { validate: range, validate_update: range_update, durable: without_status, ..general::strategy::<true, false>() };
+pub static SERVICE_RANGE: BuiltinStrategy =
+    BuiltinStrategy { validate: range, validate_update: range_update, durable: without_status, ..general::strategy::<true, false>() };
 
 /// The range object of the cluster itself.
 pub fn own_range(range: &str) -> Value {

@@ -4,28 +4,28 @@
 use super::checks::{a_number_or_share, immutable_as, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{counts, general, inner, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
-pub const COUNTED: Strategy = Strategy { durable: without_status, ..general::strategy::<false, true>() };
+pub const COUNTED: BuiltinStrategy = BuiltinStrategy { durable: without_status, ..general::strategy::<false, true>() };
 
-pub static DEPLOYMENT: Strategy = Strategy {
+pub static DEPLOYMENT: BuiltinStrategy = BuiltinStrategy {
     create: |new, making| create(new, making, deployment_defaults),
     update: update_deployment,
     validate: deployment,
     validate_update: |new, old, rules| same_selector(new, old, rules, deployment),
     ..COUNTED
 };
-pub static REPLICA_SET: Strategy = Strategy {
+pub static REPLICA_SET: BuiltinStrategy = BuiltinStrategy {
     create: |new, making| create(new, making, template_defaults),
     update: |new, old, making| update(new, old, making, template_defaults),
     validate: replica_set,
     validate_update: |new, old, rules| same_selector(new, old, rules, replica_set),
     ..COUNTED
 };
-pub static DAEMON_SET: Strategy = Strategy {
+pub static DAEMON_SET: BuiltinStrategy = BuiltinStrategy {
     create: |new, making| {
         create(new, making, daemon_set_defaults);
         note_template(new, template_generation(new).max(1));

@@ -4,7 +4,7 @@ use super::apps::{immutable_selector, selected};
 use super::checks::{immutable, immutable_as, not_negative, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, list, list_at, map_at, number, remove, text, yes};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{cron, general, inner, job_rules, label_selector, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ const ZONE_WORDS: [&str; 40] = [
     "WET",
 ];
 
-pub static JOB: Strategy = Strategy {
+pub static JOB: BuiltinStrategy = BuiltinStrategy {
     create: |job, making| {
         job_defaults(job);
         general::create::<true>(job, making);
@@ -102,7 +102,7 @@ pub static JOB: Strategy = Strategy {
     ..general::strategy::<false, true>()
 };
 
-pub static CRON_JOB: Strategy = Strategy {
+pub static CRON_JOB: BuiltinStrategy = BuiltinStrategy {
     create: |cron_job, making| {
         cron_job_defaults(cron_job);
         general::create::<true>(cron_job, making);

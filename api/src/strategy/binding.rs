@@ -3,7 +3,7 @@
 use super::checks::one_of;
 use super::doc::{entries, has, list, map_at, text, texts};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy, nothing};
+use super::rules::{BuiltinStrategy, Rules, nothing};
 use super::{general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem};
@@ -13,8 +13,12 @@ use serde_json::{Value, json};
 const PLACES: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// A binding is never stored: it changes its pod. See `bind`.
-pub static BINDING: Strategy =
-    Strategy { validate, validate_update: |new, _, rules| validate(new, rules), durable: nothing, ..general::strategy::<false, false>() };
+pub static BINDING: BuiltinStrategy = BuiltinStrategy {
+    validate,
+    validate_update: |new, _, rules| validate(new, rules),
+    durable: nothing,
+    ..general::strategy::<false, false>()
+};
 
 fn validate(binding: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = meta::validate(binding, Scope::Namespaced, names::subdomain, rules);

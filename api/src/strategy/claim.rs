@@ -4,7 +4,7 @@ use super::checks::{PROBLEMS_MAX, full, immutable, one_of, supported_text};
 use super::doc::{copy, entries, has, is_empty, list, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -37,7 +37,7 @@ const SOURCES: [&str; 22] = [
 ];
 const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-pub static CLAIM: Strategy = Strategy {
+pub static CLAIM: BuiltinStrategy = BuiltinStrategy {
     create: |claim, making| {
         claim_defaults(claim);
         general::create::<false>(claim, making);
@@ -52,7 +52,7 @@ pub static CLAIM: Strategy = Strategy {
     ..general::strategy::<false, false>()
 };
 
-pub static VOLUME: Strategy = Strategy {
+pub static VOLUME: BuiltinStrategy = BuiltinStrategy {
     create: |volume, making| {
         volume_defaults(volume);
         general::create::<false>(volume, making);

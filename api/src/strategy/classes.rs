@@ -4,7 +4,7 @@ use super::amounts::Whose;
 use super::checks::{PROBLEMS_MAX, full, immutable, immutable_as, supported_text};
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Rules, without_status};
 use super::{claim, container, csi, general, inner, names, pod_parts};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub fn refuse_delete(class: &Value) -> Option<&'static str> {
     own.then_some("this is a system priority class and cannot be deleted")
 }
 
-pub static PRIORITY_CLASS: Strategy = Strategy {
+pub static PRIORITY_CLASS: BuiltinStrategy = BuiltinStrategy {
     // Kubernetes counts its generations and never goes on.
     update: |new, old, _| meta::update(new, old, false),
     validate: priority,
@@ -50,7 +50,7 @@ pub static PRIORITY_CLASS: Strategy = Strategy {
     ..general::strategy::<true, true>()
 };
 
-pub static RUNTIME_CLASS: Strategy = Strategy {
+pub static RUNTIME_CLASS: BuiltinStrategy = BuiltinStrategy {
     validate: runtime,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, runtime);
@@ -60,7 +60,7 @@ pub static RUNTIME_CLASS: Strategy = Strategy {
     ..general::strategy::<true, false>()
 };
 
-pub static STORAGE_CLASS: Strategy = Strategy {
+pub static STORAGE_CLASS: BuiltinStrategy = BuiltinStrategy {
     validate: storage,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, storage);
@@ -72,7 +72,7 @@ pub static STORAGE_CLASS: Strategy = Strategy {
     ..general::strategy::<true, false>()
 };
 
-pub static ATTRIBUTES_CLASS: Strategy = Strategy {
+pub static ATTRIBUTES_CLASS: BuiltinStrategy = BuiltinStrategy {
     create: |class, making| {
         general::create::<false>(class, making);
         claim::protect(class, "kubernetes.io/vac-protection");
@@ -90,7 +90,7 @@ pub static ATTRIBUTES_CLASS: Strategy = Strategy {
     ..general::strategy::<true, false>()
 };
 
-pub static VOLUME_ATTACHMENT: Strategy = Strategy {
+pub static VOLUME_ATTACHMENT: BuiltinStrategy = BuiltinStrategy {
     validate: attachment,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, attachment);

@@ -3,7 +3,7 @@
 use super::checks::{full, immutable};
 use super::doc::{entries, is_empty, map_at, remove, text, yes};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, names};
 use coracle_schema::{Path, Problem, Reason, base64};
 use serde_json::Value;
@@ -14,10 +14,10 @@ const KEY_BYTES_MAX: usize = 253;
 const FROZEN: &str = "field is immutable when `immutable` is set";
 const REDACTED: &str = "<secret contents redacted>";
 
-pub static CONFIG_MAP: Strategy =
-    Strategy { validate: config_map, validate_update: config_map_update, ..general::strategy::<false, false>() };
+pub static CONFIG_MAP: BuiltinStrategy =
+    BuiltinStrategy { validate: config_map, validate_update: config_map_update, ..general::strategy::<false, false>() };
 
-pub static SECRET: Strategy = Strategy {
+pub static SECRET: BuiltinStrategy = BuiltinStrategy {
     create: |secret, making| {
         encode(secret);
         general::create::<false>(secret, making);

@@ -4,7 +4,7 @@ use super::checks::{NOT_NEGATIVE, full, immutable, immutable_as, not_negative, o
 use super::doc::{has, list, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
@@ -18,7 +18,7 @@ const UPDATE_PERIOD_S_MIN: i64 = 10;
 const TOKEN_S_MIN: i64 = 600;
 const TOKEN_S_MAX: i64 = 1 << 32;
 
-pub static CSI_DRIVER: Strategy = Strategy {
+pub static CSI_DRIVER: BuiltinStrategy = BuiltinStrategy {
     // Kubernetes begins to count its generations with the first change.
     update: |new, old, making: &mut Making<'_>| {
         general::update::<false>(new, old, making);
@@ -37,8 +37,9 @@ pub static CSI_DRIVER: Strategy = Strategy {
     },
     ..general::strategy::<true, false>()
 };
-pub static CSI_NODE: Strategy = Strategy { validate: node, validate_update: node_update, ..general::strategy::<true, false>() };
-pub static CSI_CAPACITY: Strategy = Strategy {
+pub static CSI_NODE: BuiltinStrategy =
+    BuiltinStrategy { validate: node, validate_update: node_update, ..general::strategy::<true, false>() };
+pub static CSI_CAPACITY: BuiltinStrategy = BuiltinStrategy {
     validate: capacity,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, capacity);
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn what_drivers_say() {
-        fn check(strategy: &Strategy, object: Value, expected: &[&str]) {
+        fn check(strategy: &BuiltinStrategy, object: Value, expected: &[&str]) {
             assert_eq!(told((strategy.validate)(&object, Rules::default())), expected, "{object}");
         }
         let of = |name: &str, spec: Value| json!({"metadata": {"name": name}, "spec": spec});
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_stays() {
-        fn check(strategy: &Strategy, old: Value, new: Value, expected: &[&str]) {
+        fn check(strategy: &BuiltinStrategy, old: Value, new: Value, expected: &[&str]) {
             let found = told((strategy.validate_update)(&new, &old, Rules::default()));
             assert_eq!(found.iter().map(|text| text.split(':').next().unwrap()).collect::<Vec<_>>(), expected, "{new}");
         }

@@ -5,7 +5,7 @@ use super::checks::{full, immutable, one_of};
 use super::csi::driver_name;
 use super::doc::{default_to, has, is_empty, list, list_at, number, text, yes};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -19,13 +19,13 @@ const EXPRESSION_BYTES_MAX: usize = 10 * 1024;
 const POOL_NAME_BYTES_MAX: usize = 253;
 const COUNTED: &str = "ExactCount";
 
-pub static DEVICE_CLASS: Strategy = Strategy {
+pub static DEVICE_CLASS: BuiltinStrategy = BuiltinStrategy {
     validate: class,
     validate_update: |new, old, rules| general::changed(new, old, rules, class),
     ..general::strategy::<true, true>()
 };
 
-pub static RESOURCE_CLAIM: Strategy = Strategy {
+pub static RESOURCE_CLAIM: BuiltinStrategy = BuiltinStrategy {
     create: |claim, making| {
         claim["spec"]["devices"] = counted(claim["spec"]["devices"].take());
         general::create::<false>(claim, making);
@@ -43,7 +43,7 @@ pub static RESOURCE_CLAIM: Strategy = Strategy {
     ..general::strategy::<false, false>()
 };
 
-pub static CLAIM_TEMPLATE: Strategy = Strategy {
+pub static CLAIM_TEMPLATE: BuiltinStrategy = BuiltinStrategy {
     create: |template, making| {
         template["spec"]["spec"]["devices"] = counted(template["spec"]["spec"]["devices"].take());
         general::create::<false>(template, making);
@@ -61,7 +61,7 @@ pub static CLAIM_TEMPLATE: Strategy = Strategy {
     ..general::strategy::<false, false>()
 };
 
-pub static RESOURCE_SLICE: Strategy = Strategy {
+pub static RESOURCE_SLICE: BuiltinStrategy = BuiltinStrategy {
     validate: slice,
     validate_update: |new, old, rules| {
         let mut found = general::changed(new, old, rules, slice);

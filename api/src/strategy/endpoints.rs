@@ -3,13 +3,13 @@
 use super::checks::{full, supported};
 use super::doc::{default_to, list, list_at, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{container, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 use std::net::IpAddr;
 
-pub static ENDPOINTS: Strategy = Strategy {
+pub static ENDPOINTS: BuiltinStrategy = BuiltinStrategy {
     create,
     update,
     validate,

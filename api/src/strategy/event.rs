@@ -4,7 +4,7 @@
 use super::checks::immutable;
 use super::doc::{has, is_empty, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy, nothing};
+use super::rules::{BuiltinStrategy, Rules, nothing};
 use super::{general, inner, names, rbac};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
@@ -32,7 +32,7 @@ const FIXED: [&str; 12] = [
     "reportingInstance",
 ];
 
-pub static EVENT: Strategy = Strategy {
+pub static EVENT: BuiltinStrategy = BuiltinStrategy {
     validate: |event, rules| {
         let mut found = any(event, rules);
         if rules.other_form {

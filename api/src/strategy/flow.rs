@@ -3,7 +3,7 @@
 use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, list, number, text, yes};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy, keep_metadata, without_status};
+use super::rules::{BuiltinStrategy, Rules, keep_metadata, without_status};
 use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ const HASH_BITS_MAX: i64 = 60;
 const EXEMPT: &str = "exempt";
 const VERBS: [&str; 9] = ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
 
-pub static FLOW_SCHEMA: Strategy = Strategy {
+pub static FLOW_SCHEMA: BuiltinStrategy = BuiltinStrategy {
     status_update,
     validate: schema,
     validate_update: |new, old, rules| general::changed(new, old, rules, schema),
@@ -25,7 +25,7 @@ pub static FLOW_SCHEMA: Strategy = Strategy {
     ..general::strategy::<true, true>()
 };
 
-pub static PRIORITY_LEVEL: Strategy = Strategy {
+pub static PRIORITY_LEVEL: BuiltinStrategy = BuiltinStrategy {
     status_update,
     validate: level,
     validate_update: |new, old, rules| general::changed(new, old, rules, level),

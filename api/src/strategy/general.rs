@@ -1,17 +1,17 @@
 //! The rules of kinds that have few of their own: metadata as everywhere, a generation that grows where the kind counts
 //! them, nothing claimed. Kinds with rules of their own take the parts that they share from here:
 //!
-//!     Strategy { validate, durable: without_status, ..general::strategy::<false, true>() }
+//!     BuiltinStrategy { validate, durable: without_status, ..general::strategy::<false, true>() }
 
 use super::meta::{self, Scope};
 use super::names;
-use super::rules::{Making, Rules, Strategy, no_claims, whole};
+use super::rules::{BuiltinStrategy, Making, Rules, no_claims, whole};
 use coracle_schema::Problem;
 use serde_json::Value;
 
 /// `CLUSTER`: the kind lives in no namespace. `GENERATION`: it counts its generations.
-pub const fn strategy<const CLUSTER: bool, const GENERATION: bool>() -> Strategy {
-    Strategy {
+pub const fn strategy<const CLUSTER: bool, const GENERATION: bool>() -> BuiltinStrategy {
+    BuiltinStrategy {
         create: create::<GENERATION>,
         update: update::<GENERATION>,
         status_update: meta::status_update,

@@ -1,11 +1,11 @@
 //! One row a kind that has no rules of its own.
 
 use super::general;
-use super::rules::Strategy;
+use super::rules::BuiltinStrategy;
 
-pub static COMPONENT_STATUS: Strategy = general::strategy::<true, false>();
-pub static DEFINITION: Strategy = general::strategy::<true, false>();
-pub static SERVICE_ACCOUNT: Strategy = general::strategy::<false, false>();
+pub static COMPONENT_STATUS: BuiltinStrategy = general::strategy::<true, false>();
+pub static DEFINITION: BuiltinStrategy = general::strategy::<true, false>();
+pub static SERVICE_ACCOUNT: BuiltinStrategy = general::strategy::<false, false>();
 
 /// In how many places Kubernetes looks at the metadata of an update of this kind: where a kind is validated as a whole once more, there
 /// is one more, and the few whose registry is of another make lack one.

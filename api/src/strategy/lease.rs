@@ -3,7 +3,7 @@
 use super::checks::{NOT_NEGATIVE, full, immutable};
 use super::doc::{list, list_at, number, remove, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy, nothing};
+use super::rules::{BuiltinStrategy, Making, Rules, nothing};
 use super::{general, names};
 use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
@@ -23,14 +23,14 @@ pub const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 pub const MIRROR: &str = "endpointslicemirroring-controller.k8s.io";
 
 /// Whoever leads says so again; who does not know it any more stands for election.
-pub static LEASE: Strategy = Strategy {
+pub static LEASE: BuiltinStrategy = BuiltinStrategy {
     validate: lease,
     validate_update: |new, old, rules| general::changed(new, old, rules, lease),
     durable: nothing,
     ..general::strategy::<false, false>()
 };
 
-pub static ENDPOINT_SLICE: Strategy = Strategy {
+pub static ENDPOINT_SLICE: BuiltinStrategy = BuiltinStrategy {
     create: |slice, making| {
         without_topology(slice);
         general::create::<true>(slice, making);

@@ -5,7 +5,7 @@ use super::checks::{PROBLEMS_MAX, full, immutable};
 use super::doc::{default_to, entries, has, is_empty, list, list_at, map_at, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{general, inner, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashSet};
 /// Below it an amount is looked at in thousandths.
 const MILLI_VALUE_MAX: i64 = i64::MAX / 1000;
 
-pub static LIMIT_RANGE: Strategy = Strategy {
+pub static LIMIT_RANGE: BuiltinStrategy = BuiltinStrategy {
     create: |range, making| {
         defaults(range);
         general::create::<false>(range, making);
@@ -31,8 +31,8 @@ pub static LIMIT_RANGE: Strategy = Strategy {
     ..general::strategy::<false, false>()
 };
 
-pub static RESOURCE_QUOTA: Strategy =
-    Strategy { validate: quota, validate_update: quota_update, durable: without_status, ..general::strategy::<false, false>() };
+pub static RESOURCE_QUOTA: BuiltinStrategy =
+    BuiltinStrategy { validate: quota, validate_update: quota_update, durable: without_status, ..general::strategy::<false, false>() };
 
 /// Containers get what is the most as their limit, and their limit, or the least, as their request.
 fn defaults(range: &mut Value) {

@@ -26,6 +26,7 @@ mod counts;
 mod creation_token;
 mod cron;
 mod csi;
+mod custom;
 mod devices;
 mod diff;
 pub mod doc;
@@ -93,6 +94,7 @@ pub use classes::{
 pub use config::{CONFIG_MAP, SECRET};
 pub use creation_token::{CREATION_TOKEN, CREATION_TOKEN_BYTES_MAX, creation_token};
 pub use csi::{CSI_CAPACITY, CSI_DRIVER, CSI_NODE};
+pub use custom::{Check, Custom};
 pub use devices::{CLAIM_TEMPLATE, DEVICE_CLASS, RESOURCE_CLAIM, RESOURCE_SLICE};
 pub use endpoints::{ENDPOINTS, elsewhere};
 pub use event::EVENT;
@@ -108,7 +110,7 @@ pub use policies::{MUTATING_BINDING, MUTATING_POLICY, VALIDATING_BINDING, VALIDA
 pub use rbac::{CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING};
 pub use replicationcontroller::REPLICATION_CONTROLLER;
 pub use review::REVIEW;
-pub use rules::{Deleting, Deletion, Fate, Making, Rules, Share, Strategy, keep_metadata, keep_status};
+pub use rules::{BuiltinStrategy, Deleting, Deletion, Fate, Making, Rules, Share, Strategy, StrategyRef, keep_metadata, keep_status};
 pub use scale::SCALE;
 pub use scaling::{AUTOSCALER, DISRUPTION_BUDGET};
 pub use service::SERVICE;

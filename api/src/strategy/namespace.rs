@@ -3,7 +3,7 @@
 use super::checks::PROBLEMS_MAX;
 use super::doc::{copy, has, list, map_at, text};
 use super::meta::{self, Scope};
-use super::rules::{Deleting, Deletion, Making, Rules, Share, Strategy};
+use super::rules::{BuiltinStrategy, Deleting, Deletion, Making, Rules, Share};
 use super::{finalizer, general, names};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
@@ -16,8 +16,8 @@ pub const CLUSTER: &str = "kube-system";
 /// Every cluster has these, and nobody deletes them.
 pub const PROTECTED: [&str; 2] = ["default", CLUSTER];
 
-pub static NAMESPACE: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };
+pub static NAMESPACE: BuiltinStrategy =
+    BuiltinStrategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };
 
 fn create(namespace: &mut Value, making: &mut Making<'_>) {
     meta::create(namespace, making, false);

@@ -4,7 +4,7 @@ use super::checks::{full, supported_text};
 use super::doc::{has, is_empty, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::network::Range;
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{general, label_selector, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
@@ -25,13 +25,13 @@ const WILDCARD: &str = "a wildcard DNS-1123 subdomain must start with '*.', foll
 /// Where the class stood before it had a field.
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
-pub static INGRESS: Strategy = Strategy {
+pub static INGRESS: BuiltinStrategy = BuiltinStrategy {
     validate: ingress,
     validate_update: |new, old, rules| general::changed(new, old, rules, ingress),
     durable: without_status,
     ..general::strategy::<false, true>()
 };
-pub static INGRESS_CLASS: Strategy = Strategy {
+pub static INGRESS_CLASS: BuiltinStrategy = BuiltinStrategy {
     validate: class,
     validate_update: |new, old, rules| {
         let mut found = meta::validate_update(new, old);
@@ -44,7 +44,7 @@ pub static INGRESS_CLASS: Strategy = Strategy {
     },
     ..general::strategy::<true, true>()
 };
-pub static NETWORK_POLICY: Strategy = Strategy {
+pub static NETWORK_POLICY: BuiltinStrategy = BuiltinStrategy {
     create: |policy, making| {
         policy_defaults(policy);
         general::create::<true>(policy, making);

@@ -4,14 +4,21 @@ use super::checks::{PROBLEMS_MAX, full};
 use super::doc::{copy, entries, has, is_empty, list, map_at, remove};
 use super::meta::{self, Scope};
 use super::network::Range;
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{amounts, general, inner, names, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
 use std::collections::HashSet;
 
-pub static NODE: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, durable: without_status, ..general::strategy::<true, false>() };
+pub static NODE: BuiltinStrategy = BuiltinStrategy {
+    create,
+    update,
+    status_update,
+    validate,
+    validate_update,
+    durable: without_status,
+    ..general::strategy::<true, false>()
+};
 
 /// A node is made by the agent on it, which says its status with it.
 fn create(node: &mut Value, making: &mut Making<'_>) {

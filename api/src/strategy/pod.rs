@@ -2,7 +2,7 @@
 
 use super::doc::{copy, has, is_empty, list, map_at, number, text, texts};
 use super::meta::{self, Scope};
-use super::rules::{Deleting, Deletion, Making, Rules, Strategy, no_claims};
+use super::rules::{BuiltinStrategy, Deleting, Deletion, Making, Rules, no_claims};
 use super::{affinity, annotated, inner, names, pod_defaults, pod_spec, pod_status, qos};
 use crate::meta::{Durable, Time};
 use coracle_schema::{Path, Problem};
@@ -12,8 +12,17 @@ use std::collections::HashSet;
 /// Grace of a pod that does not say one.
 pub const GRACE_S_DEFAULT: i64 = 30;
 
-pub static POD: Strategy =
-    Strategy { create, update, status_update, validate, validate_update, claims: no_claims, durable, delete, released: meta::is_released };
+pub static POD: BuiltinStrategy = BuiltinStrategy {
+    create,
+    update,
+    status_update,
+    validate,
+    validate_update,
+    claims: no_claims,
+    durable,
+    delete,
+    released: meta::is_released,
+};
 
 fn create(pod: &mut Value, making: &mut Making<'_>) {
     meta::create(pod, making, true);

@@ -4,7 +4,7 @@
 use super::checks::{PROBLEMS_MAX, full, one_of, supported};
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy};
+use super::rules::{BuiltinStrategy, Rules};
 use super::webhooks::{conditions, of_rule};
 use super::{general, label_selector, names, rbac};
 use coracle_schema::{Path, Problem, Reason};
@@ -16,15 +16,15 @@ const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 /// What a policy can change: nothing of what goes.
 const MUTABLE: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
-pub static VALIDATING_POLICY: Strategy = of(validating);
-pub static VALIDATING_BINDING: Strategy = of(validating_binding);
-pub static MUTATING_POLICY: Strategy = of(mutating);
-pub static MUTATING_BINDING: Strategy = of(mutating_binding);
+pub static VALIDATING_POLICY: BuiltinStrategy = of(validating);
+pub static VALIDATING_BINDING: BuiltinStrategy = of(validating_binding);
+pub static MUTATING_POLICY: BuiltinStrategy = of(mutating);
+pub static MUTATING_BINDING: BuiltinStrategy = of(mutating_binding);
 
 type Validate = fn(&Value, Rules) -> Vec<Problem>;
 
-const fn of(validate: Validate) -> Strategy {
-    Strategy { validate, ..general::strategy::<true, true>() }
+const fn of(validate: Validate) -> BuiltinStrategy {
+    BuiltinStrategy { validate, ..general::strategy::<true, true>() }
 }
 
 fn validating(policy: &Value, rules: Rules) -> Vec<Problem> {

@@ -3,31 +3,31 @@
 use super::checks::{full, supported_text};
 use super::doc::{has, is_empty, list, list_at, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-pub static ROLE: Strategy = Strategy {
+pub static ROLE: BuiltinStrategy = BuiltinStrategy {
     validate: |role, rules| with_rules(role, Scope::Namespaced, rules),
     validate_update: |new, old, rules| general::changed(new, old, rules, |role, rules| with_rules(role, Scope::Namespaced, rules)),
     ..general::strategy::<false, false>()
 };
-pub static CLUSTER_ROLE: Strategy = Strategy {
+pub static CLUSTER_ROLE: BuiltinStrategy = BuiltinStrategy {
     validate: cluster_role,
     validate_update: |new, old, rules| general::changed(new, old, rules, cluster_role),
     ..general::strategy::<true, false>()
 };
-pub static ROLE_BINDING: Strategy = Strategy {
+pub static ROLE_BINDING: BuiltinStrategy = BuiltinStrategy {
     create: bind,
     update: rebind,
     validate: |binding, rules| binds(binding, Scope::Namespaced, rules),
     validate_update: |new, old, rules| same_role(new, old, rules, |binding, rules| binds(binding, Scope::Namespaced, rules)),
     ..general::strategy::<false, false>()
 };
-pub static CLUSTER_ROLE_BINDING: Strategy = Strategy {
+pub static CLUSTER_ROLE_BINDING: BuiltinStrategy = BuiltinStrategy {
     create: bind,
     update: rebind,
     validate: |binding, rules| binds(binding, Scope::Cluster, rules),

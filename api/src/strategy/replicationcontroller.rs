@@ -3,13 +3,13 @@
 use super::checks::{NOT_NEGATIVE, supported_text};
 use super::doc::{copy, default_to, entries, has, is_empty, map_at, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
-pub static REPLICATION_CONTROLLER: Strategy =
-    Strategy { create, update, validate, validate_update, durable: without_status, ..general::strategy::<false, true>() };
+pub static REPLICATION_CONTROLLER: BuiltinStrategy =
+    BuiltinStrategy { create, update, validate, validate_update, durable: without_status, ..general::strategy::<false, true>() };
 
 fn create(controller: &mut Value, making: &mut Making<'_>) {
     defaults(controller);

@@ -3,7 +3,7 @@
 //! There are no rules of access yet: whoever reaches the server may do all of it, so that is what the answers say.
 
 use super::checks::full;
-use super::rules::{Rules, Strategy};
+use super::rules::{BuiltinStrategy, Rules};
 use super::{general, label_selector};
 use crate::meta::Time;
 use crate::strategy::doc::{has, is_empty, list, text};
@@ -24,7 +24,7 @@ pub struct Asker {
 pub type Answer = fn(&mut Value, &Asker, Time) -> Result<(), &'static str>;
 
 /// Of questions: they have no name.
-pub static REVIEW: Strategy = Strategy { validate, ..general::strategy::<true, false>() };
+pub static REVIEW: BuiltinStrategy = BuiltinStrategy { validate, ..general::strategy::<true, false>() };
 
 /// Either a resource or a path is asked about.
 fn validate(review: &Value, _rules: Rules) -> Vec<Problem> {

@@ -1,4 +1,5 @@
-//! The rules of one kind as a row of functions, and the values that they are given and give back.
+//! The rules of one kind: a trait, the row of functions by which built-in kinds implement it, and the values that the
+//! rules take and return.
 
 use super::{Cidr, doc, finalizer};
 use crate::meta::{Claim, Durable, Time};
@@ -6,42 +7,116 @@ use coracle_schema::Problem;
 use serde_json::Value;
 use std::fmt;
 use std::net::Ipv4Addr;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// The rules of one kind, as a row of functions. `metadata.namespace` of a namespaced object is set before any of them.
-pub struct Strategy {
+/// The rules of one kind, beyond its schema. `metadata.namespace` of a namespaced object is set before any of them runs.
+pub trait Strategy: Send + Sync {
     /// Completes a new object: name from generateName, uid, times, generation, the first status, defaults that depend on
     /// other fields, addresses. The schema's own defaults are set already.
-    pub create: fn(&mut Value, &mut Making<'_>),
+    fn create(&self, object: &mut Value, making: &mut Making<'_>);
+
     /// Puts back the fields that clients may not change (uid, status, generation, deletion) or may leave out (a service's
     /// address). The schema's own defaults are set already.
-    pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
+    fn update(&self, new: &mut Value, old: &Value, making: &mut Making<'_>);
+
     /// The same for an update of the status subresource: everything but status and metadata stays as it was. The fields of
     /// the metadata that stay as well are listed in `Kind::status_keeps`.
-    pub status_update: fn(new: &mut Value, old: &Value),
+    fn status_update(&self, new: &mut Value, old: &Value);
+
     /// Every problem of an object on its own, metadata included.
-    pub validate: fn(&Value, Rules) -> Vec<Problem>,
-    /// Every problem of an object that replaces another: those of `validate`, and what may not change.
-    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+    fn validate(&self, object: &Value, rules: Rules) -> Vec<Problem>;
+
+    /// Every problem of an object that replaces another: those of `validate`, and changes that are not allowed.
+    fn validate_update(&self, new: &Value, old: &Value, rules: Rules) -> Vec<Problem>;
+
     /// The names, addresses and ports that the object owns while it lives. Its creation token is claimed elsewhere: see
     /// `creation_token`.
-    pub claims: fn(&Value) -> Vec<Claim>,
+    fn claims(&self, object: &Value) -> Vec<Claim>;
+
+    /// Whether objects of this kind are known to claim nothing but a creation token.
+    fn claims_nothing(&self) -> bool;
+
     /// How much of the object goes to disk. Nothing but its status decides that.
-    pub durable: fn(&Value) -> Durable,
+    fn durable(&self, object: &Value) -> Durable;
+
     /// The effect of a DELETE.
-    pub delete: fn(&Value, Deleting) -> Deletion,
+    fn delete(&self, object: &Value, deleting: Deleting) -> Deletion;
+
     /// Whether an object that is being deleted is held by nothing any more.
+    fn released(&self, object: &Value) -> bool;
+}
+
+/// The rules of a built-in kind: a row of functions, one for each of the trait.
+pub struct BuiltinStrategy {
+    pub create: fn(&mut Value, &mut Making<'_>),
+    pub update: fn(new: &mut Value, old: &Value, &mut Making<'_>),
+    pub status_update: fn(new: &mut Value, old: &Value),
+    pub validate: fn(&Value, Rules) -> Vec<Problem>,
+    pub validate_update: fn(new: &Value, old: &Value, Rules) -> Vec<Problem>,
+    pub claims: fn(&Value) -> Vec<Claim>,
+    pub durable: fn(&Value) -> Durable,
+    pub delete: fn(&Value, Deleting) -> Deletion,
     pub released: fn(&Value) -> bool,
 }
 
-impl Strategy {
-    /// Whether objects of this kind are known to claim nothing but a creation token.
-    pub fn claims_nothing(&self) -> bool {
+impl Strategy for BuiltinStrategy {
+    fn create(&self, object: &mut Value, making: &mut Making<'_>) {
+        (self.create)(object, making);
+    }
+
+    fn update(&self, new: &mut Value, old: &Value, making: &mut Making<'_>) {
+        (self.update)(new, old, making);
+    }
+
+    fn status_update(&self, new: &mut Value, old: &Value) {
+        (self.status_update)(new, old);
+    }
+
+    fn validate(&self, object: &Value, rules: Rules) -> Vec<Problem> {
+        (self.validate)(object, rules)
+    }
+
+    fn validate_update(&self, new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
+        (self.validate_update)(new, old, rules)
+    }
+
+    fn claims(&self, object: &Value) -> Vec<Claim> {
+        (self.claims)(object)
+    }
+
+    fn claims_nothing(&self) -> bool {
         std::ptr::fn_addr_eq(self.claims, no_claims as fn(&Value) -> Vec<Claim>)
     }
 
-    /// How much goes to disk of an object without a status.
-    pub fn durable_without_status(&self) -> Durable {
-        (self.durable)(&Value::Null)
+    fn durable(&self, object: &Value) -> Durable {
+        (self.durable)(object)
+    }
+
+    fn delete(&self, object: &Value, deleting: Deleting) -> Deletion {
+        (self.delete)(object, deleting)
+    }
+
+    fn released(&self, object: &Value) -> bool {
+        (self.released)(object)
+    }
+}
+
+/// The rules in a row of the kind table. A kind of run time brings its own, and whatever they know goes with it.
+#[derive(Clone)]
+pub enum StrategyRef {
+    Builtin(&'static BuiltinStrategy),
+    Own(Arc<dyn Strategy>),
+}
+
+impl Deref for StrategyRef {
+    type Target = dyn Strategy;
+
+    fn deref(&self) -> &(dyn Strategy + 'static) {
+        match self {
+            StrategyRef::Builtin(row) => *row,
+            StrategyRef::Own(own) => &**own,
+        }
     }
 }
 

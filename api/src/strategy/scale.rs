@@ -3,14 +3,14 @@
 use super::checks::NOT_NEGATIVE;
 use super::doc::{list, map_at, number, texts};
 use super::meta::{self, Scope};
-use super::rules::Strategy;
+use super::rules::BuiltinStrategy;
 use super::{general, names};
 use crate::kinds::Scale;
 use coracle_schema::{Path, Problem};
 use serde_json::{Map, Value, json};
 
 /// A scale is never stored: it is a way to look at its object.
-pub static SCALE: Strategy = Strategy {
+pub static SCALE: BuiltinStrategy = BuiltinStrategy {
     validate: |scale, rules| {
         let mut found = meta::validate(scale, Scope::Namespaced, names::subdomain, rules);
         if let Some(negative) = number(&scale["spec"], "replicas").filter(|replicas| *replicas < 0) {

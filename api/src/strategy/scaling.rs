@@ -5,7 +5,7 @@ use super::checks::{NOT_NEGATIVE, full, not_negative, number_or_share, one_of, s
 use super::doc::{has, list, map_at, number, text};
 use super::meta::{self, Scope};
 use super::qos::quantity;
-use super::rules::{Making, Rules, Strategy, without_status};
+use super::rules::{BuiltinStrategy, Making, Rules, without_status};
 use super::{conditions, general, inner, label_selector, names};
 use coracle_schema::{Path, Problem, Quantity, Reason};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 const WINDOW_S_MAX: i64 = 3600;
 const PERIOD_S_MAX: i64 = 1800;
 
-pub static AUTOSCALER: Strategy = Strategy {
+pub static AUTOSCALER: BuiltinStrategy = BuiltinStrategy {
     create: |scaler, making| {
         autoscaler_defaults(scaler);
         general::create::<false>(scaler, making);
@@ -29,7 +29,7 @@ pub static AUTOSCALER: Strategy = Strategy {
     ..general::strategy::<false, false>()
 };
 
-pub static DISRUPTION_BUDGET: Strategy = Strategy {
+pub static DISRUPTION_BUDGET: BuiltinStrategy = BuiltinStrategy {
     validate: budget,
     validate_update: |new, old, rules| general::changed(new, old, rules, budget),
     durable: without_status,

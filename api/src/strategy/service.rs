@@ -4,7 +4,7 @@
 //!     update:  defaults -> what is left out stays -> what the type no longer has goes -> address -> node ports
 
 use super::doc::{copy, default_to, has, is_empty, list, list_at, map_at, number, remove, text};
-use super::rules::{Making, Strategy, whole};
+use super::rules::{BuiltinStrategy, Making, whole};
 use super::{meta, service_rules};
 use crate::meta::Claim;
 use coracle_schema::{Path, Problem};
@@ -23,7 +23,7 @@ pub const CLUSTER_IP: &str = "clusterIP";
 /// The space of claims on node ports: `TCP/30080`.
 pub const NODE_PORT: &str = "nodePort";
 
-pub static SERVICE: Strategy = Strategy {
+pub static SERVICE: BuiltinStrategy = BuiltinStrategy {
     create,
     update,
     status_update,

@@ -3,7 +3,7 @@
 use super::checks::{full, supported_text};
 use super::doc::{copy, default_to, list, map_at, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Share, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules, Share};
 use super::{general, names};
 use crate::meta::Time;
 use coracle_schema::{Path, Problem, Reason, base64};
@@ -46,7 +46,8 @@ const USAGES: [&str; 23] = [
 /// Conditions that say what was decided.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
-pub static SIGNING_REQUEST: Strategy = Strategy { update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
+pub static SIGNING_REQUEST: BuiltinStrategy =
+    BuiltinStrategy { update, status_update, validate, validate_update, ..general::strategy::<true, false>() };
 
 /// Whether it is granted: a word of its own, which is not taken back.
 pub static APPROVAL: Share = Share {

@@ -4,13 +4,13 @@ use super::apps::{self, COUNTED, selected};
 use super::checks::{a_number_or_share, full, is_none, not_more_than_all, not_negative, supported_text};
 use super::doc::{default_to, has, is_empty, list, list_at, map_at, remove, text};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy};
+use super::rules::{BuiltinStrategy, Rules};
 use super::{claim, counts, general, inner, names, pod_spec};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-pub static STATEFUL_SET: Strategy = Strategy {
+pub static STATEFUL_SET: BuiltinStrategy = BuiltinStrategy {
     create: |new, making| apps::create(new, making, defaults),
     update: |new, old, making| apps::update(new, old, making, defaults),
     validate: |set, rules| stateful_set(set, true, rules),

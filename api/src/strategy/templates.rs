@@ -3,12 +3,12 @@
 use super::checks::{NOT_NEGATIVE, immutable};
 use super::doc::{map_at, number};
 use super::meta::{self, Scope};
-use super::rules::{Making, Rules, Strategy};
+use super::rules::{BuiltinStrategy, Making, Rules};
 use super::{general, names, pod_defaults, pod_spec};
 use coracle_schema::{Path, Problem};
 use serde_json::Value;
 
-pub static POD_TEMPLATE: Strategy = Strategy {
+pub static POD_TEMPLATE: BuiltinStrategy = BuiltinStrategy {
     create: |template, making| {
         defaults(template);
         general::create::<true>(template, making);
@@ -22,7 +22,7 @@ pub static POD_TEMPLATE: Strategy = Strategy {
     ..general::strategy::<false, true>()
 };
 
-pub static CONTROLLER_REVISION: Strategy = Strategy {
+pub static CONTROLLER_REVISION: BuiltinStrategy = BuiltinStrategy {
     validate: |revision, rules| {
         let mut found = self::revision(revision, rules);
         found.extend(data(revision));

@@ -39,7 +39,7 @@ enum Answer {
     NoSuchValue,
 }
 
-fn strategy(plural: &str) -> &'static Strategy {
+fn strategy(plural: &str) -> &'static BuiltinStrategy {
     match plural {
         "pods" => &POD,
         "services" => &SERVICE,

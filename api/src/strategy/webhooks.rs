@@ -3,7 +3,7 @@
 use super::checks::{full, one_of};
 use super::doc::{has, list, number, text};
 use super::meta::{self, Scope};
-use super::rules::{Rules, Strategy};
+use super::rules::{BuiltinStrategy, Rules};
 use super::{general, names};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -15,7 +15,7 @@ const CONDITIONS_MAX: usize = 64;
 const REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 const URL_FORM: &str = "desired format: https://host[/path]";
 
-pub static WEBHOOKS: Strategy = Strategy {
+pub static WEBHOOKS: BuiltinStrategy = BuiltinStrategy {
     validate: webhooks,
     validate_update: |new, old, rules| general::changed(new, old, rules, webhooks),
     ..general::strategy::<true, true>()

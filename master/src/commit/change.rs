@@ -59,7 +59,7 @@ impl<'a> Made<'a> {
 
     /// What stands without a finalizer or an owner: where that was the last thing that held an object whose time is over, it goes.
     pub fn relieved(kind: &Kind, object: Value) -> Made<'a> {
-        if (kind.strategy.released)(&object) { Made::Gone } else { Made::Own(object) }
+        if kind.strategy.released(&object) { Made::Gone } else { Made::Own(object) }
     }
 }
 

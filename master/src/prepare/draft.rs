@@ -73,15 +73,15 @@ impl<'a> Draft<'a> {
     /// What its kind's strategy makes of it.
     pub fn mutate(&mut self, making: &mut Making<'_>) {
         let Draft { kind, object, .. } = self;
-        let Some(old) = self.old.map(|old| old.object) else { return (kind.strategy.create)(object, making) };
+        let Some(old) = self.old.map(|old| old.object) else { return kind.strategy.create(object, making) };
         match self.part {
             Part::Main | Part::Scale => {
                 tidy(&TYPES, &kind.type_name, object);
-                return (kind.strategy.update)(object, old, making);
+                return kind.strategy.update(object, old, making);
             }
             Part::Status => {
                 strategy::keep_metadata(object, old, kind.status_keeps);
-                (kind.strategy.status_update)(object, old);
+                kind.strategy.status_update(object, old);
             }
             Part::Share(share) => (share.take)(object, old, making.now),
         }
@@ -93,7 +93,7 @@ impl<'a> Draft<'a> {
     pub fn validate(&self, rules: Rules) -> Result<(), Unfit> {
         let Draft { kind, object, said, part, .. } = self;
         let (of_type, of_kind) = match self.old {
-            None => (check(&TYPES, &kind.type_name, object), (kind.strategy.validate)(object, rules)),
+            None => (check(&TYPES, &kind.type_name, object), kind.strategy.validate(object, rules)),
             Some(old) => {
                 let validate = match part {
                     Part::Share(share) => share.validate_update,
@@ -123,7 +123,7 @@ impl<'a> Draft<'a> {
         let Some(old) = old else {
             let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
             let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name };
-            let (claims, durable) = (claims(kind, &object), (kind.strategy.durable)(&object));
+            let (claims, durable) = (claims(kind, &object), kind.strategy.durable(&object));
             return Prepared { write: Write::Create { key, durable, object, claims }, last: None };
         };
         if goes {

@@ -37,7 +37,7 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     if name.is_empty() {
         return Err(Fault::bad_request("Name parameter required."));
     }
-    let problems = (bindings.strategy.validate)(sent.object(), serve.rules(call));
+    let problems = bindings.strategy.validate(sent.object(), serve.rules(call));
     if !problems.is_empty() {
         return Err(Fault::invalid(call, bindings, &name, problems));
     }

@@ -105,7 +105,7 @@ fn applied<'w>(
 fn over(serve: &Serve, call: &Call, as_scale: &Call, standing: &Value, scale: &Value) -> Result<Value, Fault> {
     let mut placed = scale.clone();
     placed["metadata"]["namespace"] = call.namespace.clone().into();
-    let problems = (as_scale.kind.strategy.validate)(&placed, serve.rules(call));
+    let problems = as_scale.kind.strategy.validate(&placed, serve.rules(call));
     if !problems.is_empty() {
         return Err(Fault::invalid(as_scale, as_scale.kind, &call.name, problems));
     }

@@ -143,7 +143,7 @@ impl Bed {
             kinds: kinds.iter().map(row).collect(),
             claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
             fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-            durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| (kind.strategy.durable)(object)),
+            durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
         };
         let files = FlatStore::open(&self.dir, None, &rules).expect("the store always opens").store;
         let store: Arc<dyn Store> = Arc::new(files.clone());

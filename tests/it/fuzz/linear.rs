@@ -183,9 +183,9 @@ fn every_list_of_every_kind() {
                 object
             };
             let work = |object: Value| {
-                (kind.strategy.validate)(&object, Rules::default());
-                (kind.strategy.validate_update)(&object, &object, Rules::default());
-                (kind.strategy.claims)(&object);
+                kind.strategy.validate(&object, Rules::default());
+                kind.strategy.validate_update(&object, &object, Rules::default());
+                kind.strategy.claims(&object);
             };
             if let Some(ratio) = growth(150, input, work) {
                 bad.push(format!("{} {}: {ratio:.1}", kind.kind, place.join(".")));

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::meta::Time;
-use crate::strategy::{Making, POD, REPLICATION_CONTROLLER, Rules, SERVICE, Strategy};
+use crate::strategy::{BuiltinStrategy, Making, POD, REPLICATION_CONTROLLER, Rules, SERVICE};
 
 /// Fields of the metadata and of pods that came after v0.4, wherever they stand.
 const AFTER_0_4: &[&str] = &[
@@ -101,7 +101,7 @@ impl Client {
     }
 }
 
-fn made(strategy: &Strategy, mut object: Value) -> Value {
+fn made(strategy: &BuiltinStrategy, mut object: Value) -> Value {
     object["metadata"]["namespace"] = json!("default");
     with_making(|making| (strategy.create)(&mut object, making));
     let problems = (strategy.validate)(&object, Rules { old_names: true, ..Rules::default() });
@@ -120,7 +120,7 @@ fn with_making(run: impl FnOnce(&mut Making<'_>)) {
 }
 
 /// As the master does with a PUT through v1beta1.
-fn put_back(strategy: &Strategy, stored: &Value, sent: &Value) -> Value {
+fn put_back(strategy: &BuiltinStrategy, stored: &Value, sent: &Value) -> Value {
     let decoded = decode(stored["kind"].as_str().unwrap_or_default(), sent).unwrap_or_else(|e| panic!("{e}\n{sent}"));
     let mut new = merge_put(stored, &decoded);
     with_making(|making| (strategy.update)(&mut new, stored, making));
@@ -129,7 +129,7 @@ fn put_back(strategy: &Strategy, stored: &Value, sent: &Value) -> Value {
     new
 }
 
-fn strategy(kind: &str) -> Option<&'static Strategy> {
+fn strategy(kind: &str) -> Option<&'static BuiltinStrategy> {
     match kind {
         "Pod" => Some(&POD),
         "ReplicationController" => Some(&REPLICATION_CONTROLLER),
