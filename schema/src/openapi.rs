@@ -4,7 +4,7 @@
 
 use crate::types::{Container, Element, Field, Merge, Type, Types};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 const TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Time";
 const MICRO_TIME: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime";
@@ -36,19 +36,20 @@ pub fn name(row: &Type) -> String {
     if row.package.is_empty() { row.short().to_owned() } else { format!("{}.{}", row.package, row.short()) }
 }
 
-/// The types that are named by these, by those, and so on; these as well. Names that are no type are left out.
-pub fn closure<'t>(types: &'t Types, names: impl IntoIterator<Item = String>) -> BTreeSet<&'t str> {
-    let mut found = BTreeSet::new();
+/// Types by name, each with the table that it was found in.
+pub type Closure<'t> = BTreeMap<&'t str, &'t Types>;
+
+/// Adds these types and all that they name, directly or through others. Names that are no type are left out.
+pub fn close<'t>(types: &'t Types, names: impl IntoIterator<Item = String>, found: &mut Closure<'t>) {
     let mut left: Vec<&'t Type> = names.into_iter().filter_map(|name| types.get(&name)).collect();
     while let Some(row) = left.pop() {
-        if found.insert(&*row.name) {
+        if found.insert(&*row.name, types).is_none() {
             left.extend(row.fields.iter().filter_map(|field| match &field.element {
                 Element::Named(name) => types.get(name),
                 _ => None,
             }));
         }
     }
-    found
 }
 
 /// One of `COMMON`.
@@ -223,6 +224,8 @@ package = io.k8s.api.core.v1
                 "many": {"type": "array", "items": {"type": "integer", "format": "int64"}, "x-kubernetes-list-type": "atomic"},
             }}),
         );
-        assert_eq!(closure(&types, ["Pod".to_owned(), "Nothing".to_owned()]).into_iter().collect::<Vec<_>>(), ["Pod", "Port", "Spec"]);
+        let mut found = Closure::new();
+        close(&types, ["Pod".to_owned(), "Nothing".to_owned()], &mut found);
+        assert_eq!(found.into_keys().collect::<Vec<_>>(), ["Pod", "Port", "Spec"]);
     }
 }

@@ -12,6 +12,11 @@ pub const fn builtin() -> Types {
     Types::of_static(&ROWS, PROSE)
 }
 
+/// The types of documents that belong to no kind: Status, DeleteOptions, the metadata of lists and objects.
+pub const fn machinery() -> Types {
+    builtin()
+}
+
 /// Fields that stand in Go's types elsewhere than by their numbers, as far as messages show them.
 pub const MOVED: [Moved; 11] = [
     ("PodSpec", "initContainers", "volumes"),

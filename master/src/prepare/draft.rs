@@ -95,11 +95,11 @@ impl<'a> Draft<'a> {
         let (of_type, of_kind) = match self.old {
             None => (check(&TYPES, &kind.type_name, object), kind.strategy.validate(object, rules)),
             Some(old) => {
-                let validate = match part {
-                    Part::Share(share) => share.validate_update,
-                    Part::Main | Part::Scale | Part::Status => kind.strategy.validate_update,
+                let of_kind = match part {
+                    Part::Share(share) => (share.validate_update)(object, old.object, rules),
+                    Part::Main | Part::Scale | Part::Status => kind.strategy.validate_update(object, old.object, rules),
                 };
-                (new_faults(kind, object, old.object), validate(object, old.object, rules))
+                (new_faults(kind, object, old.object), of_kind)
             }
         };
         fit(object, of_type, [of_kind, said.problems(*part)].concat())
@@ -107,8 +107,8 @@ impl<'a> Draft<'a> {
 
     /// Whether it takes the last thing that held an object whose time is over.
     pub fn goes(&self) -> bool {
-        let released = self.kind.strategy.released;
-        self.old.is_some_and(|old| released(&self.object) && !released(old.object))
+        let strategy = &self.kind.strategy;
+        self.old.is_some_and(|old| strategy.released(&self.object) && !strategy.released(old.object))
     }
 
     /// The write that it comes to, with the owners of its fields and its claims.

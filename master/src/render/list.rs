@@ -10,7 +10,7 @@ use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
-use coracle_api::{old, types};
+use coracle_api::old;
 use coracle_http::{Body, Long};
 use coracle_schema::protobuf;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ pub fn list(form: Form, kind: &Kind, meta: &ListMeta, items: Vec<Stored>, now: T
         (Media::Protobuf, shape) => {
             let message = match shape {
                 // Nobody is promised a table in protobuf.
-                Shape::Whole | Shape::Table(..) => Message::Object(&kind.type_name),
+                Shape::Whole | Shape::Table(..) => Message::of(kind),
                 Shape::Metadata(_) | Shape::MetadataList(_) => Message::Metadata,
             };
             sealed(&head(shape, kind, meta), &message, items.iter().map(value))
@@ -97,7 +97,7 @@ fn joined(kind: &Kind, meta: &ListMeta, shape: Shape, items: &[Stored], now: Tim
 fn sealed(head: &Value, message: &Message<'_>, items: impl Iterator<Item = Value>) -> Bytes {
     let said = |field: &str| head[field].as_str().unwrap_or_default();
     let list = |out: &mut Vec<u8>| {
-        protobuf::put_message(out, 1, |out| protobuf::put(&types::builtin(), "ListMeta", &head["metadata"], out));
+        protobuf::put_message(out, 1, |out| Message::Machinery("ListMeta").put(&head["metadata"], out));
         for item in items {
             protobuf::put_message(out, 2, |out| message.put(&item, out));
         }
@@ -237,11 +237,8 @@ mod tests {
         let sealed = at_once(Form { media: Media::Protobuf, ..Form::default() }, kind, &meta, &items, now);
         let envelope = protobuf::open(&sealed).expect("an envelope");
         assert_eq!((envelope.api_version.as_str(), envelope.kind.as_str()), ("v1", "ConfigMapList"));
-        let item = protobuf::encode(
-            &types::builtin(),
-            "ConfigMap",
-            &json!({"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}),
-        );
+        let item =
+            protobuf::encode(&kind.types, "ConfigMap", &json!({"metadata": {"name": "b", "resourceVersion": "5"}, "data": {"k": "b"}}));
         assert!(envelope.raw.ends_with(&item));
     }
 }

@@ -26,7 +26,7 @@ use coracle_api::old;
 use coracle_api::status::Status;
 use coracle_api::types;
 use coracle_api::watch::Change;
-use coracle_schema::protobuf;
+use coracle_schema::{Types, protobuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -68,14 +68,14 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
             rewritten(media, TABLE, table::of(version, include, columns(kind), &Entry::of(kind, stored), now))
         }
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => metadata(media, version, text(stored)),
-        (Version::V1, _, Shape::Whole) => document(form, &kind.type_name, &said(kind, stored), now),
+        (Version::V1, _, Shape::Whole) => document(form, Message::of(kind), &said(kind, stored), now),
     }
 }
 
-/// One document of v1 that stands in no store: a scale, a review. `type_name` is that of its type in the schema.
-pub fn document(form: Form, type_name: &str, document: &Value, now: Time) -> Bytes {
+/// One document of v1 that is not stored: a scale, a review.
+pub fn document(form: Form, message: Message<'_>, document: &Value, now: Time) -> Bytes {
     match form.shape {
-        Shape::Whole => written(form.media, Message::Object(type_name), document),
+        Shape::Whole => written(form.media, message, document),
         Shape::Metadata(version) | Shape::MetadataList(version) => metadata(form.media, version, &document.to_string()),
         Shape::Table(version, include) => {
             let said = |field: &str| document[field].as_str().unwrap_or_default();
@@ -118,7 +118,7 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
         (Version::V1, Shape::Table(version, include)) => {
             rewritten(form.media, TABLE, table::of(version, include, Value::Null, &Entry::same(&object.to_string()), now))
         }
-        (Version::V1, _) => document(form, &kind.type_name, &object, now),
+        (Version::V1, _) => document(form, Message::of(kind), &object, now),
     };
     framed(form.media, "BOOKMARK", &shown)
 }
@@ -158,7 +158,7 @@ fn framed(media: Media, change: &str, object: &[u8]) -> Vec<u8> {
 
 pub fn status(form: Form, status: &Status) -> Bytes {
     match form.version {
-        Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
+        Version::V1 => written(form.media, Message::Machinery("Status"), &status.to_v1()),
         Version::Old(version) => old::encode_status(version, &status.to_v1()).to_string().into(),
     }
 }
@@ -166,7 +166,7 @@ pub fn status(form: Form, status: &Status) -> Bytes {
 /// What a deletion answers that has no object to show. The documents of June 2014 promise `success`.
 pub fn deleted(form: Form, status: &Status) -> Bytes {
     match form.version {
-        Version::V1 => written(form.media, Message::Object("Status"), &status.to_v1()),
+        Version::V1 => written(form.media, Message::Machinery("Status"), &status.to_v1()),
         Version::Old(version) => old::encode_deleted(version, &status.to_v1()).to_string().into(),
     }
 }
@@ -197,16 +197,18 @@ fn put_partial(out: &mut Vec<u8>, version: Meta, metadata: &str) {
     out.push(b'}');
 }
 
-/// What a document is in protobuf.
-enum Message<'a> {
-    /// Of a type in the schema.
-    Object(&'a str),
+/// The type of a document, for its form in protobuf.
+pub enum Message<'a> {
+    /// The type of this name among these.
+    Object(&'a Types, &'a str),
+    /// A type that belongs to no kind.
+    Machinery(&'a str),
     /// PartialObjectMetadata.
     Metadata,
 }
 
 /// Tables have no protobuf form; nobody is promised one.
-const TABLE: Message<'static> = Message::Object("Table");
+const TABLE: Message<'static> = Message::Machinery("Table");
 
 fn written(media: Media, message: Message<'_>, document: &Value) -> Bytes {
     match media {
@@ -227,13 +229,18 @@ fn rewritten(media: Media, message: Message<'_>, json: Vec<u8>) -> Bytes {
     }
 }
 
-impl Message<'_> {
+impl<'a> Message<'a> {
+    pub fn of(kind: &'a Kind) -> Message<'a> {
+        Message::Object(&kind.types, &kind.type_name)
+    }
+
     fn put(&self, document: &Value, out: &mut Vec<u8>) {
-        let types = types::builtin();
         match self {
-            Message::Object(type_name) => protobuf::put(&types, type_name, document, out),
+            Message::Object(types, type_name) => protobuf::put(types, type_name, document, out),
+            Message::Machinery(type_name) => protobuf::put(&types::machinery(), type_name, document, out),
             Message::Metadata => {
-                protobuf::put_message(out, 1, |out| protobuf::put(&types, "ObjectMeta", &document["metadata"], out));
+                let metadata = |out: &mut Vec<u8>| Message::Machinery("ObjectMeta").put(&document["metadata"], out);
+                protobuf::put_message(out, 1, metadata);
             }
         }
     }

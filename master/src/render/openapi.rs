@@ -1,6 +1,6 @@
 //! What can be asked of the server, as OpenAPI tells it: a document a group and version (3.0), and one of all (2.0). PURE.
 //!
-//!     kinds, types -> items, one at a time -> JSON text, or the protobuf message that old clients read (`gnostic`)
+//!     kinds -> items, one at a time -> JSON text, or the protobuf message that old clients read (`gnostic`)
 //!
 //! The documents together have some megabytes, so none is kept: each is written piece by piece to where it goes, which is an
 //! answer, or a hash over it.
@@ -8,7 +8,7 @@
 use super::discovery;
 use super::gnostic;
 use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
-use coracle_schema::Types;
+use coracle_api::types;
 use coracle_schema::openapi::{self, Dialect};
 use serde_json::{Map, Value, json};
 
@@ -70,48 +70,48 @@ struct Place {
 }
 
 /// The document of a group and version.
-pub fn document(kinds: &Kinds, types: &Types, group: &str, version: &str, into: Sink) {
+pub fn document(kinds: &Kinds, group: &str, version: &str, into: Sink) {
     let mut writer = Writer { into, first: true };
     writer.text(r#"{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"#);
     writer.value(&release());
     writer.text(r#"},"paths":{"#);
     for kind in discovery::rows(kinds, group, version) {
-        for place in places(types, kind) {
+        for place in places(kind) {
             writer.entry(&place.path, &place_v3(&place));
         }
     }
     writer.text(r#"},"components":{"schemas":{"#);
     writer.first = true;
-    schemas(kinds, types, Dialect::V3, &[(group, version)], &mut |name, schema| writer.entry(name, schema));
+    schemas(kinds, Dialect::V3, &[(group, version)], &mut |name, schema| writer.entry(name, schema));
     writer.text("}}}");
 }
 
 /// The document of everything, as JSON.
-pub fn swagger(kinds: &Kinds, types: &Types, into: Sink) {
+pub fn swagger(kinds: &Kinds, into: Sink) {
     let mut writer = Writer { into, first: true };
     writer.text(r#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"#);
     writer.value(&release());
     writer.text(r#"},"paths":{"#);
     for (group, version) in versions(kinds) {
-        for place in discovery::rows(kinds, group, version).into_iter().flat_map(|kind| places(types, kind)) {
+        for place in discovery::rows(kinds, group, version).into_iter().flat_map(places) {
             writer.entry(&place.path, &place_v2(&place));
         }
     }
     writer.text(r#"},"definitions":{"#);
     writer.first = true;
-    schemas(kinds, types, Dialect::V2, &versions(kinds), &mut |name, schema| writer.entry(name, schema));
+    schemas(kinds, Dialect::V2, &versions(kinds), &mut |name, schema| writer.entry(name, schema));
     writer.text("}}");
 }
 
 /// The same in protobuf.
-pub fn swagger_message(kinds: &Kinds, types: &Types, into: Sink) {
+pub fn swagger_message(kinds: &Kinds, into: Sink) {
     into(&gnostic::head("2.0", "Kubernetes", release().as_str().unwrap_or_default()));
     for (group, version) in versions(kinds) {
-        for place in discovery::rows(kinds, group, version).into_iter().flat_map(|kind| places(types, kind)) {
+        for place in discovery::rows(kinds, group, version).into_iter().flat_map(places) {
             into(&gnostic::path(&place.path, &place_v2(&place)));
         }
     }
-    schemas(kinds, types, Dialect::V2, &versions(kinds), &mut |name, schema| into(&gnostic::definition(name, schema)));
+    schemas(kinds, Dialect::V2, &versions(kinds), &mut |name, schema| into(&gnostic::definition(name, schema)));
 }
 
 /// All groups and versions, the core group first.
@@ -149,15 +149,17 @@ impl Writer<'_> {
 }
 
 /// The schemas that the kinds of these groups need, by name.
-fn schemas(kinds: &Kinds, types: &Types, dialect: Dialect, of: &[(&str, &str)], tell: &mut dyn FnMut(&str, &Value)) {
+fn schemas(kinds: &Kinds, dialect: Dialect, of: &[(&str, &str)], tell: &mut dyn FnMut(&str, &Value)) {
     let rows: Vec<&Kind> = of.iter().flat_map(|(group, version)| discovery::rows(kinds, group, version)).collect();
-    let named = rows.iter().flat_map(|kind| {
+    let machinery = types::machinery();
+    let mut found = openapi::Closure::new();
+    for kind in &rows {
         let parts = kind.subresources.iter().map(|part| part_type(kind, part));
-        [kind.type_name.to_string(), format!("{}List", kind.type_name)].into_iter().chain(parts)
-    });
-    let common = ["DeleteOptions", "Status"].map(str::to_owned);
-    let found = openapi::closure(types, named.chain(common));
-    for row in found.iter().filter_map(|name| types.get(name)) {
+        let names = [kind.type_name.to_string(), format!("{}List", kind.type_name)].into_iter().chain(parts);
+        openapi::close(&kind.types, names, &mut found);
+    }
+    openapi::close(&machinery, ["DeleteOptions", "Status"].map(str::to_owned), &mut found);
+    for (types, row) in found.iter().filter_map(|(name, types)| Some((types, types.get(name)?))) {
         let mut schema = openapi::schema(types, dialect, row);
         let kinds = kinds_of(&rows, &row.name);
         if !kinds.is_empty() {
@@ -206,11 +208,11 @@ fn part_type(kind: &Kind, part: &Subresource) -> String {
     }
 }
 
-fn places(types: &Types, kind: &Kind) -> Vec<Place> {
+fn places(kind: &Kind) -> Vec<Place> {
     let (group, plural) = (&kind.resource.group, &kind.resource.plural);
     let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{}", kind.version) };
     let inside = if kind.namespaced { format!("{base}/namespaces/{{namespace}}/{plural}") } else { format!("{base}/{plural}") };
-    let schema = |name: &str| types.get(name).map(openapi::name);
+    let schema = |name: &str| kind.types.get(name).map(openapi::name);
     let (own, list) = (schema(&kind.type_name), schema(&format!("{}List", kind.type_name)));
     let about = (group.to_string(), kind.version.to_string(), kind.kind.to_string());
     let operations = |verbs: &[Verb], all: bool| {
@@ -365,14 +367,13 @@ fn about(operation: &Operation) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coracle_api::types;
     use std::collections::HashSet;
 
     #[test]
     fn each_operation_has_the_name_that_clients_know() {
         let kinds = Kinds::builtin();
         let rows = versions(&kinds).into_iter().flat_map(|(group, version)| discovery::rows(&kinds, group, version));
-        let places: Vec<Place> = rows.flat_map(|kind| places(&types::builtin(), kind)).collect();
+        let places: Vec<Place> = rows.flat_map(places).collect();
         let mut ids = HashSet::new();
         for place in &places {
             for operation in &place.operations {

@@ -4,7 +4,6 @@ use super::Serve;
 use super::about::{hex, known, mark, nothing, plain, unchanged};
 use crate::fault::Fault;
 use crate::render::openapi;
-use coracle_api::types;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
@@ -47,8 +46,7 @@ pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, 
         }
         return Ok(answer);
     }
-    let mut answer =
-        made(headers, tag, "application/json", |into| openapi::document(&serve.registry.kinds, &types::builtin(), group, version, into));
+    let mut answer = made(headers, tag, "application/json", |into| openapi::document(&serve.registry.kinds, group, version, into));
     if hash.is_some() {
         // At this address there will never be anything else.
         answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -61,14 +59,14 @@ pub fn of_all(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let message =
         given.flat_map(|value| value.split(',')).any(|wanted| MESSAGES.contains(&wanted.split(';').next().unwrap_or_default().trim()));
-    let (kinds, types) = (&serve.registry.kinds, types::builtin());
+    let kinds = &serve.registry.kinds;
     if message {
-        let tag = serve.described.message.get_or_init(|| hash(|into| openapi::swagger_message(kinds, &types, into)));
-        return Ok(made(headers, tag, MESSAGES[1], |into| openapi::swagger_message(kinds, &types, into)));
+        let tag = serve.described.message.get_or_init(|| hash(|into| openapi::swagger_message(kinds, into)));
+        return Ok(made(headers, tag, MESSAGES[1], |into| openapi::swagger_message(kinds, into)));
     }
     plain(headers)?;
-    let tag = serve.described.swagger.get_or_init(|| hash(|into| openapi::swagger(kinds, &types, into)));
-    Ok(made(headers, tag, "application/json", |into| openapi::swagger(kinds, &types, into)))
+    let tag = serve.described.swagger.get_or_init(|| hash(|into| openapi::swagger(kinds, into)));
+    Ok(made(headers, tag, "application/json", |into| openapi::swagger(kinds, into)))
 }
 
 fn place(group: &str, version: &str) -> String {
@@ -77,9 +75,8 @@ fn place(group: &str, version: &str) -> String {
 
 fn hashes(serve: &Serve) -> &[((String, String), String)] {
     serve.described.groups.get_or_init(|| {
-        let types = types::builtin();
         let hashed = |(group, version): (&str, &str)| {
-            let hash = hash(|into| openapi::document(&serve.registry.kinds, &types, group, version, into));
+            let hash = hash(|into| openapi::document(&serve.registry.kinds, group, version, into));
             ((group.to_owned(), version.to_owned()), hash)
         };
         openapi::versions(&serve.registry.kinds).into_iter().map(hashed).collect()

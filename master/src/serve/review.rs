@@ -6,7 +6,7 @@ use crate::call::Call;
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare;
-use crate::render;
+use crate::render::{self, Message};
 use coracle_api::strategy::review::{Answer as Reply, Asker};
 use coracle_http::{Answer, Identity, Request, StatusCode};
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub fn answer(serve: &Serve, call: &Call, request: &Request, reply: Reply) -> Re
     if token::is_review(call.kind) {
         question["status"] = token::review(serve, &question["spec"], now);
     }
-    let rendered = render::document(call.form, &call.shown.type_name, &question, wall_clock());
+    let rendered = render::document(call.form, Message::of(call.shown), &question, wall_clock());
     let mut answer = shown(call, StatusCode::CREATED, rendered);
     super::warn(&mut answer, &sent.warnings);
     Ok(answer)

@@ -10,7 +10,7 @@ use crate::commit::{Committed, Made, Make, Terms};
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare::{Ownership, Part, Standing};
-use crate::render;
+use crate::render::{self, Message};
 use crate::store::Stored;
 use coracle_api::kinds::{Kind, Kinds, Scale};
 use coracle_api::meta::Resource;
@@ -129,5 +129,5 @@ fn told(call: &Call, row: &Kind, stored: &Stored, warnings: &[String]) -> Result
 
 fn answer(call: &Call, row: &Kind, stored: &Stored) -> Result<Answer, Fault> {
     let scale = scale::shown(places(call)?, &write::parsed(stored)?);
-    Ok(shown(call, StatusCode::OK, render::document(call.form, &row.type_name, &scale, wall_clock())))
+    Ok(shown(call, StatusCode::OK, render::document(call.form, Message::of(&row), &scale, wall_clock())))
 }

@@ -10,7 +10,7 @@ use crate::cluster_keys::token::{Bearer, Bound, Claims, ISSUER};
 use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare;
-use crate::render;
+use crate::render::{self, Message};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource, Time};
 use coracle_api::status::Status;
@@ -63,7 +63,7 @@ pub fn give(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     // A rehearsal makes nothing that counts.
     let token = if wish.rehearsal { String::new() } else { keys(serve)?.token(&claims) };
     object["status"] = json!({"token": token, "expirationTimestamp": until.to_string()});
-    let mut answer = shown(call, StatusCode::CREATED, render::document(call.form, REQUEST.type_name, &object, now));
+    let mut answer = shown(call, StatusCode::CREATED, render::document(call.form, Message::Machinery(REQUEST.type_name), &object, now));
     warn(&mut answer, &sent.warnings);
     Ok(answer)
 }
