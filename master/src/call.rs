@@ -58,6 +58,8 @@ pub enum Verb {
 #[derive(Debug)]
 pub struct Call<'k> {
     pub version: Version,
+    /// The table of which its kinds are rows.
+    pub kinds: &'k Kinds,
     /// Whose rules hold, and under whose resource the objects stand.
     pub kind: &'k Kind,
     /// As which kind documents are read and shown: mostly the same.
@@ -150,6 +152,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     }
     let mut call = Call {
         version,
+        kinds,
         kind: kinds.stored_as(place.kind),
         shown: place.kind,
         verb,

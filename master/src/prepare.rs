@@ -18,16 +18,13 @@ use crate::store::{Claimed, Write};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::strategy::{self, Deleting, Deletion, Fate, Making, Rules, Share};
-use coracle_api::types;
 use coracle_schema::apply::Managed;
-use coracle_schema::{Problem, Types, check, decode, default, tidy};
+use coracle_schema::{Problem, check, decode, default, tidy};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
 
-/// The types of the built-in kinds: static tables.
-static TYPES: Types = types::builtin();
 /// A creation token stays taken for so long after its object is gone, in uptime.
 const CREATION_TOKEN_AFTER_DEATH: Duration = Duration::from_secs(3600);
 
@@ -148,9 +145,9 @@ pub fn question(
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");
     }
-    default(&TYPES, &kind.type_name, &mut object);
-    tidy(&TYPES, &kind.type_name, &mut object);
-    fit(&Value::Null, check(&TYPES, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
+    default(&kind.types, &kind.type_name, &mut object);
+    tidy(&kind.types, &kind.type_name, &mut object);
+    fit(&Value::Null, check(&kind.types, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
     let said = owned::said(kind, &mut object, &ownership);
     owned::settle(kind, Part::Main, None, &mut object, said, ownership, now);
     Ok(object)
@@ -224,7 +221,7 @@ pub fn by_hand(kind: &Kind, key: &Key, object: Value, stood: Option<&Value>, mak
         Write::Create { object, .. } => Ok(object),
         Write::Update { object, .. } => {
             // What it was before may be unknown, so all of it has to hold.
-            fit(&object, check(&TYPES, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
+            fit(&object, check(&kind.types, &kind.type_name, &object), kind.strategy.validate(&object, rules))?;
             if let Some(stood) = stood.filter(|stood| stood["metadata"]["uid"] == object["metadata"]["uid"]) {
                 fit(&object, Vec::new(), kind.strategy.validate_update(&object, stood, rules))?;
             }
@@ -243,7 +240,7 @@ pub fn replace(kind: &Kind, old: Standing<'_>, object: Value) -> Write {
 
 /// What of a document has another type than its kind has there.
 pub fn fault(kind: &Kind, mut object: Value) -> Option<String> {
-    decode(&TYPES, &kind.type_name, &mut object).message()
+    decode(&kind.types, &kind.type_name, &mut object).message()
 }
 
 /// What an object owns alone, a loaded one too.
@@ -274,11 +271,11 @@ fn place(kind: &Kind, namespace: &str, object: &mut Value) {
 
 /// What the type says against a document, and did not say against the one that stands: that was taken once, and stays good.
 fn new_faults(kind: &Kind, new: &Value, old: &Value) -> Vec<Problem> {
-    let found = check(&TYPES, &kind.type_name, new);
+    let found = check(&kind.types, &kind.type_name, new);
     if found.is_empty() {
         return found;
     }
-    strategy::meta::new_problems(found, &check(&TYPES, &kind.type_name, old))
+    strategy::meta::new_problems(found, &check(&kind.types, &kind.type_name, old))
 }
 
 /// What is said of a field that may not change.

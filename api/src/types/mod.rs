@@ -7,15 +7,13 @@ use std::borrow::Cow;
 
 include!(concat!(env!("OUT_DIR"), "/types.rs"));
 
-/// All of them, by name: `Pod`, `PodSpec`, `DeleteOptions`.
+/// The types of all built-in kinds, and those of the API machinery: `Pod`, `PodSpec`, `DeleteOptions`.
 pub const fn builtin() -> Types {
     Types::of_static(&ROWS, PROSE)
 }
 
 /// The types of documents that belong to no kind: Status, DeleteOptions, the metadata of lists and objects.
-pub const fn machinery() -> Types {
-    builtin()
-}
+pub static MACHINERY: Types = builtin();
 
 /// Fields that stand in Go's types elsewhere than by their numbers, as far as messages show them.
 pub const MOVED: [Moved; 11] = [

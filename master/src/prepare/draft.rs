@@ -1,7 +1,7 @@
 //! A document on its way to a write, one step after the other, in the order that `commit` lists. PURE.
 
 use super::owned::{self, Said};
-use super::{Ownership, Part, Standing, TYPES, Unfit, claims, fit, new_faults, place, replace};
+use super::{Ownership, Part, Standing, Unfit, claims, fit, new_faults, place, replace};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Time};
@@ -37,7 +37,7 @@ impl<'a> Draft<'a> {
         {
             fields.remove("status");
         }
-        default(&TYPES, &kind.type_name, &mut object);
+        default(&kind.types, &kind.type_name, &mut object);
         let said = owned::said(kind, &mut object, &ownership);
         Draft { kind, namespace, old: None, part: Part::Main, ownership, said, object }
     }
@@ -58,7 +58,7 @@ impl<'a> Draft<'a> {
             if kind.keeps_status {
                 strategy::keep_status(&mut object, old.object);
             }
-            default(&TYPES, &kind.type_name, &mut object);
+            default(&kind.types, &kind.type_name, &mut object);
         }
         let said = owned::said(kind, &mut object, &ownership);
         Ok(Draft { kind, namespace: &old.key.namespace, old: Some(old), part, ownership, said, object })
@@ -76,7 +76,7 @@ impl<'a> Draft<'a> {
         let Some(old) = self.old.map(|old| old.object) else { return kind.strategy.create(object, making) };
         match self.part {
             Part::Main | Part::Scale => {
-                tidy(&TYPES, &kind.type_name, object);
+                tidy(&kind.types, &kind.type_name, object);
                 return kind.strategy.update(object, old, making);
             }
             Part::Status => {
@@ -85,15 +85,15 @@ impl<'a> Draft<'a> {
             }
             Part::Share(share) => (share.take)(object, old, making.now),
         }
-        default(&TYPES, &kind.type_name, object);
-        tidy(&TYPES, &kind.type_name, object);
+        default(&kind.types, &kind.type_name, object);
+        tidy(&kind.types, &kind.type_name, object);
     }
 
     /// What its type and its kind say against it.
     pub fn validate(&self, rules: Rules) -> Result<(), Unfit> {
         let Draft { kind, object, said, part, .. } = self;
         let (of_type, of_kind) = match self.old {
-            None => (check(&TYPES, &kind.type_name, object), kind.strategy.validate(object, rules)),
+            None => (check(&kind.types, &kind.type_name, object), kind.strategy.validate(object, rules)),
             Some(old) => {
                 let of_kind = match part {
                     Part::Share(share) => (share.validate_update)(object, old.object, rules),
@@ -117,7 +117,7 @@ impl<'a> Draft<'a> {
         let Draft { kind, namespace, old, part, ownership, said, mut object } = self;
         if old.is_none() {
             // Problems are told of the document as it was sent.
-            tidy(&TYPES, &kind.type_name, &mut object);
+            tidy(&kind.types, &kind.type_name, &mut object);
         }
         owned::settle(kind, part, old.map(|old| old.object), &mut object, said, ownership, now);
         let Some(old) = old else {

@@ -1,8 +1,9 @@
 //! Who owns the fields of a write: `metadata.managedFields`. PURE.
 
-use super::{Ownership, Part, TYPES};
+use super::{Ownership, Part};
 use coracle_api::kinds::Kind;
 use coracle_api::meta::Time;
+use coracle_api::types::MACHINERY;
 use coracle_schema::Problem;
 use coracle_schema::apply::{self, Fields, Managed, Writer};
 use coracle_schema::types::Element;
@@ -49,7 +50,7 @@ fn is_unsaid(kind: &Kind, object: &Value, path: &[&str]) -> bool {
     let (mut value, mut type_name, mut tells) = (object, &*kind.type_name, true);
     for name in path {
         value = &value[*name];
-        let Some(field) = TYPES.get(type_name).and_then(|of| of.field(name)) else { return false };
+        let Some(field) = kind.types.get(type_name).and_then(|of| of.field(name)) else { return false };
         tells = field.rules.pointer;
         type_name = if let Element::Named(name) = &field.element { name } else { "" };
     }
@@ -83,7 +84,7 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
         }
         Ownership::Applied(managed) => managed,
         Ownership::Written(manager, shown) => {
-            let zero = old.is_none().then(|| apply::zero(&TYPES, &kind.type_name));
+            let zero = old.is_none().then(|| apply::zero(&kind.types, &kind.type_name));
             let before = old.or(zero.as_ref()).unwrap_or(&Value::Null);
             let mut counted = new.clone();
             let named = said.object.as_ref().is_some_and(|said| said["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()));
@@ -99,14 +100,14 @@ pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, sai
                 Part::Status | Part::Share(_) | Part::Scale => Managed::of(before),
             };
             match shown.and_then(|shown| Some((shown, shown.alias?))) {
-                None => with_writer(kind, part, manager, now, |w| apply::track(&TYPES, before, &counted, managed, w, old.is_none())),
+                None => with_writer(kind, part, manager, now, |w| apply::track(&kind.types, before, &counted, managed, w, old.is_none())),
                 Some((shown, alias)) => {
                     let before = match old {
                         Some(old) => in_form(old.clone(), alias.show),
-                        None => apply::zero(&TYPES, &shown.type_name),
+                        None => apply::zero(&shown.types, &shown.type_name),
                     };
                     let counted = in_form(counted, alias.show);
-                    with_writer(shown, part, manager, now, |w| apply::track(&TYPES, &before, &counted, managed, w, old.is_none()))
+                    with_writer(shown, part, manager, now, |w| apply::track(&shown.types, &before, &counted, managed, w, old.is_none()))
                 }
             }
         }
@@ -140,13 +141,13 @@ pub fn with_writer<T>(kind: &Kind, part: Part, manager: &str, now: Time, then: i
 
 /// The owners of an answer that is stored nowhere: a document of this type, of this part of an object.
 pub fn answered(object: &mut Value, (type_name, part): (&str, &str), manager: &str, now: Time) {
-    let before = apply::zero(&TYPES, type_name);
+    let before = apply::zero(&MACHINERY, type_name);
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind, now) = (text("apiVersion"), text("kind"), now.to_string());
     let ignored = Fields::named(&["status"]);
     let writer =
         Writer { manager, subresource: part, api_version: &api_version, kind: &kind, type_name, now: &now, ignored: &ignored, other: None };
-    let managed = apply::track(&TYPES, &before, object, Managed::default(), writer, true);
+    let managed = apply::track(&MACHINERY, &before, object, Managed::default(), writer, true);
     managed.put(object);
 }
 
@@ -159,7 +160,7 @@ fn ignored(kind: &Kind, part: Part) -> Fields {
             Fields::named(&status.into_iter().chain(kind.unowned.iter().copied()).collect::<Vec<_>>())
         }
         Part::Status => {
-            let fields = TYPES.get(&kind.type_name).map(|row| row.fields.iter().map(|field| &*field.name)).into_iter().flatten();
+            let fields = kind.types.get(&kind.type_name).map(|row| row.fields.iter().map(|field| &*field.name)).into_iter().flatten();
             let asked: Vec<&str> = fields.filter(|name| !matches!(*name, "status" | "metadata")).collect();
             let kept: Vec<String> = kind.status_keeps.iter().map(|field| format!("metadata.{field}")).collect();
             Fields::named(&asked).union(&Fields::named(&kept.iter().map(String::as_str).collect::<Vec<_>>()))

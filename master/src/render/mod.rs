@@ -24,7 +24,7 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Revision, Time};
 use coracle_api::old;
 use coracle_api::status::Status;
-use coracle_api::types;
+use coracle_api::types::MACHINERY;
 use coracle_api::watch::Change;
 use coracle_schema::{Types, protobuf};
 use serde::Deserialize;
@@ -237,7 +237,7 @@ impl<'a> Message<'a> {
     fn put(&self, document: &Value, out: &mut Vec<u8>) {
         match self {
             Message::Object(types, type_name) => protobuf::put(types, type_name, document, out),
-            Message::Machinery(type_name) => protobuf::put(&types::machinery(), type_name, document, out),
+            Message::Machinery(type_name) => protobuf::put(&MACHINERY, type_name, document, out),
             Message::Metadata => {
                 let metadata = |out: &mut Vec<u8>| Message::Machinery("ObjectMeta").put(&document["metadata"], out);
                 protobuf::put_message(out, 1, metadata);

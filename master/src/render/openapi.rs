@@ -8,7 +8,7 @@
 use super::discovery;
 use super::gnostic;
 use coracle_api::kinds::{Kind, Kinds, Subresource, Verb};
-use coracle_api::types;
+use coracle_api::types::MACHINERY;
 use coracle_schema::openapi::{self, Dialect};
 use serde_json::{Map, Value, json};
 
@@ -151,14 +151,13 @@ impl Writer<'_> {
 /// The schemas that the kinds of these groups need, by name.
 fn schemas(kinds: &Kinds, dialect: Dialect, of: &[(&str, &str)], tell: &mut dyn FnMut(&str, &Value)) {
     let rows: Vec<&Kind> = of.iter().flat_map(|(group, version)| discovery::rows(kinds, group, version)).collect();
-    let machinery = types::machinery();
     let mut found = openapi::Closure::new();
     for kind in &rows {
         let parts = kind.subresources.iter().map(|part| part_type(kind, part));
         let names = [kind.type_name.to_string(), format!("{}List", kind.type_name)].into_iter().chain(parts);
         openapi::close(&kind.types, names, &mut found);
     }
-    openapi::close(&machinery, ["DeleteOptions", "Status"].map(str::to_owned), &mut found);
+    openapi::close(&MACHINERY, ["DeleteOptions", "Status"].map(str::to_owned), &mut found);
     for (types, row) in found.iter().filter_map(|(name, types)| Some((types, types.get(name)?))) {
         let mut schema = openapi::schema(types, dialect, row);
         let kinds = kinds_of(&rows, &row.name);

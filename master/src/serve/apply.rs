@@ -9,14 +9,11 @@ use crate::commit::{Change, Expects, Made, Outcome};
 use crate::fault::Fault;
 use crate::prepare::{self, Ownership, Part, Standing};
 use coracle_api::status::{Cause, Details, Reason, Status};
-use coracle_api::types;
 use coracle_http::{Answer, Request};
 use coracle_schema::apply::{self, Applied, Conflict, Refusal};
-use coracle_schema::{Path, Problem, Types, yaml};
+use coracle_schema::{Path, Problem, yaml};
 use serde_json::Value;
 use std::borrow::Cow;
-
-static TYPES: Types = types::builtin();
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = wish(call, request)?;
@@ -26,7 +23,7 @@ pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Resul
             Some(old) => in_form(call, old.object),
             None => {
                 refuse_uid(call, &config)?;
-                Cow::Owned(apply::zero(&TYPES, &call.shown.type_name))
+                Cow::Owned(apply::zero(&call.shown.types, &call.shown.type_name))
             }
         };
         let applied = laid_over(call, part, &live, &config, &wish)?;
@@ -75,7 +72,7 @@ pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
 pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
     let now = crate::making::wall_clock();
     let force = call.options.force.unwrap_or_default();
-    prepare::with_writer(call.shown, part, &wish.manager, now, |writer| apply::apply(&TYPES, live, config, writer, force))
+    prepare::with_writer(call.shown, part, &wish.manager, now, |writer| apply::apply(&call.shown.types, live, config, writer, force))
         .map_err(|refusal| refused(call, config, refusal))
 }
 

@@ -70,7 +70,7 @@ fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
 }
 
 /// The same call about another kind's object.
-pub fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
+pub fn of<'k>(call: &Call<'k>, kind: &'k Kind, name: &str) -> Call<'k> {
     // The path names a namespace; in the flat versions there is a default.
     let namespace = match call.version {
         version if version.is_flat() && call.namespace.is_empty() => "default".to_owned(),
@@ -78,6 +78,7 @@ pub fn of<'k>(call: &Call<'_>, kind: &'k Kind, name: &str) -> Call<'k> {
     };
     Call {
         version: call.version,
+        kinds: call.kinds,
         kind,
         shown: kind,
         verb: call.verb,

@@ -13,9 +13,8 @@ use crate::serve::{Serve, go_json};
 use coracle_api::kinds::Kind;
 use coracle_api::old::{self, DecodeError, Decoded, Half};
 use coracle_api::status::Status;
-use coracle_api::types;
 use coracle_http::{Request, header};
-use coracle_schema::{Path, protobuf, yaml};
+use coracle_schema::{Path, Types, protobuf, yaml};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -82,13 +81,14 @@ pub struct Wanted<'a> {
     /// Empty: any version is right, as of DeleteOptions.
     pub version: &'a str,
     pub kind: &'a str,
-    /// Of its type in the schema.
+    /// Its type's name among these.
     pub type_name: &'a str,
+    pub types: &'a Types,
 }
 
 impl<'a> Wanted<'a> {
     pub fn of(kind: &'a Kind) -> Wanted<'a> {
-        Wanted { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name }
+        Wanted { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
     }
 
     fn api_version(&self) -> String {
@@ -125,7 +125,7 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_
     let json = (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
     let (sent, unknown) = match call.version {
         Version::V1 => {
-            right_kind(wanted, &document)?;
+            right_kind(call.kinds, wanted, &document)?;
             let (object, unknown) = shape(wanted, document, json)?;
             (Sent::V1(object), unknown)
         }
@@ -219,7 +219,7 @@ fn protobuf(body: &[u8], wanted: Wanted<'_>, unrecognized: impl Fn(&str) -> Faul
         let (kind, version) = (wanted.kind, wanted.version);
         let refused =
             |why: protobuf::Malformed| Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"));
-        document = protobuf::decode(&types::builtin(), wanted.type_name, envelope.raw).map_err(refused)?;
+        document = protobuf::decode(wanted.types, wanted.type_name, envelope.raw).map_err(refused)?;
     }
     for (field, text) in [("apiVersion", envelope.api_version), ("kind", envelope.kind)] {
         if !text.is_empty() {
@@ -294,7 +294,7 @@ fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decode
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
 /// Where a text is given, what is wrong is told in its order.
 fn shape(wanted: Wanted<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<Path>), Fault> {
-    let mut decoded = coracle_schema::decode(&types::builtin(), wanted.type_name, &mut object);
+    let mut decoded = coracle_schema::decode(wanted.types, wanted.type_name, &mut object);
     if let Some(json) = json.filter(|_| decoded.faults.len() > 1) {
         let mut paths: Vec<Path> = decoded.faults.iter().map(|fault| fault.path.clone()).collect();
         coracle_schema::in_order(json, &mut paths);
@@ -329,7 +329,7 @@ fn strictly(json: Option<&[u8]>, twice: Vec<Path>, unknown: Vec<Path>) -> Vec<St
 /// A v1 document that the server made itself, of what stands and a client's words: brought into the form of its type. The
 /// error says why it has none, or what strictness finds in it; `twice`: what the client said twice.
 pub fn typed(call: &Call, kind: &Kind, mut object: Value, twice: &[String]) -> Result<(Value, Vec<String>), Misfit> {
-    let decoded = coracle_schema::decode(&types::builtin(), &kind.type_name, &mut object);
+    let decoded = coracle_schema::decode(&kind.types, &kind.type_name, &mut object);
     if let Some(fault) = decoded.faults.first() {
         return Err(Misfit { message: fault.message.clone(), restored: fault.restored.clone(), strict: false });
     }

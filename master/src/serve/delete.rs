@@ -7,18 +7,18 @@ use crate::fault::Fault;
 use crate::making::wall_clock;
 use crate::prepare::{self, Preconditions, Standing, Unfit};
 use crate::render;
-use coracle_api::kinds::Kinds;
 use coracle_api::meta::Resource;
 use coracle_api::status::Status;
 use coracle_api::strategy::{Deleting, Fate};
-use coracle_api::types;
+use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem, Reason};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Of any group and version.
-const OPTIONS: body::Wanted<'static> = body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions" };
+const OPTIONS: body::Wanted<'static> =
+    body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
 const NAMESPACES: Resource = Resource::core("namespaces");
 /// Where Kubernetes knows the kinds of options, as its refusals say it.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
@@ -175,7 +175,7 @@ fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, 
         return Err(Fault::bad_request(format!("DeleteOptions: duplicate field {:?}", field.as_str())));
     }
     // The schema is that of every version: those of before said the same in the same words. `dryRun: All`, as the query has it, is no list.
-    let decoded = coracle_schema::decode(&types::builtin(), OPTIONS.type_name, &mut sent);
+    let decoded = coracle_schema::decode(OPTIONS.types, OPTIONS.type_name, &mut sent);
     if let Some(why) = decoded.message() {
         return Err(Fault::bad_request(why));
     }
@@ -184,7 +184,7 @@ fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, 
         return Err(Fault::bad_request(format!("no kind {kind:?} is registered for version {version:?} in scheme {SCHEME:?}")));
     }
     // Every version of objects has options of its own, which all say the same. Kubernetes minds it for collections alone.
-    let known = || matches!(version, "" | "v1" | "meta.k8s.io/v1") || Kinds::builtin().iter().any(|row| row.api_version() == version);
+    let known = || matches!(version, "" | "v1" | "meta.k8s.io/v1") || call.kinds.iter().any(|row| row.api_version() == version);
     if call.version == Version::V1 && call.name.is_empty() && !known() {
         let why = format!("no kind \"DeleteOptions\" is registered for version {version:?} in scheme {:?}", body::SCHEME);
         return Err(Fault::bad_request(why));

@@ -12,10 +12,12 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision};
 use coracle_api::status::{Cause, Details, Reason, Status};
 use coracle_api::strategy::eviction::{self, Verdict};
+use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 
-const EVICTION: body::Wanted<'static> = body::Wanted { group: "policy", version: "v1", kind: "Eviction", type_name: "policy.v1.Eviction" };
+const EVICTION: body::Wanted<'static> =
+    body::Wanted { group: "policy", version: "v1", kind: "Eviction", type_name: "policy.v1.Eviction", types: &MACHINERY };
 /// Whoever counts budgets should have counted a new one by then.
 const AGAIN_S: u32 = 10;
 

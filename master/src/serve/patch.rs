@@ -133,11 +133,11 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 /// The document that a patch makes, of the right types, and what the client is warned of.
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let made = made(call, patch, standing.clone())?;
-    if let Some(why) = body::other_kind(body::Wanted::of(call.shown), &made) {
+    if let Some(why) = body::other_kind(call.kinds, body::Wanted::of(call.shown), &made) {
         return Err(refused(call, patch, standing, &body::Misfit::of(why)));
     }
     let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
-    body::right_kind(body::Wanted::of(call.shown), &object)?;
+    body::right_kind(call.kinds, body::Wanted::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
     }
@@ -180,7 +180,7 @@ fn made(call: &Call, patch: &Patch, mut object: Value) -> Result<Value, Fault> {
         // It is done to the fields of the kind, which it cannot leave.
         Patch::Strategic(over) => {
             let own = ["apiVersion", "kind"].map(|field| (field, object[field].clone()));
-            let applied = patch::strategic::apply(&types::builtin(), &call.shown.type_name, object, over.clone());
+            let applied = patch::strategic::apply(&call.shown.types, &call.shown.type_name, object, over.clone());
             let mut made = applied.map_err(unpatched)?;
             own.into_iter().for_each(|(field, value)| made[field] = value);
             Ok(made)
@@ -203,7 +203,7 @@ fn refused(call: &Call, patch: &Patch, standing: &Value, why: &body::Misfit) -> 
 
 /// A document as Kubernetes shows one that did not come out right.
 fn in_order(call: &Call, object: &Value, touched: &Value) -> String {
-    coracle_schema::order::in_type_order(&types::builtin(), &call.shown.type_name, object, Some(touched), &types::MOVED)
+    coracle_schema::order::in_type_order(&call.shown.types, &call.shown.type_name, object, Some(touched), &types::MOVED)
 }
 
 fn unpatched(why: Unpatched) -> Fault {

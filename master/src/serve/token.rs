@@ -15,12 +15,18 @@ use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource, Time};
 use coracle_api::status::Status;
 use coracle_api::strategy::token;
+use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-const REQUEST: Wanted<'static> =
-    Wanted { group: "authentication.k8s.io", version: "v1", kind: "TokenRequest", type_name: "authentication.v1.TokenRequest" };
+const REQUEST: Wanted<'static> = Wanted {
+    group: "authentication.k8s.io",
+    version: "v1",
+    kind: "TokenRequest",
+    type_name: "authentication.v1.TokenRequest",
+    types: &MACHINERY,
+};
 const ACCOUNTS: Resource = Resource::core("serviceaccounts");
 
 /// What a token may be bound to: it ends with that.

@@ -10,7 +10,7 @@ pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
 /// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
 const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
-pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
+pub fn right_kind(kinds: &Kinds, wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
         Value::Null => Ok(""),
         Value::String(text) => Ok(text.as_str()),
@@ -31,21 +31,20 @@ pub fn right_kind(wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
         return Ok(());
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let why = unconverted(wanted, api_version, kind);
+    let why = unconverted(kinds, wanted, api_version, kind);
     Err(Fault::bad_request(format!("{kind} in version {version:?} cannot be handled as a {}: {why}", wanted.kind)))
 }
 
 /// Why a document that names a kind itself is none of this one.
-pub fn other_kind(wanted: Wanted<'_>, document: &Value) -> Option<String> {
+pub fn other_kind(kinds: &Kinds, wanted: Wanted<'_>, document: &Value) -> Option<String> {
     let said = |field: &str, otherwise: &str| document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned();
     let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
-    (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(wanted, &version, &kind))
+    (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(kinds, wanted, &version, &kind))
 }
 
-fn unconverted(wanted: Wanted<'_>, api_version: &str, kind: &str) -> String {
+fn unconverted(kinds: &Kinds, wanted: Wanted<'_>, api_version: &str, kind: &str) -> String {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
-    let kinds = Kinds::builtin();
     // Lists are kinds too, and one of them takes any objects.
     let listed =
         kind.strip_suffix("List").is_some_and(|one| one.is_empty() && api_version == "v1" || kinds.by_kind(api_version, one).is_some());
