@@ -89,6 +89,11 @@ impl Kinds {
         self.iter().find(|row| row.resource == *resource && row.alias.is_none())
     }
 
+    /// The same, to be kept.
+    pub fn row(&self, resource: &Resource) -> Option<Arc<Kind>> {
+        self.rows.iter().find(|row| row.resource == *resource && row.alias.is_none()).cloned()
+    }
+
     /// The kind as which objects of this one are stored: mostly itself.
     pub fn stored_as<'k>(&'k self, kind: &'k Kind) -> &'k Kind {
         kind.alias.and_then(|alias| self.by_kind(alias.of.0, alias.of.1)).unwrap_or(kind)

@@ -101,8 +101,8 @@ fn secret(registry: &Registry, name: &str, make: impl FnOnce(&Maker) -> Value) -
     if let Some(stored) = registry.store.get(&key).map_err(|damaged| format!("{key}: {}", damaged.why))? {
         return read(&stored);
     }
-    let kind = registry.kinds.by_resource(&SECRETS).ok_or("no secrets are served")?;
-    match registry.make_own(kind, CLUSTER, &make(&registry.maker)) {
+    let kind = registry.kind(&SECRETS).ok_or("no secrets are served")?;
+    match registry.make_own(&kind, CLUSTER, &make(&registry.maker)) {
         Ok(stored) => {
             log::info!("{key} is made: this cluster has an identity of its own");
             read(&stored)

@@ -39,8 +39,8 @@ impl Registry {
     }
 
     fn ensure(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<(), String> {
-        let kind = self.kinds.by_resource(resource).ok_or_else(|| format!("no {resource} are served"))?;
-        match self.make_own(kind, namespace, object) {
+        let kind = self.kind(resource).ok_or_else(|| format!("no {resource} are served"))?;
+        match self.make_own(&kind, namespace, object) {
             Ok(_) => Ok(()),
             Err(barred) if barred.is_taken() => Ok(()),
             Err(barred) => Err(format!("{} cannot be made: {barred}", key(resource, namespace, object))),

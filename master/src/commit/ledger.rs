@@ -97,11 +97,11 @@ impl Registry {
         let namespace = first["metadata"]["namespace"].as_str().unwrap_or_default();
         let counted: Vec<BTreeSet<Resource>> = quotas.iter().map(|quota| quota::counted(quota)).collect();
         for resource in counted.iter().flatten().collect::<BTreeSet<_>>() {
-            let Some(kind) = self.kinds.by_resource(resource) else { continue };
+            let Some(kind) = self.kind(resource) else { continue };
             for stored in whole(self.store.list(resource, Some(namespace)))? {
                 let object = parsed(&stored)?;
                 let those = quotas.iter().zip(&counted).zip(&mut used).filter(|((_, counted), _)| counted.contains(resource));
-                those.for_each(|((quota, _), used)| quota::count(quota, kind, &object, now, used));
+                those.for_each(|((quota, _), used)| quota::count(quota, &kind, &object, now, used));
             }
         }
         Ok(used)
@@ -118,7 +118,7 @@ impl Registry {
     /// Writes what is used of a quota. One that cannot be written now is counted again with the next change. `counted`: what is used of it
     /// as it is given here.
     fn write_used(&self, quota: &Value, counted: Option<&Amounts>, now: Time) {
-        let Some(kind) = self.kinds.by_resource(&QUOTAS) else { return };
+        let Some(kind) = self.kind(&QUOTAS) else { return };
         let said = |field: &str| quota["metadata"][field].as_str().unwrap_or_default();
         let make = |old: Option<Standing<'_>>| {
             let Some(old) = old.map(|old| old.object) else { return Ok(Made::Unchanged) };
@@ -134,7 +134,7 @@ impl Registry {
             object["status"] = status;
             Ok(Made::document(Part::Status, object, Ownership::Untold))
         };
-        let change: Change<'_, String> = Change::update(kind, said("namespace"), said("name"), &make);
+        let change: Change<'_, String> = Change::update(&kind, said("namespace"), said("name"), &make);
         match self.commit(&change, &Terms::of(Writer::Master)) {
             Ok(_) | Err(Barred::Missing | Barred::Damaged { .. }) => {}
             Err(Barred::Writer(why)) => log::debug!("{}: what is used of it is not written: {why}", change.key()),

@@ -27,12 +27,12 @@ use crate::admit;
 use crate::making::Maker;
 use crate::prepare::{self, Draft, Ownership, Part, Prepared, Standing, Unfit};
 use crate::store::{Refused, Store, Stored, UNSEEN, Write};
-use coracle_api::kinds::{Kind, Kinds};
-use coracle_api::meta::Key;
+use coracle_api::kinds::{Kind, Kinds, Misfit};
+use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy;
 use furniture::NAMESPACES;
 use serde_json::Value;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use written::{Found, Last, ToWrite, holds, in_place, key_of, to_show};
 
 /// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so this is more than
@@ -43,7 +43,8 @@ const TOKENS: &str = "creationToken/";
 
 /// What is stored, and all that a write of it needs.
 pub struct Registry {
-    pub kinds: Arc<Kinds>,
+    /// Replaced as a whole where a kind is defined at run time.
+    kinds: RwLock<Arc<Kinds>>,
     pub store: Arc<dyn Store>,
     pub maker: Arc<Maker>,
     authority: Option<Arc<str>>,
@@ -80,7 +81,24 @@ pub fn attempted<T, E>(mut attempt: impl FnMut() -> Result<T, Failed<E>>) -> Res
 
 impl Registry {
     pub fn new(kinds: Arc<Kinds>, store: Arc<dyn Store>, maker: Arc<Maker>) -> Registry {
-        Registry { kinds, store, maker, authority: None, counting: Mutex::default(), homes: RwLock::default() }
+        Registry { kinds: RwLock::new(kinds), store, maker, authority: None, counting: Mutex::default(), homes: RwLock::default() }
+    }
+
+    /// The kinds that are served now. A request keeps the table that it began with.
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The row of a resource.
+    pub fn kind(&self, resource: &Resource) -> Option<Arc<Kind>> {
+        self.kinds.read().unwrap_or_else(PoisonError::into_inner).row(resource)
+    }
+
+    /// Serves one more kind, from the next request on.
+    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+        let mut kinds = self.kinds.write().unwrap_or_else(PoisonError::into_inner);
+        *kinds = Arc::new(kinds.with(kind)?);
+        Ok(())
     }
 
     /// Whom everybody in the cluster trusts: the authority's certificate.

@@ -37,7 +37,7 @@ fn service(name: &str, node_port: Option<u16>) -> Value {
 }
 
 fn made(registry: &Registry, resource: &Resource, object: &Value) {
-    let kind = registry.kinds.by_resource(resource).expect("a row");
+    let kind = &*registry.kind(resource).expect("a row");
     registry.make_own(kind, "a", object).map(drop).expect("it is new");
 }
 
@@ -104,7 +104,7 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
             intent(Intent::Update { key, seen, object })
         }
         "the master's own" => {
-            let kind = registry.kinds.by_resource(&SERVICES).expect("a row");
+            let kind = &*registry.kind(&SERVICES).expect("a row");
             match registry.make_own(kind, "a", &service("new", Some(port))) {
                 Ok(_) => "done".to_owned(),
                 Err(Barred::Refused { refused: Refused::Claimed { .. }, .. }) => "422".to_owned(),
@@ -148,7 +148,7 @@ fn a_quota_is_counted_and_held() {
     for (name, hard) in [("q", json!({"secrets": "2", "pods": "1"})), ("others", json!({"pods": "1"}))] {
         made(&registry, &quotas, &json!({"metadata": {"name": name}, "spec": {"hard": hard}}));
     }
-    let kind = registry.kinds.by_resource(&secrets).expect("a row");
+    let kind = &*registry.kind(&secrets).expect("a row");
     let check = |name: &str, rehearsal: bool, expected: Result<&str, &str>| {
         let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({"metadata": {"name": name}}), Ownership::Untold));
         let terms = Terms { rehearsal, ..Terms::of(Writer::Client) };
@@ -171,7 +171,7 @@ fn a_race_is_run_again_and_not_for_ever() {
     registry.ensure_namespace("a").expect("it is new");
     let maps = Resource::core("configmaps");
     made(&registry, &maps, &json!({"metadata": {"name": "m"}}));
-    let kind = registry.kinds.by_resource(&maps).expect("a row");
+    let kind = &*registry.kind(&maps).expect("a row");
     let check = |races: usize, expected: Result<Outcome, &str>| {
         let attempts = std::cell::Cell::new(0);
         let make = |old: Option<Standing<'_>>| {

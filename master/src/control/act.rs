@@ -38,8 +38,8 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn kinds(&self) -> &Arc<Kinds> {
-        &self.registry.kinds
+    pub fn kinds(&self) -> Arc<Kinds> {
+        self.registry.kinds()
     }
 
     pub fn new(registry: Arc<Registry>) -> Gate {
@@ -70,8 +70,9 @@ impl Gate {
     }
 
     /// Of all that stands in namespaces.
-    pub fn contained(&self) -> impl Iterator<Item = &Resource> {
-        self.registry.kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List)).map(|kind| &kind.resource)
+    pub fn contained(&self) -> Vec<Resource> {
+        let kinds = self.registry.kinds();
+        kinds.stored().filter(|kind| kind.namespaced && kind.offers(Verb::List)).map(|kind| kind.resource.clone()).collect()
     }
 
     /// All that a namespace holds. `None`: it is gone, or cannot be read.
@@ -81,7 +82,7 @@ impl Gate {
         let namespace = serde_json::from_slice(&stored.json).ok()?;
         let mut contents = Contents { namespace, seen: stored.revision, ..Contents::default() };
         for resource in self.contained() {
-            let page = store.list(resource, Some(name));
+            let page = store.list(&resource, Some(name));
             contents.items.extend(page.items.iter().map(item));
             contents.damaged.extend(page.damaged);
         }
@@ -135,7 +136,7 @@ impl Gate {
         let cluster = Key { resource: Resource::core("namespaces"), namespace: String::new(), name: namespace::CLUSTER.to_owned() };
         for damage in files.iter().take(DAMAGE_TOLD_MAX) {
             let key = damage.key.as_ref().unwrap_or(&cluster);
-            let Some(kind) = self.registry.kinds.by_resource(&key.resource) else { continue };
+            let Some(kind) = self.registry.kind(&key.resource) else { continue };
             let (api_version, namespace, name) = (kind.api_version().into(), key.namespace.clone(), key.name.clone());
             let about = About {
                 api_version,
@@ -154,7 +155,7 @@ impl Gate {
     fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
         let make = |_: Option<Standing<'_>>| Ok(whole(Part::Main, object.clone()));
         let kind = self.kind(resource)?;
-        let change = Change::create(kind, namespace, &make);
+        let change = Change::create(&kind, namespace, &make);
         match self.registry.commit::<String>(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok(Some(Key::clone(&committed.stored.key))),
             Err(barred) if barred.is_taken() && !object["metadata"]["name"].is_null() => Ok(None),
@@ -179,10 +180,10 @@ impl Gate {
     ) -> Result<Option<Key>, String> {
         let kind = self.kind(&key.resource)?;
         let make = |old: Option<Standing<'_>>| match old {
-            Some(old) if old.revision == seen => make(kind, old).map_err(Some),
+            Some(old) if old.revision == seen => make(&kind, old).map_err(Some),
             _ => Err(None),
         };
-        let change = Change::update(kind, &key.namespace, &key.name, &make);
+        let change = Change::update(&kind, &key.namespace, &key.name, &make);
         match self.registry.commit(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok((committed.outcome != Outcome::Unchanged).then(|| key.clone())),
             Err(Barred::Writer(None) | Barred::Missing | Barred::Damaged { .. }) => Ok(None),
@@ -197,8 +198,8 @@ impl Gate {
         bind(pod, &json!({"target": {"kind": "Node", "name": node}}), &found.unwrap_or_default(), now.wall)
     }
 
-    fn kind(&self, resource: &Resource) -> Result<&Kind, String> {
-        self.registry.kinds.by_resource(resource).ok_or_else(|| format!("{resource} is no kind of this server"))
+    fn kind(&self, resource: &Resource) -> Result<Arc<Kind>, String> {
+        self.registry.kind(resource).ok_or_else(|| format!("{resource} is no kind of this server"))
     }
 }
 

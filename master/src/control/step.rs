@@ -142,7 +142,7 @@ impl Step {
     /// Begins with all that is in the store.
     pub fn new(store: Arc<dyn Store>, gate: Gate, controllers: Controllers, (wakes, inbox): (Wakes, Inbox), now: Now) -> Step {
         let mut step = Step {
-            cluster: controllers.cluster(gate.kinds(), gate.settings()),
+            cluster: controllers.cluster(&gate.kinds(), gate.settings()),
             store,
             gate,
             controllers,
@@ -292,7 +292,7 @@ impl Step {
     fn begin_anew(&mut self, now: Now) {
         log::warn!("more than {QUEUE_MAX} changes at once: the controllers read the cluster anew");
         self.watches.clear();
-        let empty = self.controllers.cluster(self.gate.kinds(), self.gate.settings());
+        let empty = self.controllers.cluster(&self.gate.kinds(), self.gate.settings());
         let old = std::mem::replace(&mut self.cluster, empty);
         // What is still in the queue is older than what is read now.
         while let Ok(wake) = self.inbox.queue.try_recv() {

@@ -21,7 +21,7 @@ const AGGREGATED: [(&str, &str); 2] = [
 ];
 
 pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, Fault> {
-    let kinds = &serve.registry.kinds;
+    let kinds = &serve.registry.kinds();
     let headers = &request.headers;
     let document = match page {
         Page::Health(asked) => return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing)),

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fault> {
     let rehearsal = options::rehearsal(call, "CreateOptions")?;
-    let (bindings, pods) = (kind(serve, "Binding")?, kind(serve, "Pod")?);
+    let (bindings, pods) = (kind(call, "Binding")?, kind(call, "Pod")?);
     let mut sent = body::object(serve, &of(call, bindings, &call.name), request)?;
     write::right_namespace(call, sent.object())?;
     // `/bindings` has no name in its path.
@@ -65,8 +65,8 @@ fn several(problems: &[Problem]) -> String {
     }
 }
 
-fn kind<'s>(serve: &'s Serve, name: &str) -> Result<&'s Kind, Fault> {
-    serve.registry.kinds.by_kind("v1", name).ok_or_else(|| Status::internal_error(format!("no {name} is served")).into())
+fn kind<'k>(call: &Call<'k>, name: &str) -> Result<&'k Kind, Fault> {
+    call.kinds.by_kind("v1", name).ok_or_else(|| Status::internal_error(format!("no {name} is served")).into())
 }
 
 /// The same call about another kind's object.

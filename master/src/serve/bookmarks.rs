@@ -77,7 +77,8 @@ mod tests {
     fn who_has_missed_nothing_hears_so_once() {
         let (serve, store) = serve();
         let watching = |query: &str| {
-            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", "/api/v1/pods", query) else { panic!("{query}") };
+            let kinds = serve.registry.kinds();
+            let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", query) else { panic!("{query}") };
             let Ok(answer) = watch::watch(&serve, &call) else { panic!("{query}") };
             let Body::Stream(stream) = answer.body else { panic!("{query}") };
             stream
@@ -111,7 +112,8 @@ mod tests {
         let (serve, _store) = serve();
         for _ in 0..100 {
             let query = "watch=1&allowWatchBookmarks=1";
-            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", "/api/v1/pods", query) else { panic!("a watch") };
+            let kinds = serve.registry.kinds();
+            let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", query) else { panic!("a watch") };
             drop(watch::watch(&serve, &call));
         }
         assert!(super::lock(&serve.watches.bookmarks.0).watchers.len() < 10);
@@ -120,7 +122,8 @@ mod tests {
     #[test]
     fn who_reads_too_slowly_is_let_go() {
         let (serve, store) = serve();
-        let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", "/api/v1/pods", "watch=1") else { panic!("a watch") };
+        let kinds = serve.registry.kinds();
+        let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", "watch=1") else { panic!("a watch") };
         let Ok(answer) = watch::watch(&serve, &call) else { panic!("a watch") };
         let Body::Stream(mut stream) = answer.body else { panic!("a stream") };
         for number in 0..STREAM_ITEMS_MAX + 10 {

@@ -4,10 +4,11 @@ use super::Serve;
 use super::about::{hex, known, mark, nothing, plain, unchanged};
 use crate::fault::Fault;
 use crate::render::openapi;
+use coracle_api::kinds::Kinds;
 use coracle_http::{Answer, Body, HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What clients before 1.29 ask for, under its older name and its newer one.
 const MESSAGES: [&str; 2] =
@@ -15,20 +16,41 @@ const MESSAGES: [&str; 2] =
 /// Bytes to begin with: the largest documents have so many, and growing would copy them.
 const DOCUMENT_BYTES: usize = 1 << 20;
 
-/// Hashes of the documents, from the first request on: what they are made of never changes.
+/// Hashes of the documents that describe one table of kinds. Another table has others.
 #[derive(Default)]
 pub struct Described {
+    last: Mutex<Option<Arc<Hashes>>>,
+}
+
+/// Each from the first request on that needs it.
+struct Hashes {
+    kinds: Arc<Kinds>,
     /// By group and version.
     groups: OnceLock<Vec<((String, String), String)>>,
     swagger: OnceLock<String>,
     message: OnceLock<String>,
 }
 
+impl Described {
+    fn of(&self, kinds: Arc<Kinds>) -> Arc<Hashes> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(hashes) if Arc::ptr_eq(&hashes.kinds, &kinds) => hashes.clone(),
+            _ => {
+                let (groups, swagger, message) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+                let hashes = Arc::new(Hashes { kinds, groups, swagger, message });
+                *last = Some(hashes.clone());
+                hashes
+            }
+        }
+    }
+}
+
 /// `/openapi/v3`: where each document is, and its hash, by which clients know one that they have.
 pub fn index(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     plain(headers)?;
     let mut paths = Map::new();
-    for ((group, version), hash) in hashes(serve) {
+    for ((group, version), hash) in described(serve).groups() {
         let path = place(group, version);
         let url = format!("/openapi/v3/{path}?hash={hash}");
         paths.insert(path, json!({"serverRelativeURL": url}));
@@ -38,7 +60,8 @@ pub fn index(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
 
 pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, hash: Option<&str>) -> Result<Answer, Fault> {
     plain(headers)?;
-    let Some((_, tag)) = hashes(serve).iter().find(|((known, of), _)| known == group && of == version) else { return Ok(nothing()) };
+    let hashes = described(serve);
+    let Some((_, tag)) = hashes.groups().iter().find(|((known, of), _)| known == group && of == version) else { return Ok(nothing()) };
     if hash.is_some_and(|hash| hash != tag) {
         let mut answer = Answer { status: StatusCode::MOVED_PERMANENTLY, ..unchanged() };
         if let Ok(place) = HeaderValue::from_str(&format!("/openapi/v3/{}?hash={tag}", place(group, version))) {
@@ -46,7 +69,7 @@ pub fn of_group(serve: &Serve, headers: &HeaderMap, group: &str, version: &str, 
         }
         return Ok(answer);
     }
-    let mut answer = made(headers, tag, "application/json", |into| openapi::document(&serve.registry.kinds, group, version, into));
+    let mut answer = made(headers, tag, "application/json", |into| openapi::document(&hashes.kinds, group, version, into));
     if hash.is_some() {
         // At this address there will never be anything else.
         answer.headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -59,13 +82,14 @@ pub fn of_all(serve: &Serve, headers: &HeaderMap) -> Result<Answer, Fault> {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let message =
         given.flat_map(|value| value.split(',')).any(|wanted| MESSAGES.contains(&wanted.split(';').next().unwrap_or_default().trim()));
-    let kinds = &serve.registry.kinds;
+    let hashes = described(serve);
+    let kinds = &hashes.kinds;
     if message {
-        let tag = serve.described.message.get_or_init(|| hash(|into| openapi::swagger_message(kinds, into)));
+        let tag = hashes.message.get_or_init(|| hash(|into| openapi::swagger_message(kinds, into)));
         return Ok(made(headers, tag, MESSAGES[1], |into| openapi::swagger_message(kinds, into)));
     }
     plain(headers)?;
-    let tag = serve.described.swagger.get_or_init(|| hash(|into| openapi::swagger(kinds, into)));
+    let tag = hashes.swagger.get_or_init(|| hash(|into| openapi::swagger(kinds, into)));
     Ok(made(headers, tag, "application/json", |into| openapi::swagger(kinds, into)))
 }
 
@@ -73,14 +97,20 @@ fn place(group: &str, version: &str) -> String {
     if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
 }
 
-fn hashes(serve: &Serve) -> &[((String, String), String)] {
-    serve.described.groups.get_or_init(|| {
-        let hashed = |(group, version): (&str, &str)| {
-            let hash = hash(|into| openapi::document(&serve.registry.kinds, group, version, into));
-            ((group.to_owned(), version.to_owned()), hash)
-        };
-        openapi::versions(&serve.registry.kinds).into_iter().map(hashed).collect()
-    })
+fn described(serve: &Serve) -> Arc<Hashes> {
+    serve.described.of(serve.registry.kinds())
+}
+
+impl Hashes {
+    fn groups(&self) -> &[((String, String), String)] {
+        self.groups.get_or_init(|| {
+            let hashed = |(group, version): (&str, &str)| {
+                let hash = hash(|into| openapi::document(&self.kinds, group, version, into));
+                ((group.to_owned(), version.to_owned()), hash)
+            };
+            openapi::versions(&self.kinds).into_iter().map(hashed).collect()
+        })
+    }
 }
 
 fn hash(write: impl Fn(openapi::Sink)) -> String {

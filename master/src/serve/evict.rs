@@ -48,7 +48,7 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
                 go(serve, call, &wishes, None)
             }
             Verdict::Refused { why, processing } => Err(refused(why, processing).into()),
-            Verdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(serve, call)?.resource, &budget, &why)).into()),
+            Verdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(call)?.resource, &budget, &why)).into()),
             Verdict::TooManyBudgets => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(patch::nameless(why.to_owned()).into())
@@ -95,7 +95,7 @@ fn go(serve: &Serve, call: &Call, wishes: &Wishes, judged: Option<Judged>) -> Re
 fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>> {
     let name = budget["metadata"]["name"].as_str().unwrap_or_default();
     let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Status, budget.clone(), Ownership::Untold));
-    let change = Change::update(guard(serve, call)?, &call.namespace, name, &make);
+    let change = Change::update(guard(call)?, &call.namespace, name, &make);
     match serve.registry.commit(&change, &Terms { advised: false, ..serve.terms(call, false) }) {
         Ok(_) => Ok(()),
         Err(Barred::Missing | Barred::Unfit(Unfit::Stale)) => Err(Failed::Race(Fault::stale(call))),
@@ -106,15 +106,15 @@ fn count(serve: &Serve, call: &Call, budget: &Value) -> Result<(), Failed<Fault>
 
 /// All budgets of the namespace. One that nobody can read may guard the object.
 fn budgets(serve: &Serve, call: &Call) -> Result<Vec<Value>, Fault> {
-    let listed = serve.registry.store.list(&guard(serve, call)?.resource, Some(&call.namespace));
+    let listed = serve.registry.store.list(&guard(call)?.resource, Some(&call.namespace));
     if let Some(key) = listed.damaged.first() {
         return Err(Fault::damaged(&Key::clone(key), "it may guard what is to be evicted"));
     }
     listed.items.iter().map(write::parsed).collect()
 }
 
-fn guard<'s>(serve: &'s Serve, call: &Call) -> Result<&'s Kind, Fault> {
-    let row = call.kind.guards.and_then(|(version, kind)| serve.registry.kinds.by_kind(version, kind));
+fn guard<'k>(call: &Call<'k>) -> Result<&'k Kind, Fault> {
+    let row = call.kind.guards.and_then(|(version, kind)| call.kinds.by_kind(version, kind));
     row.ok_or_else(|| Status::internal_error("nothing is known that guards it").into())
 }
 

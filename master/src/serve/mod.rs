@@ -169,7 +169,8 @@ impl Serve {
 
     fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Asked) -> Result<Answer, Fault> {
         let (method, path, query) = (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
-        let route = call::parse(&self.registry.kinds, method, path, query);
+        let kinds = self.registry.kinds();
+        let route = call::parse(&kinds, method, path, query);
         let attributes = Attributes::of(&route, method, path);
         if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
             return match &route {
@@ -468,7 +469,7 @@ mod tests {
     /// Every route there is, by the discovery: each resource and subresource with each of its verbs, and what is no resource.
     fn routes(serve: &Serve) -> Vec<(Method, String)> {
         let mut routes = Vec::new();
-        for kind in serve.registry.kinds.iter() {
+        for kind in serve.registry.kinds().iter() {
             let root = if kind.resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}", kind.api_version()) };
             let all = format!("{root}{}/{}", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
             let at = |verb: &kinds::Verb, named: &str| match verb {
@@ -488,7 +489,7 @@ mod tests {
                 routes.extend(part.verbs.iter().flat_map(|verb| posted(at(verb, &named))));
             }
         }
-        let pages = discovery::root(&serve.registry.kinds, &[]);
+        let pages = discovery::root(&serve.registry.kinds(), &[]);
         let pages = pages["paths"].as_array().expect("paths").iter().filter_map(serde_json::Value::as_str);
         routes.extend(pages.map(|path| (Method::GET, path.to_owned())));
         for (method, path) in [

@@ -107,7 +107,8 @@ mod tests {
     fn what_may_be_larger_than_its_body_keeps_its_turn() {
         let (serve, _) = serve();
         for (text, kept) in [("metadata: {name: a}", 0), ("metadata: &a {name: b}\ndata: *a", 1), ("metadata: [", 0)] {
-            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "POST", "/api/v1/namespaces", "") else { panic!("it is one") };
+            let kinds = serve.registry.kinds();
+            let Ok(Route::Object(call)) = call::parse(&kinds, "POST", "/api/v1/namespaces", "") else { panic!("it is one") };
             let sent = body::object(&serve, &call, &request(Method::POST, "/api/v1/namespaces", "application/yaml", text));
             assert_eq!(*serve.turns.taken(), kept, "{text}");
             drop(sent);

@@ -397,7 +397,8 @@ mod tests {
         let (serve, store) = serve();
         let watching = |revision: u64| {
             let query = format!("watch=1&resourceVersion={revision}");
-            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
+            let kinds = serve.registry.kinds();
+            let Ok(Route::Object(call)) = call::parse(&kinds, "GET", "/api/v1/pods", &query) else { panic!("{query}") };
             let Ok(answer) = watch(&serve, &call) else { panic!("{query}") };
             let Body::Stream(stream) = answer.body else { panic!("{query}") };
             stream
@@ -438,7 +439,8 @@ mod tests {
     fn each_is_told_in_the_words_it_asked_in() {
         let (serve, store) = crate::serve::tests::serve();
         let told = ["/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/events"].map(|path| {
-            let Ok(Route::Object(call)) = call::parse(&serve.registry.kinds, "GET", path, "watch=1") else { panic!("{path}") };
+            let kinds = serve.registry.kinds();
+            let Ok(Route::Object(call)) = call::parse(&kinds, "GET", path, "watch=1") else { panic!("{path}") };
             let Ok(Answer { body: Body::Stream(stream), .. }) = watch(&serve, &call) else { panic!("{path}") };
             stream
         });
