@@ -36,7 +36,7 @@ use crate::making::Maker;
 use crate::serve::Serve;
 use crate::store::{FlatStore, KindRow, Rules, Sketch, Store};
 use crate::upkeep::Upkeep;
-use coracle_api::kinds::Kinds;
+use coracle_api::kinds::{Kind, Kinds, Misfit};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::namespace::PROTECTED;
@@ -51,6 +51,7 @@ use std::time::Instant;
 /// A master that serves.
 pub struct Master {
     store: FlatStore,
+    registry: Arc<Registry>,
     control: Control,
     network: Option<NetworkPlane>,
     local: local::LocalPlane,
@@ -107,7 +108,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let gate =
         Gate::new(registry.clone()).with_workloads(config.workloads).keeping(Own { range: config.service_cidr, host: making::host_name() });
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
-    let serve = Serve::new(registry, keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
+    let serve = Serve::new(registry.clone(), keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
     let store::Health { damaged, told, .. } = shared.health();
     gate.tell_files("DamagedFile", &damaged, control::now(Instant::now()));
     gate.tell_files("EditedFile", &told, control::now(Instant::now()));
@@ -134,7 +135,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
         }
     };
     log::info!("serving on {socket}{}", network.as_ref().map(|plane| format!(" and http://{}", plane.address)).unwrap_or_default());
-    Ok(Master { store, control, network, local })
+    Ok(Master { store, registry, control, network, local })
 }
 
 fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
@@ -151,11 +152,7 @@ fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
 
 /// What the store is told of the kinds.
 fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
-    let row = |kind: &coracle_api::kinds::Kind| KindRow {
-        resource: kind.resource.clone(),
-        api_version: kind.api_version().into(),
-        kind: kind.kind.clone(),
-    };
+    let row = |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
     with(&Rules {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
@@ -193,6 +190,11 @@ impl Master {
     /// Where the plain port is, when there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.network.as_ref().map(|plane| plane.address)
+    }
+
+    /// Serves one more kind from the next request on.
+    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+        self.registry.define(kind)
     }
 
     /// Requests in flight are answered, watches end, and the store is closed.

@@ -17,6 +17,7 @@ mod old_verbs;
 mod openapi;
 mod proxy;
 mod replay;
+mod run_time_kinds;
 mod service_rules;
 mod simulation;
 mod support;

@@ -11,6 +11,7 @@
 //!
 //! A line that begins with two blanks goes on with the one before.
 
+use coracle_api::kinds::{Kind, Misfit};
 use coracle_master::Master;
 use coracle_master::config::Config;
 use serde_json::Value;
@@ -76,6 +77,11 @@ impl Bed {
         found(&config.data_dir);
         let master = Some(coracle_master::start(&config).expect("a master starts"));
         Bed { folder, master }
+    }
+
+    /// The master serves one more kind.
+    pub fn define(&self, kind: Kind) -> Result<(), Misfit> {
+        self.master.as_ref().expect("it runs").define(kind)
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -153,12 +159,17 @@ pub fn check(name: &str) {
 
 /// The same on a master that finds something in its data directory.
 pub fn check_over(name: &str, found: impl Fn(&std::path::Path)) {
+    check_on(name, || Bed::over(&found));
+}
+
+/// The same on masters that are set up like this.
+pub fn check_on(name: &str, set_up: impl Fn() -> Bed) {
     let path = format!("{}/data/transcripts/{name}.txt", env!("CARGO_MANIFEST_DIR"));
     let script = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let bed = Bed::over(&found);
+    let bed = set_up();
     run(name, &script, || bed.network());
     drop(bed);
-    let bed = Bed::over(&found);
+    let bed = set_up();
     run(&format!("{name} over the local socket"), &script, || bed.local());
 }
 
