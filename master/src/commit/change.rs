@@ -147,18 +147,27 @@ pub enum Barred<E> {
         key: Key,
         space: String,
     },
-    /// The store. `written`: where a claim stands in what was to be written; None for a deletion.
-    Refused {
-        key: Key,
-        written: Option<Value>,
-        refused: Refused,
-    },
+    /// The store.
+    Refused(Box<NotStored>),
+}
+
+/// A write that the store refused.
+#[derive(Debug)]
+pub struct NotStored {
+    pub key: Key,
+    /// Where a claim stands in what was to be written; None for a deletion.
+    pub written: Option<Value>,
+    pub refused: Refused,
 }
 
 impl<E> Barred<E> {
+    pub(super) fn refused(key: Key, written: Option<Value>, refused: Refused) -> Barred<E> {
+        Barred::Refused(Box::new(NotStored { key, written, refused }))
+    }
+
     /// Whether another object has the name.
     pub fn is_taken(&self) -> bool {
-        matches!(self, Barred::Refused { refused: Refused::Exists { .. }, .. })
+        matches!(self, Barred::Refused(not_stored) if matches!(not_stored.refused, Refused::Exists { .. }))
     }
 }
 
@@ -172,7 +181,7 @@ impl<E> fmt::Display for Barred<E> {
             Barred::Homeless(homeless) => homeless.fmt(f),
             Barred::Unfit(unfit) => unfit.fmt(f),
             Barred::NoneFree { space, .. } => write!(f, "no free {space} was found"),
-            Barred::Refused { refused, .. } => refused.fmt(f),
+            Barred::Refused(not_stored) => not_stored.refused.fmt(f),
         }
     }
 }

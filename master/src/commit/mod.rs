@@ -20,7 +20,7 @@ mod ledger;
 mod view;
 mod written;
 
-pub use change::{Barred, Change, Committed, Expects, Made, Make, Outcome, Terms, Writer};
+pub use change::{Barred, Change, Committed, Expects, Made, Make, NotStored, Outcome, Terms, Writer};
 pub use home::Homeless;
 
 use crate::admit;
@@ -219,8 +219,8 @@ impl Registry {
         match if terms.rehearsal { Ok(last.clone()) } else { self.store.write(removal) } {
             // Whoever was quicker has only taken away what was over.
             Ok(_) | Err(Refused::Missing) => Ok(last),
-            Err(refused @ Refused::Stale { .. }) => Err(Failed::Race(Barred::Refused { key, written: None, refused })),
-            Err(refused) => Err(Failed::Finally(Barred::Refused { key, written: None, refused })),
+            Err(refused @ Refused::Stale { .. }) => Err(Failed::Race(Barred::refused(key, None, refused))),
+            Err(refused) => Err(Failed::Finally(Barred::refused(key, None, refused))),
         }
     }
 
@@ -252,7 +252,7 @@ impl Registry {
             }
             _ => false,
         };
-        let barred = Barred::Refused { key, written, refused };
+        let barred = Barred::refused(key, written, refused);
         if again { Failed::Race(barred) } else { Failed::Finally(barred) }
     }
 

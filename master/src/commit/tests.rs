@@ -107,7 +107,7 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
             let kind = &*registry.kind(&SERVICES).expect("a row");
             match registry.make_own(kind, "a", &service("new", Some(port))) {
                 Ok(_) => "done".to_owned(),
-                Err(Barred::Refused { refused: Refused::Claimed { .. }, .. }) => "422".to_owned(),
+                Err(Barred::Refused(why)) if matches!(why.refused, Refused::Claimed { .. }) => "422".to_owned(),
                 Err(barred) => barred.to_string(),
             }
         }
@@ -189,7 +189,7 @@ fn a_race_is_run_again_and_not_for_ever() {
         };
         let done = registry.commit::<String>(&Change::update(kind, "a", "m", &make), &Terms::of(Writer::Client));
         let done = done.map(|committed| committed.outcome).map_err(|barred| barred.to_string());
-        assert_eq!(done.as_ref().map_err(|why| &why[..24]), expected.as_ref().map_err(|why| *why).map(|outcome| outcome), "{races}");
+        assert_eq!(done.as_ref().map_err(|why| &why[..24]), expected.as_ref().map_err(|why| *why), "{races}");
     };
     check(0, Ok(Outcome::Changed));
     check(RACES_LOST_MAX, Ok(Outcome::Changed));

@@ -2,7 +2,7 @@
 
 use super::{Serve, body, document, options, patch, warn};
 use crate::call::{Call, Version};
-use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, Outcome, Terms};
+use crate::commit::{Barred, Change, Committed, Expects, Homeless, Made, Make, NotStored, Outcome, Terms};
 use crate::fault::Fault;
 use crate::prepare::{Part, Standing, Unfit};
 use crate::store::Stored;
@@ -125,7 +125,10 @@ pub fn fault(call: &Call, barred: Barred<Fault>) -> Fault {
         Barred::Homeless(homeless) => homeless_fault(call, homeless),
         Barred::Unfit(unfit) => Fault::unfit(call, &call.name, unfit),
         Barred::NoneFree { key, space } => Status::conflict(&key.resource, &key.name, &format!("no free {space} was found")).into(),
-        Barred::Refused { key, written, refused } => Fault::refused(call, &key, written.as_ref(), refused),
+        Barred::Refused(not_stored) => {
+            let NotStored { key, written, refused } = *not_stored;
+            Fault::refused(call, &key, written.as_ref(), refused)
+        }
     }
 }
 
@@ -149,8 +152,8 @@ fn homeless_fault(call: &Call, homeless: Homeless) -> Fault {
 
 /// Whether the object whose name is taken only waits to go.
 fn leaving(serve: &Serve, barred: &Barred<Fault>) -> bool {
-    let Barred::Refused { key, .. } = barred else { return false };
-    let stands = || serve.registry.store.get(key).ok().flatten().and_then(|stored| parsed(&stored).ok());
+    let Barred::Refused(not_stored) = barred else { return false };
+    let stands = || serve.registry.store.get(&not_stored.key).ok().flatten().and_then(|stored| parsed(&stored).ok());
     barred.is_taken() && stands().is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
 }
 
