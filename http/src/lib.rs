@@ -3,6 +3,7 @@
 //!     network  hyper on TCP, Unix \                                  / Whole, Long: one document
 //!                                  > Request -> Handler -> Answer --<  Stream: a watch or a log, item by item
 //!     local    tiny_http on Unix  /                                  \ Forward: fetched by the carrier from another server
+//!                                                                     Upgrade: takes over the connection (network alone)
 //!     client   the other direction: the agent's calls and watches
 //!
 //! This file is the seam: all that a handler sees of HTTP. It names neither hyper nor tiny_http; the `http` crate is vocabulary,
@@ -22,6 +23,7 @@ mod refusal;
 pub mod resident;
 mod socket_file;
 pub mod system;
+mod upgrade;
 
 use budget::Party;
 use bytes::Bytes;
@@ -34,6 +36,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+pub use upgrade::{Upgrade, Upgraded};
 
 /// Bytes of a request body: what kube-apiserver takes as well.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -113,6 +116,8 @@ pub enum Body {
     /// The carrier fetches the answer and passes its status, content type and body on as they come; `Answer::status` and
     /// `Answer::headers` are not used.
     Forward(Box<Forward>),
+    /// The connection is taken over after the head; `Answer::upgrade` makes one. Refused on the local side, and to whoever has not asked.
+    Upgrade(Upgrade),
 }
 
 /// A document that is put together while it is sent, so that it is never in memory as a whole: what it is made of is shared.
@@ -178,6 +183,9 @@ pub enum Passes {
     ContentType,
     /// Not even that: what a container says is text, and what it says looks like a page if it wants to. A refusal may be JSON.
     Log,
+    /// The other server may take over the connection, by a protocol that the request names in `Upgrade`: then bytes go both ways as they
+    /// come. Where it does not, the same as `ContentType`.
+    Upgrade,
     /// All but what belongs to one connection alone and what speaks of this server's origin. A Location on that server is put behind
     /// `prefix`, under which that server is reached here.
     Everything { prefix: String },
@@ -211,6 +219,13 @@ impl Answer {
 
     pub fn forward(forward: Forward) -> Answer {
         Answer { status: StatusCode::OK, headers: HeaderMap::new(), body: Body::Forward(Box::new(forward)) }
+    }
+
+    /// Goes on with this protocol.
+    pub fn upgrade(protocol: HeaderValue, upgrade: Upgrade) -> Answer {
+        let connection = HeaderValue::from_static("Upgrade");
+        let headers = HeaderMap::from_iter([(header::UPGRADE, protocol), (header::CONNECTION, connection)]);
+        Answer { status: StatusCode::SWITCHING_PROTOCOLS, headers, body: Body::Upgrade(upgrade) }
     }
 
     /// What a carrier says when it does not ask the handler.
@@ -281,6 +296,9 @@ pub struct Limits {
     pub writers_per_address_max: usize,
     /// Watches, logs and forwarded answers at once; over it 429. A thousand that watch from one address have room.
     pub streams_max: usize,
+    /// Connections that were upgraded, each of which is a stream as well; over it 429. One that leads on to another server costs two
+    /// descriptors and 40 KB.
+    pub upgrades_max: usize,
     /// Request bodies in memory, the sum of their bytes beyond 8 KiB each; over it 429.
     pub bodies_bytes_max: usize,
     /// Whole answers that their clients have not yet taken, the sum of their bytes beyond 32 KiB each; over it 429.
@@ -311,6 +329,7 @@ impl Limits {
         writers_max: 64,
         writers_per_address_max: 56,
         streams_max: 1152,
+        upgrades_max: 128,
         bodies_bytes_max: 16 << 20,
         answers_bytes_max: 32 << 20,
         head: Duration::from_secs(30),

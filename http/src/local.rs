@@ -8,10 +8,11 @@
 //!                                                                     |-> a thread a stream
 //!                                                                     \-> a thread a request that may write: it waits for the disk
 use crate::network;
-use crate::outbound;
+use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
 use crate::refusal::{Journal, Refusal};
-use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, Identity, LocalLimits, NO_SNIFFING, Request, Stream};
+use crate::upgrade;
+use crate::{Answer, BODY_BYTES_MAX, Body, Caller, Forward, Handler, Identity, LocalLimits, NO_SNIFFING, Passes, Request, Stream};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use std::io::{self, Read, Write};
@@ -250,6 +251,8 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
     let body = match body {
         Body::Whole(bytes) => return whole(request, status, &headers, bytes),
         Body::Long(long) => return whole(request, status, &headers, long.whole()),
+        Body::Upgrade(_) => return decline(plane, request),
+        Body::Forward(forward) if forward.passes == Passes::Upgrade => return decline(plane, request),
         body => body,
     };
     let Some(place) = Place::take(plane, matches!(body, Body::Forward(_))) else {
@@ -262,7 +265,7 @@ fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()>
         let done = match body {
             Body::Stream(stream) => follow(&place, request, status, &headers, stream),
             Body::Forward(forward) => pass_on(&place, request, &forward),
-            Body::Whole(_) | Body::Long(_) => Ok(()),
+            Body::Whole(_) | Body::Long(_) | Body::Upgrade(_) => Ok(()),
         };
         drop(done);
     })
@@ -286,7 +289,10 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
         return Err(Refusal::TooLarge);
     }
     let mut body = Vec::new();
-    let most = BODY_BYTES_MAX as u64 + 1;
+    // tiny_http takes all that follows for the body of a request that asks for an upgrade.
+    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let most = if upgrade::is_named(&headers) { said.unwrap_or_default() } else { u64::MAX };
+    let most = most.min(BODY_BYTES_MAX as u64 + 1);
     request.as_reader().take(most).read_to_end(&mut body).map_err(|_| Refusal::Malformed("request body is broken"))?;
     if body.len() > BODY_BYTES_MAX {
         return Err(Refusal::TooLarge);
@@ -298,6 +304,13 @@ fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {
     let Answer { status, headers, body } = refusal.answer(request.url());
     let Body::Whole(bytes) = body else { return Ok(()) };
     whole(request, status, &headers, bytes)
+}
+
+/// tiny_http gives a connection away only together with a thread that waits for it.
+fn decline(plane: &Plane, request: tiny_http::Request) -> io::Result<()> {
+    let refusal = Refusal::Unspoken("the local socket carries no upgrade to another protocol: ask for it on the plain port (--listen)");
+    plane.journal.refused(&refusal, &"the local socket");
+    refuse(request, &refusal)
 }
 
 fn whole(request: tiny_http::Request, status: StatusCode, headers: &HeaderMap, bytes: Bytes) -> io::Result<()> {
@@ -447,7 +460,8 @@ fn follow(place: &Place, request: tiny_http::Request, status: StatusCode, header
 fn pass_on(place: &Place, request: tiny_http::Request, forward: &Forward) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let mut forwarded = match runtime.block_on(outbound::forward(forward)) {
-        Ok(forwarded) => forwarded,
+        Ok(Reached::Answer(forwarded)) => forwarded,
+        Ok(Reached::Upgraded(..)) => return decline(&place.plane, request),
         Err(refusal) => {
             place.plane.journal.refused(&refusal, &"the local socket");
             return refuse(request, &refusal);

@@ -1,9 +1,11 @@
 //! One request over a connection of its own: what a forwarded answer and the agent's client share. hyper speaks, callers bound.
-use crate::passing::{end_to_end, passed};
+use crate::passing::{end_to_end, passed, passed_on};
 use crate::refusal::Refusal;
 use crate::socket_file::{SocketFile, is_trusted};
-use crate::{Forward, HeaderMap, HeaderValue, Server, StatusCode, header};
+use crate::upgrade::{Upgraded, asked, is_agreed};
+use crate::{Forward, HeaderMap, HeaderValue, Passes, Server, StatusCode, header};
 use bytes::Bytes;
+use http::Version;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming, SizeHint};
 use hyper_util::rt::TokioIo;
@@ -48,7 +50,7 @@ where
     let (mut sender, connection) = builder.max_buf_size(READ_BYTES_MAX).handshake(TokioIo::new(wire)).await?;
     let connection = Driven(tokio::spawn(async move {
         // Its errors reach the reader of the body as well.
-        let _ = connection.await;
+        let _ = connection.with_upgrades().await;
     }));
     let (head, body) = sender.send_request(request).await?.into_parts();
     Ok(Fetched { head, body, connection })
@@ -64,8 +66,15 @@ pub(crate) struct Forwarded {
     _connection: Driven,
 }
 
+/// What a request to another server came to.
+pub(crate) enum Reached {
+    Answer(Forwarded),
+    /// It takes over the connection, and says so with this head.
+    Upgraded(HeaderMap, Upgraded),
+}
+
 /// Must run on a tokio runtime with io and time.
-pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
+pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
     let address = &forward.address;
     let silent = |what| Refusal::Silent(format!("{address} {what}"));
     let broken = |why: &dyn std::fmt::Display| Refusal::Unreachable(format!("{address} cannot be asked: {why}"));
@@ -74,7 +83,14 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
     let mut sent = end_to_end(&forward.headers);
     let authority = authority(address);
     sent.insert(header::HOST, HeaderValue::from_str(&authority).map_err(|e| broken(&e))?);
-    sent.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let asked = (forward.passes == Passes::Upgrade).then(|| asked(Version::HTTP_11, &forward.headers)).flatten();
+    match forward.headers.get(header::UPGRADE).filter(|_| asked.is_some()) {
+        Some(protocols) => {
+            sent.insert(header::UPGRADE, protocols.clone());
+            sent.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+        }
+        None => drop(sent.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+    }
     *request.headers_mut() = sent;
     let deaf = |_| silent("does not accept connections");
     let patience = forward.head.min(forward.idle);
@@ -89,18 +105,23 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Forwarded, Refusal> {
         }
     };
     let fetched = fetched.map_err(|_| silent("does not answer"))?.map_err(|e| broken(&e))?;
-    // What follows would be no HTTP.
     if fetched.head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return Err(Refusal::Unreachable(format!("{address} changes to another protocol, which nobody asked for")));
+        // What follows is no HTTP.
+        if !asked.is_some_and(|asked| is_agreed(&asked, &fetched.head.headers)) {
+            return Err(Refusal::Unreachable(format!("{address} changes to another protocol, which nobody asked for")));
+        }
+        let head = passed_on(&fetched.head.headers);
+        let taken_over = hyper::upgrade::on(http::Response::from_parts(fetched.head, ())).await.map_err(|e| broken(&e))?;
+        return Ok(Reached::Upgraded(head, taken_over.into()));
     }
-    Ok(Forwarded {
+    Ok(Reached::Answer(Forwarded {
         status: fetched.head.status,
         headers: passed(&forward.passes, &authority, fetched.head.status, &fetched.head.headers),
         body: fetched.body,
         idle: forward.idle,
         idle_until: Box::pin(sleep(forward.idle)),
         _connection: fetched.connection,
-    })
+    }))
 }
 
 /// What the server is called in a request. What a Unix socket calls itself is no address.

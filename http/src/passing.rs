@@ -63,12 +63,11 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
     let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(JSON.as_bytes()));
     match passes {
         Passes::Log if status.is_success() => HeaderMap::from_iter([(header::CONTENT_TYPE, TEXT)]),
-        Passes::Log | Passes::ContentType => {
+        Passes::Log | Passes::ContentType | Passes::Upgrade => {
             let content = if is_json { JSON } else { TEXT };
             HeaderMap::from_iter([(header::CONTENT_TYPE, content), (header::CONTENT_SECURITY_POLICY, SANDBOX)])
         }
         Passes::Everything { prefix } => {
-            let of_origin = |name: &HeaderName| OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS);
             let all = end_to_end(headers);
             let mut passed: HeaderMap =
                 all.iter().filter(|(name, _)| !of_origin(name)).map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -82,6 +81,19 @@ pub(crate) fn passed(passes: &Passes, authority: &str, status: StatusCode, heade
             passed
         }
     }
+}
+
+/// Of a head that takes over the connection: all that both ends have to know of their protocol.
+pub(crate) fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let own = [header::UPGRADE, header::CONNECTION].map(|name| (name.clone(), headers.get(name).cloned()));
+    let mut passed: HeaderMap =
+        end_to_end(headers).into_iter().filter_map(|(name, value)| Some((name?, value))).filter(|(name, _)| !of_origin(name)).collect();
+    passed.extend(own.into_iter().filter_map(|(name, value)| Some((name, value?))));
+    passed
+}
+
+fn of_origin(name: &HeaderName) -> bool {
+    OF_THE_ORIGIN.contains(&name.as_str()) || name.as_str().starts_with(OF_OTHER_ORIGINS)
 }
 
 /// A link to that server as it is reached through here. None: it leads elsewhere, or on from where it stands.

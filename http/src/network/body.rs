@@ -1,8 +1,9 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
 use super::connection::Client;
-use crate::Long;
+use super::wire::Wire;
 use crate::budget::Held;
 use crate::outbound::Forwarded;
+use crate::{Long, Stream};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use std::io;
@@ -25,7 +26,9 @@ pub(super) enum Content {
     Whole(Bytes),
     Long(Long),
     /// What the connection's wire has.
-    Stream,
+    Wired(Arc<Wire>),
+    /// The same, item by item through hyper.
+    Stream(Stream),
     Forwarded(Box<Forwarded>),
 }
 
@@ -44,17 +47,20 @@ impl hyper::body::Body for Outgoing {
             long.bytes = long.bytes.saturating_sub(piece.as_ref().map_or(long.bytes, Bytes::len));
             return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))));
         }
-        if matches!(content, Content::Stream) && client.wire.is_behind() {
+        if let Content::Wired(wire) = content
+            && wire.is_behind()
+        {
             client.pace.begin(&client.plane, client.plane.limits.stall);
-            if let Err(broken) = ready!(client.wire.poll_rest(cx)) {
+            if let Err(broken) = ready!(wire.poll_rest(cx)) {
                 return Poll::Ready(Some(Err(broken)));
             }
         }
         // hyper asks again when the client has taken what it has; nothing to give is no fault of the client.
         client.pace.due_ms.store(0, Relaxed);
         let piece = match content {
-            Content::Stream if client.ending.load(Relaxed) => None,
-            Content::Stream => ready!(client.wire.poll_item(cx)).map(Ok),
+            Content::Wired(_) | Content::Stream(_) if client.ending.load(Relaxed) => None,
+            Content::Wired(wire) => ready!(wire.poll_item(cx)).map(Ok),
+            Content::Stream(stream) => ready!(stream.events.poll_recv(cx)).map(Ok),
             // A stop must not wait for a log that is followed, and cannot know that it is whole.
             Content::Forwarded(_) if client.ending.load(Relaxed) => Some(Err(io::ErrorKind::ConnectionAborted.into())),
             Content::Forwarded(forwarded) => ready!(forwarded.poll_piece(cx)),
@@ -70,7 +76,7 @@ impl hyper::body::Body for Outgoing {
         match &self.content {
             Content::Whole(bytes) => bytes.is_empty(),
             Content::Long(long) => long.bytes == 0,
-            Content::Stream | Content::Forwarded(_) => false,
+            Content::Wired(_) | Content::Stream(_) | Content::Forwarded(_) => false,
         }
     }
 
@@ -78,7 +84,7 @@ impl hyper::body::Body for Outgoing {
         match &self.content {
             Content::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Long(long) => SizeHint::with_exact(long.bytes as u64),
-            Content::Stream => SizeHint::default(),
+            Content::Wired(_) | Content::Stream(_) => SizeHint::default(),
             Content::Forwarded(forwarded) => forwarded.size_hint(),
         }
     }
@@ -88,8 +94,8 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         self.client.pace.due_ms.store(0, Relaxed);
         self.client.seat.awaits_request(&self.client.plane);
-        if matches!(self.content, Content::Stream) {
-            self.client.wire.end();
+        if let Content::Wired(wire) = &self.content {
+            wire.end();
         }
     }
 }

@@ -5,17 +5,19 @@ use super::reader::Reader;
 use super::socket::{Peer, Socket};
 use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
-use crate::budget::Party;
+use crate::Upgrade;
+use crate::budget::{Held, Party};
 use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
-use tokio::io::join;
+use tokio::io::{AsyncRead, AsyncWrite, join};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep_until};
 
@@ -32,18 +34,57 @@ pub(super) struct Client {
     pub(super) party: Party,
     pub(super) seat: Arc<Seat>,
     pub(super) pace: Pace,
-    pub(super) wire: Arc<Wire>,
+    /// Streams of HTTP/1.1 as they are, straight to the socket. None: hyper's body carries them, as it must where bytes are enciphered or
+    /// in frames.
+    pub(super) wire: Option<Arc<Wire>>,
+    /// What is read next begins a request.
+    head_due: Arc<AtomicBool>,
+    /// Whose the connection is after the answer in flight.
+    taken_over: Mutex<Option<Box<TakenOver>>>,
     /// The answer in flight ends as if its sender had been dropped.
     pub(super) ending: AtomicBool,
+}
+
+/// A connection after its 101.
+pub(super) struct TakenOver {
+    pub(super) connection: OnUpgrade,
+    pub(super) upgrade: Upgrade,
+    /// Its shares of what is bounded.
+    pub(super) _held: [Held; 2],
+}
+
+impl TakenOver {
+    async fn run(self) {
+        if let Ok(upgraded) = self.connection.await {
+            (self.upgrade.run)(upgraded.into()).await;
+        }
+    }
+}
+
+impl Client {
+    /// Not between a request's head and the end of its body, nor where no HTTP follows.
+    pub(super) fn await_head(&self, due: bool) {
+        self.head_due.store(due, Relaxed);
+    }
+
+    pub(super) fn give_to(&self, taken_over: TakenOver) {
+        *self.taken_over.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(taken_over));
+    }
 }
 
 pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (OwnedSemaphorePermit, Place)) {
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
-    let reader = Reader { socket: reading, wire: wire.clone(), rest: Bytes::new() };
-    let socket = join(reader, Pen(wire.clone()));
+    let head_due = Arc::new(AtomicBool::new(true));
+    let reader = Reader { socket: reading, head_due: head_due.clone(), rest: Bytes::new() };
+    let io = join(reader, Pen(wire.clone()));
     let (party, seat, pace) = (peer.party(), places.1.seat.clone(), Pace::default());
-    let client = Arc::new(Client { plane, peer, party, seat, pace, wire, ending: AtomicBool::new(false) });
+    let (wire, taken_over, ending) = (Some(wire), Mutex::default(), AtomicBool::new(false));
+    carry(io, Arc::new(Client { plane, peer, party, seat, pace, wire, head_due, taken_over, ending })).await;
+}
+
+/// HTTP/1.1 over whatever gives its bytes: a socket, or what deciphers one.
+async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<Client>) {
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()
@@ -53,7 +94,8 @@ pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (
         .max_header_size(HEAD_BYTES_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(socket), service_fn(move |request| Box::pin(exchange(of.clone(), request))));
+        .serve_connection(TokioIo::new(io), service_fn(move |request| Box::pin(exchange(of.clone(), request))))
+        .with_upgrades();
     let mut connection = pin!(connection);
     let mut stalled = pin!(Stalled { client: &client, timer: None });
     let mut drain = client.plane.drain.clone();
@@ -62,7 +104,7 @@ pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (
         tokio::select! {
             // The connection first: it says by when something has to be taken.
             biased;
-            _ = &mut connection => return,
+            _ = &mut connection => break,
             _ = &mut stalled => return,
             _ = drain.wait_for(|stop| *stop), if !draining => {
                 draining = true;
@@ -70,6 +112,14 @@ pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (
                 connection.as_mut().graceful_shutdown();
             }
         }
+    }
+    let taken_over = client.taken_over.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(taken_over) = taken_over else { return };
+    // Nobody takes its place, and nothing is due.
+    client.seat.works();
+    tokio::select! {
+        () = Box::pin(taken_over.run()) => {}
+        _ = drain.wait_for(|stop| *stop) => {}
     }
 }
 
@@ -99,5 +149,54 @@ impl Future for Stalled<'_> {
             }
         }
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::channel;
+    use crate::network::Access;
+    use crate::{Answer, Body, Handler, Limits, STREAM_ITEMS_MAX, StatusCode, Stream};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+    use tokio::sync::watch;
+
+    async fn until(peer: &mut DuplexStream, text: &str) -> String {
+        let mut all = Vec::new();
+        while !String::from_utf8_lossy(&all).contains(text) {
+            assert!(peer.read_buf(&mut all).await.expect("it is open") > 0, "{:?}", String::from_utf8_lossy(&all));
+        }
+        String::from_utf8(all).expect("text")
+    }
+
+    /// What lies between HTTP and the socket, a cipher say, takes the bytes from hyper alone.
+    #[test]
+    fn a_stream_needs_no_wire() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let (sender, events) = channel(STREAM_ITEMS_MAX);
+            let events = Mutex::new(Some(events));
+            let handler: Handler = Arc::new(move |_| {
+                let events = events.lock().expect("no panic").take().expect("one request");
+                Answer::new(StatusCode::OK, "application/json", Body::Stream(Stream { events, lease: Box::new(()) }))
+            });
+            let (_stop, drain) = watch::channel(false);
+            let plane = Arc::new(Plane::new(handler, Limits::EDGE, Access::LoopbackOnly, drain));
+            let peer = Peer::User(0);
+            let (party, seat, pace, head_due) = (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));
+            let (taken_over, ending) = (Mutex::default(), AtomicBool::new(false));
+            let client = Client { plane, peer, party, seat, pace, wire: None, head_due, taken_over, ending };
+            let (mut far, near) = tokio::io::duplex(4096);
+            let carried = tokio::spawn(carry(near, Arc::new(client)));
+            far.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("it is open");
+            assert!(until(&mut far, "\r\n\r\n").await.starts_with("HTTP/1.1 200"));
+            for item in ["one\n", "two\n"] {
+                sender.try_send(item.into()).expect("there is a place");
+                assert_eq!(until(&mut far, &format!("{item}\r\n")).await, format!("4\r\n{item}\r\n"));
+            }
+            drop(sender);
+            assert!(until(&mut far, "0\r\n\r\n").await.ends_with("0\r\n\r\n"));
+            carried.await.expect("no panic");
+        });
     }
 }

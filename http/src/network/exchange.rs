@@ -1,15 +1,17 @@
 //! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
 use super::access;
 use super::body::{Content, Outgoing};
-use super::connection::Client;
+use super::connection::{Client, TakenOver};
 use crate::budget::Held;
-use crate::outbound;
+use crate::outbound::{self, Reached};
 use crate::refusal::Refusal;
-use crate::{Answer, BODY_BYTES_MAX, Body, NO_SNIFFING, Request};
+use crate::upgrade::{self, tunnel};
+use crate::{Answer, BODY_BYTES_MAX, Body, NO_SNIFFING, Request, Upgrade};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +36,24 @@ const DROPPED_BYTES_MAX: usize = 16 << 20;
 /// Who sends nothing for so long has read its refusal, or never will; what Go's server waits as well.
 const DROP_QUIET: Duration = Duration::from_millis(500);
 
-pub(super) async fn exchange(client: Arc<Client>, request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+/// What an answer depends on besides what the handler says.
+struct Asked {
+    /// Only the head is wanted.
+    bare: bool,
+    chunked: bool,
+    /// The protocols that the client would go on with, and its connection then.
+    upgrade: Option<(Vec<String>, OnUpgrade)>,
+}
+
+pub(super) async fn exchange(client: Arc<Client>, mut request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
+    let upgrade = upgrade::asked(request.version(), request.headers()).map(|asked| (asked, hyper::upgrade::on(&mut request)));
     let path = request.uri().path().to_owned();
-    client.wire.await_head(false);
+    client.await_head(false);
     client.seat.awaits_request(&client.plane);
     let (head, mut body) = request.into_parts();
     let answered = match admitted(&client, head, &mut body).await {
-        Ok(answer) => response(&client, answer, bare, chunked).await,
+        Ok(answer) => response(&client, answer, Asked { bare, chunked, upgrade }).await,
         Err(refusal) => {
             if !body.is_end_stream() {
                 tokio::spawn(drop_rest(body, client.plane.limits.body));
@@ -68,7 +80,7 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
         return Err(Refusal::Unspoken("of transfer codings this server knows chunked alone"));
     }
     let (body, held) = timeout(limits.body, take(client, body)).await.map_err(|_| Refusal::Slow)??;
-    client.wire.await_head(true);
+    client.await_head(true);
     client.seat.works();
     // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
     let health = HEALTH.iter().any(|path| target.path().starts_with(path));
@@ -145,9 +157,10 @@ async fn drop_rest(mut body: Incoming, patience: Duration) {
     }
 }
 
-async fn response(client: &Arc<Client>, answer: Answer, bare: bool, chunked: bool) -> Result<Response<Outgoing>, Refusal> {
+async fn response(client: &Arc<Client>, answer: Answer, asked: Asked) -> Result<Response<Outgoing>, Refusal> {
     let plane = &client.plane;
     let Answer { status, headers, body } = answer;
+    let Asked { bare, chunked, upgrade } = asked;
     let stream = || plane.streams.take(client.party, 1).ok_or(Refusal::Busy("too many streams in progress"));
     let (status, headers, content, held) = match body {
         body @ (Body::Whole(_) | Body::Long(_)) => {
@@ -157,19 +170,46 @@ async fn response(client: &Arc<Client>, answer: Answer, bare: bool, chunked: boo
         }
         Body::Stream(stream_of) => {
             let held = stream()?;
-            if !bare {
-                client.wire.begin(stream_of, chunked);
-            }
-            (status, headers, Content::Stream, held)
+            let content = match &client.wire {
+                // HTTP/1.0 knows no chunks.
+                Some(wire) if chunked && !bare => {
+                    wire.begin(stream_of);
+                    Content::Wired(wire.clone())
+                }
+                _ => Content::Stream(stream_of),
+            };
+            (status, headers, content, held)
         }
         Body::Forward(forward) => {
             let held = stream()?;
-            let forwarded = outbound::forward(&forward).await?;
-            (forwarded.status, forwarded.headers.clone(), Content::Forwarded(Box::new(forwarded)), held)
+            match outbound::forward(&forward).await? {
+                Reached::Answer(forwarded) => (forwarded.status, forwarded.headers.clone(), Content::Forwarded(Box::new(forwarded)), held),
+                Reached::Upgraded(headers, far) => {
+                    let idle = forward.idle;
+                    return take_over(client, headers, Upgrade::new(move |near| tunnel(near, far, idle)), upgrade, held);
+                }
+            }
         }
+        Body::Upgrade(taken_over) => return take_over(client, headers, taken_over, upgrade, stream()?),
     };
     let content = if bare { Content::Whole(Bytes::new()) } else { content };
     Ok(assemble(client, status, headers, content, Some(held)))
+}
+
+/// The head after which the connection is another's. It is given away by the connection itself, which keeps its place.
+fn take_over(
+    client: &Arc<Client>,
+    headers: http::HeaderMap,
+    upgrade: Upgrade,
+    asked: Option<(Vec<String>, OnUpgrade)>,
+    stream: Held,
+) -> Result<Response<Outgoing>, Refusal> {
+    let agreed = asked.filter(|(asked, _)| upgrade::is_agreed(asked, &headers));
+    let (_, connection) = agreed.ok_or(Refusal::Malformed("this is answered to a request alone that upgrades its connection"))?;
+    let held = client.plane.upgrades.take(client.party, 1).ok_or(Refusal::Busy("too many connections that were upgraded"))?;
+    client.await_head(false);
+    client.give_to(TakenOver { connection, upgrade, _held: [stream, held] });
+    Ok(assemble(client, StatusCode::SWITCHING_PROTOCOLS, headers, Content::Whole(Bytes::new()), None))
 }
 
 /// An answer in one piece: the handler's, or a refusal, which is small and holds no budget.
@@ -185,7 +225,7 @@ fn whole(client: &Arc<Client>, answer: Answer, held: Option<Held>, bare: bool) -
         match body {
             Body::Whole(bytes) => Content::Whole(bytes),
             Body::Long(long) => Content::Long(long),
-            Body::Stream(_) | Body::Forward(_) => Content::Whole(Bytes::new()),
+            Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_) => Content::Whole(Bytes::new()),
         }
     };
     assemble(client, status, headers, content, held)
@@ -196,7 +236,7 @@ fn length(body: &Body) -> usize {
     match body {
         Body::Whole(bytes) => bytes.len(),
         Body::Long(long) => long.bytes,
-        Body::Stream(_) | Body::Forward(_) => 0,
+        Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_) => 0,
     }
 }
 

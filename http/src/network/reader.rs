@@ -2,17 +2,18 @@
 //!
 //! `curl '.../pods?labelSelector=a>5'` is taken by Go's server; hyper answers it by itself, with an empty 400.
 use super::socket::ReadHalf;
-use super::wire::Wire;
 use bytes::Bytes;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
 pub(super) struct Reader {
     pub(super) socket: ReadHalf,
-    pub(super) wire: Arc<Wire>,
+    /// What is read next begins a request.
+    pub(super) head_due: Arc<AtomicBool>,
     /// What has become longer than the room that hyper gave for it.
     pub(super) rest: Bytes,
 }
@@ -22,7 +23,7 @@ impl AsyncRead for Reader {
         if self.rest.is_empty() {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut self.socket).poll_read(cx, buffer))?;
-            if self.wire.awaits_head()
+            if self.head_due.load(Relaxed)
                 && let Some(mended) = mended(&buffer.filled()[before..])
             {
                 buffer.set_filled(before);

@@ -3,7 +3,9 @@
 //!     an event -> a stream's channel -> the bell -> the socket took all before?  yes: the chunk, to the socket
 //!                                                                               no: the connection's task, at the client's pace
 //!
-//! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is.
+//! A thousand who watch are told of the same: by way of a thousand tasks that is several times the work that the writing is. It writes
+//! chunks of HTTP/1.1 as they are. Where that is not what the socket carries (HTTP/1.0, and ciphers or frames in between), a connection
+//! has no wire or leaves it alone: hyper's body takes the items from the same channel (`Content::Stream`).
 
 use super::bell::Bell;
 use super::socket::WriteHalf;
@@ -11,7 +13,6 @@ use crate::{STREAM_ITEMS_MAX, Stream};
 use bytes::{Buf, Bytes};
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker, ready};
 use tokio::io::AsyncWrite;
@@ -23,8 +24,6 @@ const FRAME_BYTES: usize = 20;
 pub(super) struct Wire {
     bell: Bell,
     line: Mutex<Line>,
-    /// What is read next begins a request.
-    head_due: AtomicBool,
 }
 
 struct Line {
@@ -32,8 +31,6 @@ struct Line {
     socket: Option<WriteHalf>,
     /// Of the answer in flight.
     stream: Option<Stream>,
-    /// HTTP/1.0 knows no chunks: hyper writes all.
-    chunked: bool,
     /// hyper has written all it had, and had nothing of this stream since.
     quiet: bool,
     /// Of a chunk that the socket did not take whole: hyper is given nothing before it is written.
@@ -51,27 +48,18 @@ pub(super) struct Chunk {
 
 impl Wire {
     pub(super) fn new(bell: Bell, socket: WriteHalf) -> Wire {
-        let line = Line { socket: Some(socket), stream: None, chunked: false, quiet: false, rest: Bytes::new(), task: None };
-        Wire { bell, line: Mutex::new(line), head_due: AtomicBool::new(true) }
+        let line = Line { socket: Some(socket), stream: None, quiet: false, rest: Bytes::new(), task: None };
+        Wire { bell, line: Mutex::new(line) }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn awaits_head(&self) -> bool {
-        self.head_due.load(Relaxed)
-    }
-
-    /// Not between a request's head and the end of its body.
-    pub(super) fn await_head(&self, due: bool) {
-        self.head_due.store(due, Relaxed);
-    }
-
     /// The head is hyper's to write.
-    pub(super) fn begin(&self, stream: Stream, chunked: bool) {
+    pub(super) fn begin(&self, stream: Stream) {
         let mut line = self.line();
-        (line.stream, line.chunked, line.quiet) = (Some(stream), chunked, false);
+        (line.stream, line.quiet) = (Some(stream), false);
     }
 
     pub(super) fn end(&self) {
@@ -115,7 +103,7 @@ impl Wire {
     /// What the stream has, to the socket; or its task is woken.
     pub(super) fn tell(self: &Arc<Self>, last: &mut Chunk) {
         let mut line = self.line();
-        let Line { socket: Some(socket), stream: Some(stream), chunked: true, quiet: quiet @ true, rest, .. } = &mut *line else {
+        let Line { socket: Some(socket), stream: Some(stream), quiet: quiet @ true, rest, .. } = &mut *line else {
             drop(line);
             return self.wake_task();
         };

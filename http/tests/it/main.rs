@@ -8,4 +8,5 @@ mod local;
 mod outbound;
 mod streams;
 mod unix;
+mod upgrade;
 mod wire;

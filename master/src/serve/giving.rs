@@ -88,7 +88,7 @@ pub fn cost(request: &Request, answer: &Answer) -> u64 {
         Body::Whole(whole) => whole.len(),
         Body::Long(long) => long.bytes,
         // Both pass by piece by piece.
-        Body::Stream(_) | Body::Forward(_) => 0,
+        Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_) => 0,
     };
     least.saturating_add(request.body.len() as u64).saturating_add(answered as u64)
 }

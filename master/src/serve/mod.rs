@@ -322,7 +322,7 @@ fn compress(asked: &HeaderMap, answer: &mut Answer) {
     let bytes = match &answer.body {
         Body::Whole(whole) => whole.len(),
         Body::Long(long) => long.bytes,
-        Body::Stream(_) | Body::Forward(_) => return,
+        Body::Stream(_) | Body::Forward(_) | Body::Upgrade(_) => return,
     };
     if !gzip::is_worth(bytes) {
         return;
