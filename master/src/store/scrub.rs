@@ -1,21 +1,16 @@
 //! Once a week of uptime every object's file is read again from the medium, one after the other with a pause between two, and held
 //! against memory, which is right. A file that says something else is written anew at once: the next start would have to believe it, or
-//! to set it aside. Then what of the journal no file says yet: where that has rotted, the files are brought up to it at once.
+//! to set it aside.
 //!
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
 use super::checkpoint::Wanted;
 use super::document::crc32;
 use super::files::{DiskError, OBJECTS};
-use super::find::SEGMENT_BYTES_READ_MAX;
 use super::head::{HEAD, HEAD_BYTES_MAX};
 use super::journal::record::Was;
-use super::journal::recover::{Scanned, recover};
-use super::journal::scan::scan;
-use super::journal::{self, WAL};
 use super::judge::FILE_BYTES_MAX;
 use super::{FlatStore, document, locked, names};
-use bytes::Bytes;
 use coracle_api::meta::Key;
 use std::io;
 use std::sync::{Arc, PoisonError};
@@ -72,7 +67,7 @@ impl FlatStore {
         let healed = match &next {
             Some((key, Some(crc))) => self.is_rotten(key, *crc) && self.heal_file(key),
             Some((_, None)) => false,
-            None => self.heal_journal() | self.heal_head(),
+            None => self.heal_head(),
         };
         let mut scrub = locked(&self.inner.scrub);
         scrub.healed += u64::from(healed);
@@ -124,41 +119,6 @@ impl FlatStore {
             writer.dirty.add(key.clone(), Some(Wanted::part(object)), was, uptime);
         }
         // At once: as long as the file is wrong, a start would believe it.
-        let done = self.checkpoint();
-        if let Err(error) = &done {
-            log::warn!("{error}");
-        }
-        done.is_ok()
-    }
-
-    /// Reads what of the journal the files do not say yet. All of it is in memory, so a checkpoint makes good for what has rotted.
-    fn heal_journal(&self) -> bool {
-        let (disk, head, end, segments) = {
-            let writer = locked(&self.inner.writer);
-            let at_rest = !writer.checkpointing && !writer.closed && writer.frozen.is_none() && !writer.journal.is_broken();
-            let Some(head) = writer.head.wal.filter(|head| at_rest && *head != writer.journal.position()) else { return false };
-            (writer.disk.clone(), head, writer.journal.position(), writer.journal.live())
-        };
-        let protocol = &self.inner.setup.protocol;
-        let read = |(segment, end): (u64, Option<usize>)| {
-            let text = disk.read_medium(&journal::path(segment), SEGMENT_BYTES_READ_MAX).ok().map(Bytes::from);
-            let bytes = text.as_ref().map_or(0, Bytes::len);
-            // What is being written behind its end is not looked at.
-            let text = text.map(|text| text.slice(..end.unwrap_or(bytes).min(bytes)));
-            Scanned { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
-        };
-        let found = recover(Some(head), false, segments.into_iter().map(read), protocol);
-        let last = found.records.last().map(|line| line.n + 1);
-        if found.missing.is_none() && found.torn.is_empty() && last == Some(end.n) {
-            return false;
-        }
-        if locked(&self.inner.writer).head.wal != Some(head) {
-            // A checkpoint has gone by, and what was read need not be there any more.
-            return false;
-        }
-        let place = found.missing.map(|missing| missing.to_string()).or(found.torn.first().map(|place| place.to_string()));
-        let place = place.unwrap_or_else(|| format!("{WAL}/: record {} is missing", last.unwrap_or(head.n)));
-        self.remark(format!("{place}; it is in memory, and the files are brought up to the journal at once"));
         let done = self.checkpoint();
         if let Err(error) = &done {
             log::warn!("{error}");

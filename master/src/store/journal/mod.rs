@@ -163,12 +163,6 @@ impl Journal {
         self.live_bytes() + retired + self.ahead.as_ref().map_or(0, |ahead| ahead.bytes as u64)
     }
 
-    /// The segments that the files have not caught up with, and where what was written of each ends; None: with the file.
-    pub fn live(&self) -> Vec<(u64, Option<usize>)> {
-        let end = |segment: u64| self.writing.as_ref().filter(|writing| writing.segment == segment).map(|writing| writing.offset);
-        self.live.iter().map(|(segment, _)| (*segment, end(*segment))).collect()
-    }
-
     /// Whether the last batch failed: the next one has to find a new segment first.
     pub fn is_broken(&self) -> bool {
         self.writing.is_none()

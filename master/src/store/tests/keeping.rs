@@ -203,48 +203,6 @@ fn files_that_rot_are_written_anew_from_memory() {
 }
 
 #[test]
-fn a_record_that_rots_before_it_is_in_a_file_is_brought_there_from_memory() {
-    let rotten = |of: &str, power: bool| {
-        let (disk, store) = kept();
-        let a = now(&store, "A");
-        store.write(update(pod("A", "ours", None), a.revision)).expect("it was seen");
-        store.write(create(pod("New", "ours", None))).expect("it is new");
-        store.write(create(pod("Last", "ours", None))).expect("it is new");
-        while store.scrub_one() {}
-        assert_eq!(store.health().remarks, [""; 0], "nothing is wrong");
-        let segments = disk.tree().into_iter().filter(|path| path.starts_with("wal/"));
-        let place = |path: String| {
-            let text = disk.peek(&path)?;
-            let record = format!("\"name\":\"{of}\"");
-            Some((path, text.windows(record.len()).rposition(|window| window == record.as_bytes())?))
-        };
-        let (path, at) = segments.filter_map(place).next_back().expect("its record");
-        disk.flip(&path, at + 9, 1);
-        while store.scrub_one() {}
-        let remarks = store.health().remarks;
-        assert!(remarks.len() == 1 && remarks[0].contains(&path) && remarks[0].contains("in memory"), "{of}: {remarks:?}");
-        while store.scrub_one() {}
-        assert_eq!(store.health().remarks.len(), 1, "{of}: all is well again");
-        store.write(create(pod("After", "ours", None))).expect("it is new");
-        drop(store);
-        if power {
-            disk.power_loss();
-        } else {
-            disk.kill();
-        }
-        let store = memory_on(&disk);
-        assert_eq!((store.health().degraded, store.health().damaged), (None, vec![]), "{of}");
-        let specs = ["A", "New", "Last", "After"].map(|name| super::crash::spec_of(&now(&store, name)));
-        assert_eq!(specs, ["ours"; 4], "{of}");
-    };
-    for power in [false, true] {
-        for of in ["A", "New", "Last"] {
-            rotten(of, power);
-        }
-    }
-}
-
-#[test]
 fn a_change_on_its_way_to_its_file_is_no_damage() {
     let (disk, store) = kept();
     let a = now(&store, "A");
