@@ -1,13 +1,11 @@
 //! The disk below the store, as few calls as it needs, so that tests can fail and cut each of them.
 
-use super::spelling::{raw, told};
 use nix::fcntl::OFlag;
 use nix::unistd::Uid;
 use rustix::fs::{CWD, RenameFlags, XattrFlags, renameat_with};
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -102,6 +100,8 @@ pub enum What {
     Folder,
     /// A symbolic link, a pipe, a socket: never opened.
     Other,
+    /// Its name is not UTF-8 or would break a line: it cannot be spelled here, so nothing is done to it.
+    Nameless,
 }
 
 /// The extended attribute of the stamp, and the form of its value: `1 CRC MTIME`. It fits in the inode of ext4 and xfs.
@@ -151,7 +151,7 @@ impl RealDisk {
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        if path.is_empty() { self.root.clone() } else { self.root.join(OsStr::from_bytes(&raw(path))) }
+        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
     }
 
     fn existing(&self, path: &str) -> io::Result<File> {
@@ -296,12 +296,14 @@ impl Disk for RealDisk {
         for entry in fs::read_dir(self.at(path))? {
             let entry = entry?;
             let kind = entry.file_type()?;
+            let (name, is_whole) = spelled(entry.file_name());
             let what = match () {
+                () if !is_whole => What::Nameless,
                 () if kind.is_file() => What::File,
                 () if kind.is_dir() => What::Folder,
                 () => What::Other,
             };
-            found.push((entry.ino(), Found { name: told(entry.file_name().as_bytes()), what }));
+            found.push((entry.ino(), Found { name, what }));
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
@@ -342,6 +344,15 @@ impl DiskFile for RealFile {
 
     fn is_gone(&self) -> bool {
         leads_elsewhere(&self.path, self.identity)
+    }
+}
+
+/// A file's name as one line of text, and whether that is all of it.
+fn spelled(name: OsString) -> (String, bool) {
+    match name.into_string() {
+        Ok(name) if !name.contains(char::is_control) => (name, true),
+        Ok(name) => (name.replace(char::is_control, "\u{fffd}"), false),
+        Err(name) => (name.to_string_lossy().replace(char::is_control, "\u{fffd}"), false),
     }
 }
 
@@ -395,6 +406,18 @@ mod tests {
         for release in ["5.7.19", "4.19.0-27-amd64", "2.6.32", "6", "", "unknown"] {
             check(release, false);
         }
+    }
+
+    #[test]
+    fn a_name_that_is_no_line_of_text_is_known_for_one() {
+        use std::os::unix::ffi::OsStringExt;
+        let check = |name: &[u8], text: &str, whole: bool| {
+            assert_eq!(spelled(OsString::from_vec(name.to_vec())), (text.to_owned(), whole));
+        };
+        check(b"web.json", "web.json", true);
+        check(b"caf\xc3\xa9", "caf\u{e9}", true);
+        check(b"caf\xe9\n", "caf\u{fffd}\u{fffd}", false);
+        check(b"two\nlines", "two\u{fffd}lines", false);
     }
 
     #[test]

@@ -223,7 +223,7 @@ fn there(disk: &dyn Disk) -> io::Result<Sums> {
             let path = format!("{above}/{}", found.name);
             match found.what {
                 What::Folder => folders.push(path),
-                What::File | What::Other => {
+                What::File | What::Other | What::Nameless => {
                     if let Some(key) = names::key(&path[1..]) {
                         sums.add(&key, gather::sum(&gather::read(disk, &path[1..])?, &mut scratch).crc);
                     }

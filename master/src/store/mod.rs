@@ -50,7 +50,6 @@ mod scrub;
 mod setup;
 mod silence;
 mod sketch;
-mod spelling;
 mod state;
 mod sums;
 mod tree;

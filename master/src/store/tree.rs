@@ -168,6 +168,7 @@ impl<'a> Tree<'a> {
                     What::Folder => folders.push(path),
                     What::File => places.extend(self.place(path)),
                     What::Other => self.refuse(&path, "it is no regular file"),
+                    What::Nameless => self.leave_alone(&path, "its name is not plain UTF-8, as every object's is".to_owned()),
                 }
             }
         }
@@ -216,14 +217,18 @@ impl<'a> Tree<'a> {
             return None;
         }
         let Some(row) = self.row(&key) else {
-            let (file, why) = (format!("{OBJECTS}/{path}"), format!("this version knows no {}", key.resource));
-            self.notes.push(format!("{file} is left alone: {why}"));
-            self.left_alone.push(LeftOut { file, why });
+            self.leave_alone(&path, format!("this version knows no {}", key.resource));
             return None;
         };
         // The table's own words need no memory of their own.
         key.resource = row.resource.clone();
         Some(Place { path, key })
+    }
+
+    fn leave_alone(&mut self, path: &str, why: String) {
+        let file = format!("{OBJECTS}/{path}");
+        self.notes.push(format!("{file} is left alone: {why}"));
+        self.left_alone.push(LeftOut { file, why });
     }
 
     fn read(&mut self, places: Vec<Place>) {
