@@ -94,7 +94,7 @@ fn salvage(config: &Config) -> Result<Outcome, String> {
     owner::become_owner(&config.data_dir)?;
     let kinds = Kinds::builtin();
     let salvaged = with_rules(&kinds, |rules| store::salvage(&config.data_dir, rules)).map_err(|error| error.to_string())?;
-    let mut lines = salvaged.renamed;
+    let mut lines = Vec::new();
     if let Some((missing, evidence)) = salvaged.lost {
         let objects = salvaged.objects;
         lines.push(format!("{missing}\n{objects} objects go on, as new as they could be read; writes since that record may be lost"));

@@ -28,8 +28,6 @@ pub struct Found {
     pub next: u64,
     /// The mark of the journal; 0: nothing says it.
     pub of: u32,
-    /// A segment under another name, and the one that is its own, where nothing has that.
-    pub renamed: Option<(u64, u64)>,
     /// Why nobody knows which segments there are, of a store that needs none of them to be whole.
     pub unlisted: Option<String>,
 }
@@ -157,26 +155,12 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
         recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
     }
-    let found = renamed(disk, &recovered, head, marks.of, &there, setup);
-    let renamed = found.filter(|(_, named)| !there.contains(named));
-    if let Some((segment, named)) = found {
-        let path = journal::path(named);
-        let why = match renamed {
-            Some(_) => format!("it is segment {named} under another name: with the master stopped call it {path} again"),
-            None => format!(
-                "it says what {path} does: where that was put over the segment that belongs there, bring this one back from where it is kept; \
-                 where it is but a copy, remove it with the master stopped"
-            ),
-        };
-        let n = recovered.last + 1;
-        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n, why: why.into() });
-    }
     let live: VecDeque<_> = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     // The one that stands ready was made once the one before it was written to.
     let is_taken = |last: u64| there.last().is_some_and(|ready| *ready == last + 2);
     recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last) || *last < begun);
     let unlisted = unlisted.filter(|_| closed).map(cannot_list);
-    Found { recovered, old, live, next, of: marks.of, renamed, unlisted }
+    Found { recovered, old, live, next, of: marks.of, unlisted }
 }
 
 fn cannot_list(error: io::Error) -> String {
@@ -192,24 +176,4 @@ pub fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> Scanned {
     let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
     let bytes = text.as_ref().map_or(0, Bytes::len);
     Scanned { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
-}
-
-/// A segment without a line of its own that no store has left like that, and the one that its lines name: somebody has renamed it, or
-/// put another one in its place. What an older segment leaves in a file that is to be written over is in the files, its name is gone with
-/// it, and only the last file has not been begun yet.
-fn renamed(disk: &dyn Disk, recovered: &Recovered, head: Option<Position>, of: u32, there: &[u64], setup: &Setup) -> Option<(u64, u64)> {
-    let last = || recovered.records.last().map_or(recovered.last, |held| held.n);
-    let said = head.map_or_else(last, |head| head.n.saturating_sub(1));
-    let anyone = Protocol { own_lines: false, ..setup.protocol };
-    recovered.void.iter().find_map(|segment| {
-        let text = disk.read(&journal::path(*segment), SEGMENT_BYTES_READ_MAX).ok()?;
-        let lines = scan(&text.into(), *segment, &anyone);
-        let mut lines = lines.iter().filter_map(|found| if let scan::Found::Line { line, .. } = found { Some(line) } else { None });
-        let first = lines.next()?;
-        let ours = matches!(first.record, Record::Open { of: mark, .. } if mark == of || mark == 0 || of == 0);
-        let named = first.segment.filter(|named| ours && named != segment)?;
-        let newest = lines.filter(|line| line.segment == Some(named)).map(|line| line.n).max().unwrap_or(first.n);
-        let is_copy = there.contains(&named) && there.last() > Some(segment);
-        (newest > said || is_copy).then_some((*segment, named))
-    })
 }

@@ -65,8 +65,6 @@ impl Findings {
 pub struct Salvaged {
     /// What was given up, and where the journal lies as it was found.
     pub lost: Option<(Missing, String)>,
-    /// Segments that are called what they were.
-    pub renamed: Vec<String>,
     /// What nobody is told any more: that something may be missing.
     pub settled: Vec<String>,
     /// Objects that there are now.
@@ -107,21 +105,13 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 }
 
 /// Gives up the records that are missing: everything that can be read stays, the journal as it was found goes to quarantine, and the next
-/// start serves reads and writes. A segment under another name is not missing. What may be missing is told no more.
+/// start serves reads and writes.  What may be missing is told no more.
 pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
     find::find_head(&*disk)?;
     let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
     let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
-    let mut renamed = Vec::new();
-    let (loaded, found) = loop {
-        let (loaded, found) = look(&disk, rules, fresh_store.clone())?;
-        let Some((segment, named)) = found.renamed else { break (loaded, found) };
-        let (from, to) = (journal::path(segment), journal::path(named));
-        disk.rename(&from, &to).map_err(failed("rename", &from)).map_err(failed_at)?;
-        disk.sync_dir(WAL).map_err(failed("fsync", WAL)).map_err(failed_at)?;
-        renamed.push(format!("{from} is {to} again"));
-    };
+    let (loaded, found) = look(&disk, rules, fresh_store)?;
     let mut lost = None;
     if let Some(missing) = found.recovered.missing.clone() {
         let evidence = keep_evidence(&*disk).map_err(failed_at)?;
@@ -129,7 +119,7 @@ pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
         lost = Some((missing, evidence));
     }
     let settled = quarantine::settle_doubts(&*disk).map_err(failed_at)?;
-    Ok(Salvaged { lost, renamed, settled, objects: loaded.state.all().count() })
+    Ok(Salvaged { lost, settled, objects: loaded.state.all().count() })
 }
 
 fn unfit(key: &Key, why: &str) -> Damage {

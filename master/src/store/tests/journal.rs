@@ -229,56 +229,6 @@ fn a_file_that_failed_is_not_written_over_later() {
 }
 
 #[test]
-fn a_segment_under_another_name_is_told_and_never_removed() {
-    let disk = SimDisk::new(1);
-    let store = memory_on(&disk);
-    put(&store, "Web", "a").expect("new");
-    store.checkpoint().expect("the disk is well");
-    put(&store, "Web", "b").expect("seen");
-    drop(store);
-    let holds = |path: &String| disk.peek(path).is_some_and(|text| String::from_utf8_lossy(&text).contains("\"b\""));
-    let segment = segments(&disk).into_iter().find(holds).expect("it is in the journal");
-    let (text, other) = (disk.peek(&segment).expect("it is there"), "wal/0000000099.jsonl");
-    disk.take(&segment);
-    disk.place(other, &text);
-    let before = disk.tree();
-    let why = memory_on(&disk).health().degraded.expect("it says so");
-    assert!(why.starts_with("wal/0000000099.jsonl, offset 0: record "), "{why}");
-    assert!(why.contains(&format!("under another name: with the master stopped call it {segment} again")), "{why}");
-    assert_eq!(disk.tree(), before);
-    // Beside the one that it is a copy of it may be in the place of another.
-    disk.place(&segment, &text);
-    let store = memory_on(&disk);
-    let why = store.health().degraded.expect("it says so");
-    assert!(why.contains(&format!("it says what {segment} does")), "{why}");
-    assert_eq!(specs(&store), [("Web".to_owned(), "b".to_owned())]);
-    disk.take(other);
-    assert_eq!(memory_on(&disk).health().degraded, None);
-}
-
-#[test]
-fn an_older_segment_over_the_newest_is_told() {
-    let disk = SimDisk::new(1);
-    let store = short_segments(&disk, 0);
-    for round in 0..12 {
-        put(&store, "Web", &round.to_string()).expect("seen");
-    }
-    drop(store);
-    let all = segments(&disk);
-    let newest = all.iter().rposition(|path| disk.peek(path).is_some_and(|text| text.starts_with(b"{"))).expect("there is a journal");
-    assert!(newest > 0, "{all:?}");
-    let whole = disk.fork(2);
-    disk.place(&all[newest], &disk.peek(&all[newest - 1]).expect("it is there"));
-    let store = memory_on(&disk);
-    let why = store.health().degraded.expect("it says so");
-    assert!(why.starts_with(&all[newest]) && why.contains(&format!("it says what {} does", all[newest - 1])), "{why}");
-    // The way out that it names.
-    disk.place(&all[newest], &whole.peek(&all[newest]).expect("it is there"));
-    let store = memory_on(&disk);
-    assert_eq!((store.health().degraded, specs(&store)), (None, vec![("Web".to_owned(), "11".to_owned())]));
-}
-
-#[test]
 fn what_was_written_since_a_start_is_missed_with_its_segment() {
     let disk = SimDisk::new(1);
     let store = memory_on(&disk);

@@ -154,18 +154,6 @@ fn what_is_missing_is_named_and_given_up_on_demand_alone() {
 }
 
 #[test]
-fn a_segment_under_another_name_gets_its_own_again() {
-    let place = Place::killed("renamed");
-    fs::rename(place.segment(), place.0.join("wal/0000000099.jsonl")).expect("ours");
-    let missing = inspect(&place.0, &rules(), false).expect("a store").missing.expect("it is missed");
-    assert!(missing.to_string().contains("call it wal/0000000001.jsonl again"), "{missing}");
-    let salvaged = salvage(&place.0, &rules()).expect("the disk is well");
-    assert_eq!((salvaged.renamed, salvaged.lost), (vec!["wal/0000000099.jsonl is wal/0000000001.jsonl again".to_owned()], None));
-    let store = place.open();
-    assert_eq!((names_in(&store), store.health().degraded), (["Whole", "a", "c"].map(str::to_owned).to_vec(), None));
-}
-
-#[test]
 fn what_may_be_missing_with_head_and_journal_is_said() {
     let place = Place::killed("headless");
     let store = place.open();
