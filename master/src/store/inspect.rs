@@ -1,7 +1,6 @@
 //! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
 //! but reads, because acknowledged records are missing.
 
-use super::covered::covered;
 use super::disk::{self, Disk, RealDisk, What};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::find::{self, Found, SEGMENT_BYTES_READ_MAX};
@@ -10,10 +9,10 @@ use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
-use super::load::{self, Ids, Loaded};
 use super::lock;
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, Setup};
+use super::start::{self, Ids, Loaded};
 use super::sums::Sums;
 use super::{Damage, OpenError, Rules, names, quarantine};
 use coracle_api::meta::{Key, Revision};
@@ -142,7 +141,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, lock::Lock), OpenError> {
 fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loaded, Found), OpenError> {
     let setup = Setup { look_only: true, ..Setup::PRODUCT };
     let ids = Ids { fresh_store, boot: String::new() };
-    let loaded = load::load(disk.clone(), None, &ids, rules, &setup)?;
+    let loaded = start::load(disk.clone(), None, &ids, rules, &setup)?;
     let found = find::find_journal(&**disk, Some(&loaded.writer.head), &setup);
     Ok((loaded, found))
 }
@@ -177,11 +176,8 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     let mut files = Files::default();
     let recovered = &found.recovered;
     loop {
-        for (key, said) in covered(recovered) {
+        for (key, said) in start::view(recovered) {
             files.bring(&*disk, &key, said.object.as_deref())?;
-        }
-        for healed in &loaded.healed {
-            files.bring(&*disk, &healed.key, healed.object.as_deref())?;
         }
         if files.settle(&*disk)? {
             break;

@@ -9,6 +9,10 @@ use serde_json::Value;
 /// none of its own.
 pub const FILE_BYTES_MAX: usize = 8 * OBJECT_BYTES_MAX;
 
+/// Words for folders: nothing but zeros, and a document of something else.
+pub const EMPTY: &str = "empty";
+pub const MISPLACED: &str = "misplaced";
+
 /// Why a file is no object of its key: a word for the folder, a sentence for people.
 pub struct Wrong {
     pub word: &'static str,
@@ -23,7 +27,7 @@ pub fn too_large() -> String {
 pub fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
     if bytes.iter().all(|byte| *byte == 0) {
         let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
-        return Err(Wrong { word: "empty", why: why.to_owned() });
+        return Err(Wrong { word: EMPTY, why: why.to_owned() });
     }
     let mut document: Value =
         serde_json::from_slice(bytes).map_err(|error| Wrong { word: "not-json", why: format!("it is not JSON: {error}") })?;
@@ -31,6 +35,6 @@ pub fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong
         // The place says it.
         metadata.entry("namespace").or_insert_with(|| Value::String(key.namespace.clone()));
     }
-    document::belongs(&document, key, kind).map_err(|why| Wrong { word: "misplaced", why })?;
+    document::belongs(&document, key, kind).map_err(|why| Wrong { word: MISPLACED, why })?;
     Ok(document)
 }

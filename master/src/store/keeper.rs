@@ -247,6 +247,7 @@ impl FlatStore {
         // From here on HEAD.json is the checkpoint's to write, without the lock.
         let begun = moved.and_then(|()| writer.begin_to_write(&self.inner.setup.protocol));
         let begun = begun.and_then(|()| writer.settle_debt());
+        let position = Some(writer.journal.position());
         if let Err(error) = begun {
             (writer.checkpoint_after, writer.unsettled) = (Some(self.uptime() + PROBE_EVERY), Some(error.to_string()));
             locked(&self.inner.trouble).behind = Some(error.to_string());
@@ -263,7 +264,8 @@ impl FlatStore {
             files: self.state().files_sum().clone(),
             objects: self.state().files_count(),
             incidents: writer.incidents.next,
-            summed: true,
+            // What is still to be journaled says of files what they held before.
+            summed: !writer.journal.owes(),
             stamped: writer.stamping,
             ..writer.head.clone()
         };

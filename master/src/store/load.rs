@@ -19,6 +19,7 @@ use super::journal::past::Past;
 use super::journal::recover::Recovered;
 use super::judge::Wrong;
 use super::setup::{LOST_REVISIONS, RESERVE, Setup};
+use super::start::Ids;
 use super::state::State;
 use super::tree::{Brought, Tree};
 use super::{Damage, LeftOut, OpenError, Rules, backup, gather, quarantine, volatile};
@@ -40,13 +41,6 @@ pub struct Loaded {
     pub healed: Vec<Brought>,
     /// Why the store cannot be written to.
     pub degraded: Option<String>,
-}
-
-/// What the host says of itself.
-pub struct Ids {
-    /// For a store that has none yet.
-    pub fresh_store: String,
-    pub boot: String,
 }
 
 pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {

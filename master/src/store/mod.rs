@@ -14,17 +14,22 @@
 //! scrub (all files read again, now and then) · silence (a disk that does not answer) · gone (a directory that is taken away) · lock (whose it is) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
+#[cfg(test)]
 mod aside;
 mod backup;
+#[cfg(test)]
 mod begin;
 mod checkpoint;
 mod commit;
+#[cfg(test)]
 mod copied;
+#[cfg(test)]
 mod covered;
 mod disk;
 mod document;
 mod door;
 mod draft;
+#[cfg(test)]
 mod examine;
 mod files;
 mod find;
@@ -37,6 +42,7 @@ mod inspect;
 mod journal;
 mod judge;
 mod keeper;
+#[cfg(test)]
 mod load;
 mod lock;
 mod names;
@@ -50,8 +56,10 @@ mod scrub;
 mod setup;
 mod silence;
 mod sketch;
+mod start;
 mod state;
 mod sums;
+#[cfg(test)]
 mod tree;
 #[cfg(any(test, feature = "trial"))]
 pub mod trial;
@@ -82,12 +90,12 @@ use disk::{Disk, RealDisk};
 use draft::Draft;
 use follow::Followers;
 use keeper::Keeper;
-use load::{Ids, Loaded};
 use queue::Queue;
 use room::Held;
 use scrub::Scrub;
 use setup::Setup;
 use silence::Silence;
+use start::{Ids, Loaded};
 use state::{State, Verdict};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
@@ -172,7 +180,7 @@ impl FlatStore {
         setup: Setup,
     ) -> Result<Opened, OpenError> {
         let Loaded { state, writer, notes, foreign, left_alone, told, degraded, .. } =
-            load::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
+            start::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
         for note in &notes {
             log::warn!("{note}");
         }

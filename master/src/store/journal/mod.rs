@@ -256,6 +256,11 @@ impl Journal {
         }
     }
 
+    /// Revisions up to this one are reserved before anything else is written.
+    pub fn reserve_first(&mut self, reserved: u64) {
+        self.carry.push(Record::Reserve { reserved });
+    }
+
     /// The files hold all that its segments say: those that are gone count no more.
     pub fn forget(&mut self, gone: impl Fn(u64) -> bool) {
         self.live.retain(|(segment, _)| !gone(*segment));

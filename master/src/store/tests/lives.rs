@@ -11,8 +11,8 @@ use super::sim::{Careless, Dice, EIO, ENOSPC, EROFS, Nature, Promise, SimDisk};
 use super::*;
 use crate::store::checkpoint::Checkpoint;
 use crate::store::disk::Stamp;
-use crate::store::load::Ids;
 use crate::store::protocol::Protocol;
+use crate::store::start::Ids;
 use asks::{edited_object, keys, object, turns};
 
 /// What may be opened after one cut, beside the one that the history goes on with.
@@ -74,6 +74,8 @@ pub struct Host {
     pub setup: Setup,
     /// Somebody edits files while the master runs.
     meddled: bool,
+    /// The start of before is held against the new one.
+    compares: bool,
 }
 
 /// A running master with somebody who follows everything.
@@ -137,6 +139,7 @@ impl Host {
             faulty,
             setup,
             meddled: seed % 5 == 2,
+            compares: setting.protocol == Protocol::WHOLE && setting.careless == Careless::No,
         }
     }
 
@@ -218,6 +221,9 @@ impl Host {
                     self.tally.cuts += 1;
                 }
                 image.power_loss();
+            }
+            if self.compares && !oracle.is_touched() {
+                super::beside::compare(&image, &SimDisk::new(0), || ids(0), &self.setup)?;
             }
             let store = open(&image, &SimDisk::new(0), 0, self.setup).map_err(|error| format!("an image does not start: {error}"))?;
             oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;
@@ -351,32 +357,12 @@ impl Host {
         }
     }
 
-    /// A person changes files after a kill or a power cut, whatever lies there.
+    /// A person changes files after a kill or a power cut, whatever lies there: it counts where the journal is not ahead of the file.
     fn edit_after_cut(&mut self) {
         for _ in 0..1 + self.dice.below(2) {
             let keys = keys();
             let key = self.dice.pick(&keys[..keys.len() - 1]);
-            if self.oracle.is_broken(key) || self.oracle.is_edited(key) || self.oracle.is_meddled(key) {
-                continue;
-            }
-            let path = format!("objects/{}", names::path(key));
-            self.tally.edits += 1;
-            self.written += 1;
-            let there = self.disk.peek(&path);
-            if there.is_some() && self.dice.one_in(4) {
-                self.disk.take(&path);
-                self.oracle.edited_after_cut(key, None);
-                continue;
-            }
-            let spec = format!("{} by hand", self.written);
-            // What a cut tore has to be written anew.
-            let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
-            let object = edited_object(key, whole, &spec);
-            match there {
-                Some(_) if self.dice.one_in(2) => self.disk.overwrite(&path, object.to_string().as_bytes()),
-                _ => self.disk.place(&path, object.to_string().as_bytes()),
-            }
-            self.oracle.edited_after_cut(key, Some(&object));
+            self.tally.edits += u64::from(self.write_by_hand(key, 4));
         }
     }
 
@@ -384,18 +370,26 @@ impl Host {
     fn meddle(&mut self) {
         let keys = keys();
         let key = self.dice.pick(&keys[..keys.len() - 1]);
-        if self.disk.is_cut() || self.oracle.is_broken(key) || self.oracle.is_meddled(key) {
-            return;
+        if !self.disk.is_cut() {
+            self.tally.meddled += u64::from(self.write_by_hand(key, 6));
+        }
+    }
+
+    /// One in so many files is taken away. False: somebody is at it already.
+    fn write_by_hand(&mut self, key: &Key, removes: u64) -> bool {
+        if self.oracle.is_broken(key) || self.oracle.is_meddled(key) {
+            return false;
         }
         let path = format!("objects/{}", names::path(key));
-        self.tally.meddled += 1;
         self.written += 1;
         let there = self.disk.peek(&path);
-        if there.is_some() && self.dice.one_in(6) {
+        if there.is_some() && self.dice.one_in(removes) {
             self.disk.take(&path);
-            return self.oracle.meddled(key, None);
+            self.oracle.meddled(key, None);
+            return true;
         }
         let spec = format!("{} by hand", self.written);
+        // What a cut tore has to be written anew.
         let whole = there.as_ref().and_then(|text| serde_json::from_slice::<Value>(text).ok());
         let object = edited_object(key, whole, &spec);
         match there {
@@ -403,6 +397,7 @@ impl Host {
             _ => self.disk.place(&path, object.to_string().as_bytes()),
         }
         self.oracle.meddled(key, Some(&object));
+        true
     }
 
     /// What was written beside a master is what it shows after a start, or lies where its author finds it.

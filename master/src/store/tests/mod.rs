@@ -1,5 +1,6 @@
 //! The door as its callers see it.
 
+mod beside;
 mod conformance;
 mod copies;
 mod crash;

@@ -266,7 +266,7 @@ fn who_falls_behind_is_let_go_and_comes_to_believe_what_is_so() {
     for seed in 0..100 {
         let mut dice = Dice::new(seed);
         let setup = Setup { history_events_max: HISTORY_EVENTS, ..Setup::SMALL };
-        let ids = load::Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
+        let ids = start::Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
         let store = FlatStore::open_on(Arc::new(sim::SimDisk::new(seed)), None, None, ids, &rules(), setup).expect("it opens").store;
         let mut clients: Vec<Client> = (0..4).map(|_| Client::new(&store)).collect();
         for step in 0..200 {

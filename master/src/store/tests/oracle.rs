@@ -31,22 +31,24 @@ pub struct Oracle {
     broken: BTreeSet<Key>,
     /// Those of which somebody tried to give them up, and was refused by the disk.
     perhaps_broken: BTreeSet<Key>,
-    /// Objects whose files a person touched after a kill or a cut, and those that he took away: what the journal says more of is kept.
-    hands: BTreeSet<Key>,
     /// Somebody took files away.
     removed: bool,
-    perhaps_gone: BTreeSet<Key>,
     /// Somebody touched some file since the last start.
     touched: bool,
     /// Told ever since: nobody is there to look.
     doubtful: BTreeSet<String>,
-    /// What a person wrote while a master ran, None: took away: it counts or not.
+    /// What a person wrote while a master ran or after it was killed, None: took away: it counts or not.
     meddled: BTreeMap<Key, Option<Value>>,
 }
 
 impl Oracle {
     pub fn last(&self) -> Revision {
         self.last
+    }
+
+    /// Whether a person's hand was at the files since the last start.
+    pub fn is_touched(&self) -> bool {
+        self.touched || self.removed || !self.meddled.is_empty() || !self.broken.is_empty()
     }
 
     pub fn is_broken(&self, key: &Key) -> bool {
@@ -127,35 +129,11 @@ impl Oracle {
         self.any_revisions();
     }
 
-    pub fn is_edited(&self, key: &Key) -> bool {
-        self.hands.contains(key)
-    }
-
-    /// A person changed a file of a store that was not closed. Whatever of the last writes is there, this counts; but nobody knows
-    /// whether what was taken away was only as new as its file.
-    pub fn edited_after_cut(&mut self, key: &Key, object: Option<&Value>) {
-        self.touched = true;
-        self.hands.insert(key.clone());
-        match object {
-            Some(object) => {
-                self.edited(key, Some(object));
-                self.perhaps_gone.remove(key);
-                let text = durable_text(key, object.clone());
-                self.doubts.iter_mut().filter(|(doubtful, _)| doubtful == key).for_each(|(_, then)| *then = text.clone());
-            }
-            None => {
-                self.removed = true;
-                self.perhaps_gone.insert(key.clone());
-                self.any_revisions();
-            }
-        }
-    }
-
     pub fn is_meddled(&self, key: &Key) -> bool {
         self.meddled.contains_key(key)
     }
 
-    /// A person changed a file while the master ran.
+    /// A person changed a file while the master ran, or after it was killed.
     pub fn meddled(&mut self, key: &Key, object: Option<&Value>) {
         self.touched = true;
         self.meddled.insert(key.clone(), object.cloned());
@@ -245,14 +223,9 @@ impl Oracle {
         self.reached(store.revision())?;
         let held = self.look(store, &now)?;
         self.hear_meddled(&held);
-        for key in std::mem::take(&mut self.perhaps_gone).into_iter().filter(|key| !held.contains_key(key)) {
-            self.held.remove(&key);
-            self.doubts.retain(|(doubtful, _)| *doubtful != key);
-        }
         self.compare(&held)?;
         self.held = held;
         self.doubts.clear();
-        self.hands.clear();
         self.removed = false;
         claims_fit(store, &now)
     }
@@ -260,8 +233,8 @@ impl Oracle {
     /// Whether a person touched this file, or took any away.
     fn has_done(&self, key: Option<&Key>) -> bool {
         match key {
-            Some(key) => self.hands.contains(key) || self.meddled.contains_key(key),
-            None => self.removed || !self.hands.is_empty() || self.meddled.values().any(Option::is_none),
+            Some(key) => self.meddled.contains_key(key),
+            None => self.removed || self.meddled.values().any(Option::is_none),
         }
     }
 

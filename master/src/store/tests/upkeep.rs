@@ -193,7 +193,7 @@ fn a_file_that_is_gone_is_told_beside_a_doubt() {
     fs::create_dir_all(place.0.join("quarantine/0001-may-be-missing")).expect("ours");
     fs::remove_file(place.0.join("objects/core/pods/default/a.json")).expect("ours");
     let told = place.open().health().told;
-    assert!(told.iter().any(|told| told.why.contains("1 objects have no file")), "{told:?}");
+    assert!(told.iter().any(|told| told.why.contains("an object's file is gone")), "{told:?}");
 }
 
 /// What is no file is not waited for: nobody may ever write into a pipe.

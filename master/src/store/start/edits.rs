@@ -1,0 +1,117 @@
+//! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or it is refused.
+
+use super::objects::Objects;
+use crate::store::document;
+use crate::store::journal::record::Was;
+use crate::store::state::{Entry, OBJECT_BYTES_MAX};
+use coracle_api::meta::{Key, Revision};
+use serde_json::Value;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// What became of an edited file.
+pub enum Outcome {
+    Taken(Revision),
+    Refused(String),
+}
+
+/// An edited file, what became of it, and the object whose uid it had.
+pub struct Edit {
+    pub key: Arc<Key>,
+    pub outcome: Outcome,
+    pub copied_from: Option<Arc<Key>>,
+}
+
+impl Objects<'_> {
+    /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know of each other.
+    pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<Edit> {
+        let mut uids = if keys.is_empty() { HashMap::new() } else { self.uids(&keys) };
+        keys.into_iter().filter_map(|key| self.edit(key, &mut uids)).collect()
+    }
+
+    fn edit(&mut self, key: Arc<Key>, uids: &mut HashMap<String, Arc<Key>>) -> Option<Edit> {
+        let entry = self.all.remove(&key)?;
+        let mut document: Value = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let uid = document["metadata"]["uid"].as_str().map(str::to_owned);
+        let owner = uid.map(|uid| uids.entry(uid).or_insert_with(|| key.clone()).clone());
+        let copied_from = owner.filter(|owner| *owner != key);
+        if copied_from.is_some() {
+            part_from(&mut document);
+        }
+        let kind = self.row(&key).map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
+        let checked = match (self.rules.fault)(&key, Value::clone(&document)) {
+            Some(fault) => Err(fault),
+            None => (self.rules.edited)(&key, document, None),
+        };
+        let fits = |document: Value| document::belongs(&document, &key, kind).map(|()| document);
+        let outcome = match checked.and_then(fits).and_then(|document| self.fits_beside_others(&key, document)) {
+            Ok(document) => Outcome::Taken(self.take_edited(key.clone(), document, Was::of(entry.file_crc))),
+            Err(why) => {
+                self.given.remove(&entry.stored.revision.0);
+                self.damaged.insert(Key::clone(&key));
+                Outcome::Refused(why)
+            }
+        };
+        Some(Edit { key, outcome, copied_from })
+    }
+
+    /// Whose uid each of the objects has that nobody edited.
+    fn uids(&self, edited: &[Arc<Key>]) -> HashMap<String, Arc<Key>> {
+        let edited: HashSet<&Arc<Key>> = edited.iter().collect();
+        let others = self.all.iter().filter(|(key, _)| !edited.contains(key));
+        others.filter_map(|(key, entry)| Some((uid(&entry.stored.json)?, key.clone()))).collect()
+    }
+
+    /// What any write is held to beside its kind's rules: its size, and what others own.
+    fn fits_beside_others(&self, key: &Key, document: Value) -> Result<Value, String> {
+        let bytes = document::compact(&document).len();
+        if bytes > OBJECT_BYTES_MAX {
+            return Err(format!("it is {bytes} bytes as compact JSON, more than {OBJECT_BYTES_MAX}"));
+        }
+        if let Some(home) = (self.rules.home)(key)
+            && !self.all.contains_key(&home)
+            && !self.damaged.contains(&home)
+        {
+            return Err(format!("there is no {home} that it could lie in: write that file as well"));
+        }
+        for wanted in (self.rules.claims)(key, &document) {
+            let owns = |entry: &&Entry| entry.claims.iter().any(|owned| owned.claim == wanted.claim);
+            if let Some(owner) = self.all.values().find(owns) {
+                return Err(format!("{} {} belongs to {}", wanted.claim.space, wanted.claim.value, owner.stored.key));
+            }
+        }
+        Ok(document)
+    }
+
+    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object. Gives what is wrong.
+    pub fn check_types(&mut self, key: &Key) -> Option<String> {
+        let entry = self.all.get(key)?;
+        let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
+        let fault = (self.rules.fault)(key, document);
+        if fault.is_some() {
+            self.all.remove(key);
+        }
+        fault
+    }
+}
+
+/// A file that was copied to another name is a new object: it does not stand for the one that it was made from.
+fn part_from(document: &mut Value) {
+    if let Some(metadata) = document.get_mut("metadata").and_then(Value::as_object_mut) {
+        for of_the_other in ["uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+            metadata.remove(of_the_other);
+        }
+    }
+}
+
+fn uid(json: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Object {
+        metadata: Metadata,
+    }
+    #[derive(serde::Deserialize)]
+    struct Metadata {
+        uid: Option<String>,
+    }
+    serde_json::from_slice::<Object>(json).ok()?.metadata.uid
+}

@@ -1,0 +1,93 @@
+//! PURE. The journal as a map: of each object that it says anything of, its last word and every content that its file may hold.
+
+use super::judge::Journal;
+use crate::store::document;
+use crate::store::journal::held::{Held, Worth};
+use crate::store::journal::record::{Record, Was};
+use crate::store::journal::recover::Recovered;
+use bytes::Bytes;
+use coracle_api::meta::{Key, Revision};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub type View = BTreeMap<Arc<Key>, Said>;
+
+pub struct Said {
+    /// The last word: the durable part, compact; None: that there is no such object.
+    pub object: Option<Bytes>,
+    pub revision: Revision,
+    /// What the file held before the first record.
+    pub was: Was,
+    /// Checksums of what a checkpoint may have left in the file.
+    sums: Vec<u32>,
+    /// All that the file may hold is known.
+    known: bool,
+    /// There was a file, and no record removes it.
+    pub stays: bool,
+    /// What the file holds now.
+    pub found: Was,
+}
+
+/// The last word of the journal on each key, and every earlier one. Records behind a hole count too where something is missing: they were
+/// acknowledged, and are newer than the files. Then nothing is known of what the files may hold.
+pub fn view(recovered: &Recovered) -> View {
+    let mut view = View::new();
+    let whole = recovered.missing.is_none();
+    let mut all: Vec<&Held> = recovered.records.iter().collect();
+    if !whole {
+        // Later segments say something newer than what lies behind a hole.
+        all.extend(&recovered.beyond);
+        all.sort_by_key(|held| held.n);
+    }
+    for Held { worth, .. } in all {
+        // The checksum of what it puts, and that.
+        let (key, revision, was, sum, object) = match worth {
+            Worth::Whole(Record::Put { key, revision, was, object, .. }) => {
+                (key, revision, was, Some(document::crc32(object)), Some(object))
+            }
+            Worth::Outdone { key, revision, was, sum, .. } => (key, revision, was, Some(*sum), None),
+            Worth::Whole(Record::Remove { key, revision, was }) => (key, revision, was, None, None),
+            Worth::Whole(Record::Open { .. } | Record::Reserve { .. }) => continue,
+        };
+        let said = view.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole));
+        if let Was::Sum(sum) = was {
+            said.sums.push(*sum);
+        }
+        said.stays &= sum.is_some();
+        said.revision = *revision;
+        said.object = object.cloned();
+        said.sums.extend(sum);
+    }
+    view
+}
+
+impl Said {
+    fn first(revision: Revision, was: Was, whole: bool) -> Said {
+        let (known, stays) = (whole && was != Was::Unknown, whole && matches!(was, Was::Sum(_)));
+        Said { object: None, revision, was, sums: Vec::new(), known, stays, found: Was::Absent }
+    }
+
+    /// The checksum of what its file held before the journal began to say more, if there was one; None: nobody knows.
+    pub fn file_before(&self) -> Option<Option<u32>> {
+        match self.was {
+            Was::Unknown => None,
+            Was::Absent => Some(None),
+            Was::Sum(sum) => Some(Some(sum)),
+        }
+    }
+
+    /// A file that is not there.
+    pub fn on_absence(&self) -> Journal {
+        if self.stays { Journal::Contradicts } else { Journal::Explains }
+    }
+
+    /// A file of this checksum. `changed`: its stamp says that somebody wrote to it.
+    pub fn on_content(&self, sum: u32, changed: bool) -> Journal {
+        if self.sums.contains(&sum) || !self.known && !changed { Journal::Explains } else { Journal::Contradicts }
+    }
+
+    /// A file that is no object.
+    pub fn on_no_object(&self) -> Journal {
+        if self.known { Journal::Contradicts } else { Journal::Explains }
+    }
+}

@@ -1,0 +1,208 @@
+//! A start: from what lies in the data directory to the state that is served. It only adds, so it may be interrupted anywhere and done
+//! again.
+//!
+//! ```text
+//! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
+//! scan:     objects/**, stamps -> evidence, a file each
+//! judge:    PURE: the table from evidence to verdict
+//! here:     the verdicts carried out -> objects, edits PURE: the objects in memory · report: files set aside, what is told
+//! segment:  the new segment of the journal, and everything that has to be durable before anybody is served
+//! ```
+//!
+//! Where acknowledged records are provably missing, nothing in the directory is touched: what can be read is served, and a person decides.
+
+mod apply;
+mod edits;
+mod journal_view;
+mod judge;
+mod objects;
+mod report;
+mod scan;
+mod segment;
+
+pub use journal_view::view;
+
+use super::commit::Writer;
+use super::disk::Disk;
+use super::find::{find_head, find_journal, silent};
+use super::head::{HEAD, Head};
+use super::journal::held::Held;
+use super::journal::recover::Recovered;
+use super::setup::{RESERVE, Setup};
+use super::state::State;
+use super::sums::Sums;
+use super::{Damage, LeftOut, OpenError, Rules, backup, gather, quarantine, volatile};
+use coracle_api::meta::{Key, Revision};
+use journal_view::View;
+use judge::Sum;
+use objects::Objects;
+use report::Report;
+use scan::Scanned;
+use std::sync::Arc;
+
+/// What the host says of itself.
+pub struct Ids {
+    /// For a store that has none yet.
+    pub fresh_store: String,
+    pub boot: String,
+}
+
+pub struct Loaded {
+    pub state: State,
+    pub writer: Writer,
+    /// What was found and done, worth a line in the log each.
+    pub notes: Vec<String>,
+    /// Files set aside that are no object's.
+    pub foreign: Vec<Damage>,
+    /// Files that are left alone where they are.
+    pub left_alone: Vec<LeftOut>,
+    /// What people did to files that did not come to what they may think.
+    pub told: Vec<Damage>,
+    /// Why the store cannot be written to.
+    pub degraded: Option<String>,
+}
+
+/// The files as HEAD.json knows them.
+struct Left {
+    /// Closed in order.
+    closed: bool,
+    sum: Sum,
+    /// How many are gone, as far as that can be told.
+    gone: u64,
+    /// Some were set aside since.
+    any_aside: bool,
+}
+
+/// A start under way.
+struct Start<'a> {
+    objects: Objects<'a>,
+    journal: View,
+    report: Report<'a>,
+    left: Left,
+    /// Every file has its stamp.
+    stamped: bool,
+    /// Those that have none, and are to get one.
+    unstamped: Vec<Arc<Key>>,
+    /// Files that are to say at once what the journal does.
+    brought: Vec<Arc<Key>>,
+}
+
+pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: &Rules, setup: &Setup) -> Result<Loaded, OpenError> {
+    let (head, lost) = read_head(&*disk)?;
+    let found = find_journal(&*disk, head.as_ref(), setup);
+    let recovered = &found.recovered;
+    let mut report = Report::new(&*disk, rules, recovered.missing.is_some() || found.unlisted.is_some() || setup.look_only);
+    let unreadable = if let LostHead::Unreadable(why) = &lost { Some(why.clone()) } else { None };
+    for unknown in unreadable.into_iter().chain(backup::unfinished(&*disk)) {
+        report.cannot_know(unknown);
+    }
+    report.prepare_folders(head.as_ref().is_some_and(|head| head.objects > 0));
+    let first_incident = report.incidents.next;
+    if lost == LostHead::Damaged {
+        report.set_head_aside();
+    }
+    let closed = head.as_ref().is_some_and(|head| head.clean && head.wal.is_some()) && silent(&found);
+    let mut journal = view(recovered);
+    let kept = || {
+        let head = head.as_ref().filter(|_| closed)?;
+        volatile::read(volatile?, &head.store, &ids.boot, Revision(head.reserved))
+    };
+    let (walked, kept) = gather::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
+    if let Some(volatile) = volatile.filter(|_| !report.frozen) {
+        volatile::remove(volatile);
+    }
+    let base = head.as_ref().map(|head| used(head.reserved, closed, recovered));
+    let objects = Objects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
+    let strangers = report.walked(walked.strangers, walked.left_alone, walked.unread, |key| journal.contains_key(key));
+    let is_summed = |head: &&Head| setup.protocol.account && (closed || head.summed && recovered.missing.is_none());
+    let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
+    let is_unread = |path: &str| report.is_unread(path);
+    let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);
+    let sum = sum_of(sum, &scanned, &journal, &report);
+    let (stamped, lacks) = look(&*disk, head.as_ref(), sum, &mut scanned);
+    let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident).0);
+    let gone = head.as_ref().map_or(0, |head| gone(head, &scanned, &journal, &report, strangers as u64 + aside));
+    let left = Left { closed, sum, gone, any_aside: aside > 0 };
+    let mut start = Start { objects, journal, report, left, stamped, unstamped: Vec::new(), brought: Vec::new() };
+    if start.left.closed && start.left.sum == Sum::Differs {
+        // Who saw what is gone now has to look again.
+        start.objects.last += 1;
+    }
+    let carried = start.carry_out(scanned, lacks);
+    if head.is_none() && !matches!(lost, LostHead::Unreadable(_)) {
+        start.tell_lost_head(lost == LostHead::Damaged, carried.any_written, recovered);
+    }
+    let renews = start.settle(carried, recovered) || head.is_none();
+    start.objects.keep_fresh(&start.journal);
+    if renews {
+        start.renew_all();
+    }
+    start.recall_incidents();
+    if start.left.sum == Sum::Differs {
+        start.bring_homes();
+    }
+    start.objects.overlay(kept.unwrap_or_default());
+    start.note_journal(recovered, found.unlisted.is_some());
+    Ok(segment::begin(disk.clone(), start, head, found, ids, setup))
+}
+
+/// Why there is no HEAD.json to go by.
+#[derive(PartialEq)]
+enum LostHead {
+    No,
+    Absent,
+    Damaged,
+    /// What it says is unknown, which is no reason to show nothing.
+    Unreadable(String),
+}
+
+fn read_head(disk: &dyn Disk) -> Result<(Option<Head>, LostHead), OpenError> {
+    match find_head(disk) {
+        Ok((Some(head), _)) => Ok((Some(head), LostHead::No)),
+        Ok((None, damaged)) => Ok((None, if damaged { LostHead::Damaged } else { LostHead::Absent })),
+        Err(OpenError::Io { error, .. }) => Ok((None, LostHead::Unreadable(format!("{HEAD} cannot be read: {error}")))),
+        Err(refused) => Err(refused),
+    }
+}
+
+/// Whether all files are those that HEAD.json describes.
+fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Report) -> Sum {
+    match left {
+        None => Sum::Unknown,
+        Some(_) if scanned.any_unreadable() || !report.unread.is_empty() => Sum::Unknown,
+        Some(_) if scanned.as_left => Sum::AsLeft,
+        Some(left) if scanned.sum_then(journal).is_some_and(|then| left.are(&then)) => Sum::AsLeft,
+        Some(_) => Sum::Differs,
+    }
+}
+
+/// How many files are gone that HEAD.json knows of, as far as that can be told. A file that somebody made may look like one that was there,
+/// and make up the number. `elsewhere`: so many were set aside since then, or have something else in their place.
+fn gone(head: &Head, scanned: &Scanned, journal: &View, report: &Report, elsewhere: u64) -> u64 {
+    // What lies in a folder that cannot be read is not gone.
+    let there = scanned.count_then(journal).filter(|_| report.unread.is_empty());
+    let there = there.map(|there| (there + report.left_alone.len()) as u64 + elsewhere);
+    there.map_or(0, |there| head.objects.saturating_sub(there))
+}
+
+/// Looks at the stamps of the files where their sum does not vouch for them. Says whether all have one, and whether that is only now
+/// known not to be so.
+fn look(disk: &dyn Disk, head: Option<&Head>, sum: Sum, scanned: &mut Scanned) -> (bool, bool) {
+    let stamped = head.is_some_and(|head| head.stamped);
+    if sum != Sum::AsLeft || scanned.any_without_revision() {
+        return (scanned.look_at_stamps(disk, stamped), false);
+    }
+    let lacks = stamped && scanned.lack_stamps(disk);
+    (stamped && !lacks, lacks)
+}
+
+/// The last revision that may have been used.
+fn used(head: u64, closed: bool, recovered: &Recovered) -> u64 {
+    if closed {
+        return head;
+    }
+    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(Held::revision).map(|revision| revision.0);
+    // It may have been a reservation that had become damaged.
+    let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
+    recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear
+}

@@ -1,0 +1,219 @@
+//! PURE. The objects of a start while they come together: which revision each of them has, and which have to be journaled again.
+
+use super::journal_view::View;
+use crate::store::gather::Text;
+use crate::store::journal::record::Was;
+use crate::store::judge::{Wrong, judge};
+use crate::store::outline::{Outline, Trust, outline};
+use crate::store::setup::REVISION_MAX;
+use crate::store::sketch::Sketch;
+use crate::store::state::Entry;
+use crate::store::volatile::Kept;
+use crate::store::{KindRow, Rules, Stored, document};
+use bytes::Bytes;
+use coracle_api::meta::{Durable, Key, Revision};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Who made an object another one than the journal and the files say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A person, who wrote its file.
+    Hand,
+    /// This start, which gave it a fresh revision.
+    Start,
+}
+
+/// An object that has to be journaled, and its file written, before anybody sees it.
+pub struct Rewritten {
+    pub key: Arc<Key>,
+    pub by: By,
+    /// What the file holds.
+    pub was: Was,
+    /// What it held when the journal began to say more than the files.
+    pub before: Was,
+}
+
+/// What an object is called, and what is known of it.
+pub type Taken = (Arc<Key>, Entry);
+
+pub struct Objects<'a> {
+    pub rules: &'a Rules<'a>,
+    pub all: BTreeMap<Arc<Key>, Entry>,
+    /// The last revision that may have been used before this start; None: HEAD.json is lost.
+    pub base: Option<u64>,
+    /// The last revision that this start has given or found used.
+    pub last: u64,
+    /// No status was lost since the last master closed.
+    pub statuses_kept: bool,
+    pub rewritten: Vec<Rewritten>,
+    /// Objects that there are, and of which nobody knows what they are.
+    pub damaged: HashSet<Key>,
+    /// Revisions that objects have.
+    pub(super) given: HashSet<u64>,
+    /// Objects whose files say a revision of which nothing else knows that it was used.
+    beyond: Vec<Arc<Key>>,
+}
+
+impl<'a> Objects<'a> {
+    pub fn new(rules: &'a Rules<'a>, base: Option<u64>, last: u64, statuses_kept: bool) -> Objects<'a> {
+        Objects {
+            rules,
+            all: BTreeMap::new(),
+            base,
+            last,
+            statuses_kept,
+            rewritten: Vec::new(),
+            damaged: HashSet::new(),
+            given: HashSet::new(),
+            beyond: Vec::new(),
+        }
+    }
+
+    pub fn row(&self, key: &Key) -> Option<&'a KindRow> {
+        row(self.rules, key)
+    }
+
+    /// What the journal says of it.
+    pub fn take_journaled(&mut self, key: &Key, object: &Bytes) -> Result<(), (Key, Wrong)> {
+        let Some(row) = self.row(key) else { return Ok(()) };
+        let key = Key { resource: row.resource.clone(), ..key.clone() };
+        let outline = outline(object, &key, row, self.rules.told, Trust::Nothing);
+        let (key, entry) = self.take(key, Text { compact: object.clone(), crc: document::crc32(object) }, outline)?;
+        self.all.insert(key, entry);
+        Ok(())
+    }
+
+    /// What its file says.
+    pub fn take(&mut self, key: Key, Text { compact, crc }: Text, outline: Option<Outline>) -> Result<Taken, (Key, Wrong)> {
+        if let Some(Outline { said, durable, labels }) = outline {
+            let revision = self.revision_of(&key, said, durable);
+            let other = || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
+            if let Some(json) = if said == Some(revision) { Some(compact.clone()) } else { other() } {
+                let key = Arc::new(key);
+                let stored = Stored::new(key.clone(), revision, json, labels);
+                return Ok((key, Entry { stored, durable, file_crc: Some(crc), claims: Box::default() }));
+            }
+        }
+        let kind = self.row(&key).map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
+        match judge(&compact, &key, kind) {
+            Ok(document) => Ok(self.take_document(key, document, crc)),
+            Err(wrong) => Err((key, wrong)),
+        }
+    }
+
+    fn take_document(&mut self, key: Key, mut document: Value, crc: u32) -> Taken {
+        let durable = (self.rules.durable)(&key, &document);
+        let revision = self.revision_of(&key, document::revision(&document), durable);
+        let claims = (self.rules.claims)(&key, &document).into();
+        let key = Arc::new(key);
+        let stored = Stored::of(key.clone(), revision, &mut document);
+        (key, Entry { stored, durable, file_crc: Some(crc), claims })
+    }
+
+    /// The file holds the revision of the last durable write. What its status was later is lost, and so is the revision that it had.
+    fn revision_of(&mut self, key: &Key, said: Option<Revision>, durable: Durable) -> Revision {
+        let bound = self.base.unwrap_or(REVISION_MAX).min(REVISION_MAX);
+        let lost = durable != Durable::Whole && !self.statuses_kept;
+        match said {
+            Some(said) if !lost && (1..=bound).contains(&said.0) && self.given.insert(said.0) => return said,
+            Some(said) if said.0 > bound => self.beyond.push(Arc::new(key.clone())),
+            _ => {}
+        }
+        self.fresh()
+    }
+
+    pub fn fresh(&mut self) -> Revision {
+        self.last += 1;
+        Revision(self.last)
+    }
+
+    /// What a person wrote, at a fresh revision. `was`: what the file holds.
+    pub fn take_edited(&mut self, key: Arc<Key>, mut document: Value, was: Was) -> Revision {
+        let revision = self.fresh();
+        document::stamp(&mut document, revision);
+        let crc = document::crc32(&document::compact(&document));
+        let durable = (self.rules.durable)(&key, &document);
+        let claims = (self.rules.claims)(&key, &document).into();
+        let stored = Stored::of(key.clone(), revision, &mut document);
+        self.all.insert(key.clone(), Entry { stored, durable, file_crc: Some(crc), claims });
+        self.rewritten.push(Rewritten { key, by: By::Hand, was, before: was });
+        revision
+    }
+
+    /// None: it does not count. `file_crc`: of its file, where it has one.
+    pub fn of_kept(&self, mut key: Key, Kept { json, outline }: Kept, file_crc: Option<u32>) -> Option<Taken> {
+        key.resource = self.row(&key)?.resource.clone();
+        let quick = outline.and_then(|Outline { said, durable, labels }| Some((said?, durable, labels, Box::default())));
+        let told = quick.or_else(|| {
+            let document: Value = serde_json::from_slice(&json).ok()?;
+            let claims = (self.rules.claims)(&key, &document).into();
+            Some((document::revision(&document)?, (self.rules.durable)(&key, &document), document::labels(&document), claims))
+        });
+        let (revision, durable, labels, claims) = told?;
+        // What a person removed is gone.
+        (file_crc.is_some() || durable == Durable::Nothing).then(|| {
+            let key = Arc::new(key);
+            let stored = Stored::new(key.clone(), revision, json, labels);
+            (key, Entry { stored, durable, file_crc, claims })
+        })
+    }
+
+    /// The memory of the last master over what people may have edited: their files count.
+    pub fn overlay(&mut self, kept: Vec<(Key, Kept)>) {
+        let edited: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
+        for (key, kept) in kept {
+            let file_crc = self.all.get(&key).and_then(|entry| entry.file_crc);
+            let is_edited = edited.contains(&key);
+            let taken = self.of_kept(key, kept, file_crc);
+            self.all.extend(taken.filter(|(_, entry)| !is_edited || entry.durable == Durable::Nothing));
+        }
+    }
+
+    /// Whoever saw the object before has to look again.
+    pub fn renew(&mut self, key: &Arc<Key>) {
+        let revision = self.fresh();
+        if let Some(entry) = self.all.get_mut(key) {
+            entry.stored = entry.stored.at(revision);
+            let was = Was::of(entry.file_crc);
+            self.rewritten.push(Rewritten { key: key.clone(), by: By::Start, was, before: was });
+        }
+    }
+
+    /// Files that say revisions that nothing else knows of: what such an object is called instead it is called for good, otherwise the
+    /// next start would find another one's revision there.
+    pub fn keep_fresh(&mut self, journal: &View) {
+        let edited: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
+        for key in std::mem::take(&mut self.beyond) {
+            if let Some(crc) = self.all.get(&key).and_then(|entry| entry.file_crc)
+                && !journal.contains_key(&key)
+                && !edited.contains(&key)
+            {
+                self.rewritten.push(Rewritten { key, by: By::Start, was: Was::Sum(crc), before: Was::Sum(crc) });
+            }
+        }
+    }
+
+    /// Gives every object a fresh revision, far behind all that may have been used: whoever saw one before has to look again. The journal's
+    /// last word on an object is its last no more.
+    pub fn renew_all(&mut self, jump: u64, journal: &mut View) {
+        let highest = self.all.values().map(|entry| entry.stored.revision.0).max();
+        let mut last = self.last.max(highest.unwrap_or_default()) + jump;
+        let rewritten: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
+        for (key, entry) in &mut self.all {
+            last += 1;
+            entry.stored = entry.stored.at(Revision(last));
+            let said = journal.remove(key);
+            if let (Some(crc), false) = (entry.file_crc, rewritten.contains(key)) {
+                let (was, before) = said.map_or((Was::Sum(crc), Was::Sum(crc)), |said| (said.found, said.was));
+                self.rewritten.push(Rewritten { key: key.clone(), by: By::Start, was, before });
+            }
+        }
+        self.last = last;
+    }
+}
+
+pub fn row<'a>(rules: &'a Rules<'_>, key: &Key) -> Option<&'a KindRow> {
+    rules.kinds.iter().find(|kind| kind.resource == key.resource)
+}

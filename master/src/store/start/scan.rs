@@ -1,0 +1,338 @@
+//! The objects' files as a start finds them: where they lie, what they hold, and what their stamps say. Nothing is changed.
+
+use super::journal_view::View;
+use super::judge::{Evidence, File, Journal, Mark};
+use super::objects::row;
+use crate::store::disk::{Disk, Stamp, What};
+use crate::store::files::OBJECTS;
+use crate::store::gather::{self, Text, gather, gather_files, sum, text};
+use crate::store::journal::record::Was;
+use crate::store::judge::{EMPTY, MISPLACED, Wrong, judge as check, too_large};
+use crate::store::outline::{Outline, Trust, outline};
+use crate::store::sums::Sums;
+use crate::store::volatile::Kept;
+use crate::store::{Rules, document, names};
+use coracle_api::meta::Key;
+use std::io;
+
+/// Files that are looked at to tell whether a directory was copied.
+const SAMPLE: usize = 8;
+
+/// What lies in the folders of the objects, by name.
+#[derive(Default)]
+pub struct Walked {
+    pub files: Vec<Key>,
+    /// What is no object's file: where, and what is wrong. The key: of the object whose place it takes.
+    pub strangers: Vec<(String, Option<Key>, &'static str)>,
+    pub left_alone: Vec<(String, String)>,
+    pub unread: Vec<(String, io::Error)>,
+}
+
+/// One object's file, and what the last master kept of the object in memory.
+pub struct Found {
+    pub key: Key,
+    pub evidence: Evidence,
+    pub content: Content,
+    pub kept: Option<Kept>,
+}
+
+pub enum Content {
+    Absent,
+    /// Not the object that its place says, or unreadable.
+    Wrong(Wrong),
+    Object {
+        text: Text,
+        outline: Option<Outline>,
+        /// A store has written it once, or a person said a revision.
+        has_revision: bool,
+    },
+}
+
+impl Found {
+    pub fn crc(&self) -> Option<u32> {
+        if let Content::Object { text, .. } = &self.content { Some(text.crc) } else { None }
+    }
+
+    /// Whether it counts among the files that a store has left.
+    fn was_there(&self) -> bool {
+        match &self.content {
+            Content::Absent => false,
+            Content::Wrong(_) => true,
+            Content::Object { has_revision, .. } => *has_revision || !matches!(self.evidence.mark, Mark::Bare | Mark::Strange),
+        }
+    }
+}
+
+/// All that a start knows of the objects' files.
+pub struct Scanned {
+    /// In the order of their keys; of objects that the journal says nothing of, and those that it does.
+    pub silent: Vec<Found>,
+    pub journaled: Vec<Found>,
+    /// All files are as they were left, and the journal has nothing to add.
+    pub as_left: bool,
+}
+
+/// Where the objects' files are.
+pub fn walk(disk: &dyn Disk, rules: &Rules) -> Walked {
+    let (mut folders, mut walked) = (vec![String::new()], Walked::default());
+    while let Some(folder) = folders.pop() {
+        let at = if folder.is_empty() { OBJECTS.to_owned() } else { format!("{OBJECTS}/{folder}") };
+        let found = match disk.list(&at) {
+            Ok(found) => found,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // What lies in there is unknown, not absent.
+            Err(error) => {
+                walked.unread.push((folder, error));
+                continue;
+            }
+        };
+        // `.git` and the like are a person's own.
+        for found in found.into_iter().filter(|found| !found.name.starts_with('.')) {
+            let path = if folder.is_empty() { found.name } else { format!("{folder}/{}", found.name) };
+            let key = names::key(&path);
+            match (found.what, key) {
+                (What::Folder, None) => folders.push(path),
+                (What::Folder, key) => walked.strangers.push((path, key, "it is a folder where an object's file belongs")),
+                (What::Other, key) => walked.strangers.push((path, key, "it is no regular file")),
+                (What::Nameless, _) => walked.left_alone.push((path, "its name is not plain UTF-8, as every object's is".to_owned())),
+                (What::File, None) => walked.strangers.push((path, None, "no object's file is called so")),
+                (What::File, Some(mut key)) => match row(rules, &key) {
+                    // The table's own words need no memory of their own.
+                    Some(row) => {
+                        key.resource = row.resource.clone();
+                        walked.files.push(key);
+                    }
+                    None => walked.left_alone.push((path, format!("this version knows no {}", key.resource))),
+                },
+            }
+        }
+    }
+    walked
+}
+
+/// Reads the files, and what the journal says of them. `kept`: what the last master kept in memory, which counts where all files are as
+/// they were left; otherwise it is given back.
+pub fn read(
+    disk: &dyn Disk,
+    rules: &Rules,
+    files: Vec<Key>,
+    journal: &mut View,
+    kept: Option<Vec<(Key, Kept)>>,
+    left: Option<&Sums>,
+    is_unread: impl Fn(&str) -> bool,
+) -> (Scanned, Option<Vec<(Key, Kept)>>) {
+    let silent: Vec<Key> = files.into_iter().filter(|key| !journal.contains_key(key)).collect();
+    let alone = journal.is_empty();
+    let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left.filter(|_| alone));
+    let (used, unused) = if as_left { (kept, None) } else { (None, kept) };
+    let silent = silent_files(disk, rules, silent.into_iter().zip(texts).collect(), used.unwrap_or_default(), as_left);
+    let journaled = journaled_files(disk, rules, journal, is_unread);
+    (Scanned { silent, journaled, as_left }, unused)
+}
+
+/// What the files say, and whether they are as they were left: then what was kept of an object says all that its file does.
+fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<Text>>, bool) {
+    let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
+    let read = |key: &Key| gather::read(disk, &names::path(key));
+    let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) };
+    let texts = gather_files(keys, read, work);
+    let mut found = Sums::default();
+    keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
+    let as_left = left.is_some_and(|left| left.are(&found));
+    if as_left || kept.is_empty() {
+        return (texts, as_left);
+    }
+    // Somebody may have written files: those count.
+    (gather_files(keys, read, |_, bytes, scratch| text(bytes, scratch)), false)
+}
+
+/// An object's file and its place in memory, before it is known what it is.
+struct Seen {
+    key: Key,
+    text: Option<io::Result<Text>>,
+    kept: Option<Kept>,
+}
+
+fn silent_files(
+    disk: &dyn Disk,
+    rules: &Rules,
+    mut files: Vec<(Key, io::Result<Text>)>,
+    kept: Vec<(Key, Kept)>,
+    as_left: bool,
+) -> Vec<Found> {
+    files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let seen = joined(files, kept);
+    let Rules { kinds, told, .. } = rules;
+    let trust = if as_left { Trust::File } else { Trust::Nothing };
+    let looked = gather(&seen, |Seen { key, text, kept }, _| {
+        let (Some(Ok(text)), None) = (text, kept) else { return (None, Ok(true)) };
+        let Some(row) = kinds.iter().find(|kind| kind.resource == key.resource) else { return (None, Ok(true)) };
+        match outline(&text.compact, key, row, told, trust) {
+            Some(outline) => {
+                let has_revision = outline.said.is_some();
+                (Some(outline), Ok(has_revision))
+            }
+            None if as_left => (None, Ok(true)),
+            // As it lies there: white space may be what is wrong.
+            None => (None, raw_fault(disk, key, (&row.api_version, &row.kind))),
+        }
+    });
+    let found = |(Seen { key, text, kept }, (outline, has_revision))| match text {
+        None => found_silent(key, File::Absent, Content::Absent, kept),
+        Some(Err(error)) if io::Error::kind(&error) == io::ErrorKind::FileTooLarge => {
+            found_silent(key, File::TooLarge, Content::Wrong(Wrong { word: "too-large", why: too_large() }), kept)
+        }
+        Some(Err(error)) => found_silent(key, File::Unreadable, Content::Wrong(unreadable(&error)), kept),
+        Some(Ok(text)) => match has_revision {
+            Ok(has_revision) => found_silent(key, File::Object, Content::Object { text, outline, has_revision }, kept),
+            Err((file, wrong)) => found_silent(key, file, Content::Wrong(wrong), kept),
+        },
+    };
+    seen.into_iter().zip(looked).map(found).collect()
+}
+
+fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> Found {
+    Found { key, evidence: Evidence { journal: Journal::Silent, file, mark: Mark::Fits }, content, kept }
+}
+
+/// Whether a file says a revision; or why it is not the object that its place says.
+fn raw_fault(disk: &dyn Disk, key: &Key, kind: (&str, &str)) -> Result<bool, (File, Wrong)> {
+    match gather::read(disk, &names::path(key)) {
+        Ok(bytes) => match check(&bytes, key, kind) {
+            Ok(document) => Ok(document::revision(&document).is_some()),
+            Err(wrong) => Err((kind_of_wrong(&wrong), wrong)),
+        },
+        Err(error) => Err((File::Unreadable, unreadable(&error))),
+    }
+}
+
+fn kind_of_wrong(wrong: &Wrong) -> File {
+    match wrong.word {
+        EMPTY => File::Blank,
+        MISPLACED => File::Stranger,
+        _ => File::Broken,
+    }
+}
+
+fn unreadable(error: &io::Error) -> Wrong {
+    Wrong { word: "unreadable", why: format!("it cannot be read: {error}") }
+}
+
+/// Both in the order of their keys.
+fn joined(files: Vec<(Key, io::Result<Text>)>, kept: Vec<(Key, Kept)>) -> Vec<Seen> {
+    let mut seen = Vec::with_capacity(files.len().max(kept.len()));
+    let mut kept = kept.into_iter().peekable();
+    for (key, text) in files {
+        while let Some((key, kept)) = kept.next_if(|(kept, _)| *kept < key) {
+            seen.push(Seen { key, text: None, kept: Some(kept) });
+        }
+        let kept = kept.next_if(|(kept, _)| *kept == key).map(|(_, kept)| kept);
+        seen.push(Seen { key, text: Some(text), kept });
+    }
+    seen.extend(kept.map(|(key, kept)| Seen { key, text: None, kept: Some(kept) }));
+    seen
+}
+
+/// Of each object that the journal says anything of.
+fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread: impl Fn(&str) -> bool) -> Vec<Found> {
+    let mut all = Vec::with_capacity(journal.len());
+    for (key, said) in journal {
+        let path = names::path(key);
+        let kind = row(rules, key).map(|row| (row.api_version.as_ref(), row.kind.as_ref()));
+        let evidence = |journal, file, mark| Evidence { journal, file, mark };
+        let (evidence, wrong) = match gather::read(disk, &path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_unread(&path) => {
+                (evidence(said.on_absence(), File::Absent, Mark::Bare), None)
+            }
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                said.found = Was::Unknown;
+                let wrong = Wrong { word: "too-large", why: too_large() };
+                (evidence(said.on_no_object(), File::TooLarge, Mark::Bare), Some(wrong))
+            }
+            Err(error) => {
+                said.found = Was::Unknown;
+                (evidence(Journal::Explains, File::Unreadable, Mark::Bare), Some(unreadable(&error)))
+            }
+            Ok(bytes) => {
+                let mut compact = Vec::new();
+                document::stripped(&bytes, &mut compact);
+                let crc = document::crc32(&compact);
+                said.found = Was::Sum(crc);
+                let mark = mark_of(disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None), crc, Mark::Bare);
+                match (said.on_content(crc, mark == Mark::Changed), kind) {
+                    (Journal::Contradicts, Some(kind)) => match check(&bytes, key, kind) {
+                        Ok(_) => (evidence(Journal::Contradicts, File::Object, mark), None),
+                        Err(wrong) => (evidence(said.on_no_object(), kind_of_wrong(&wrong), mark), Some(wrong)),
+                    },
+                    // What this version does not know it does not judge.
+                    _ => (evidence(Journal::Explains, File::Object, mark), None),
+                }
+            }
+        };
+        let content = wrong.map_or(Content::Absent, Content::Wrong);
+        all.push(Found { key: Key::clone(key), evidence, content, kept: None });
+    }
+    all
+}
+
+fn mark_of(stamp: Stamp, crc: u32, without: Mark) -> Mark {
+    match stamp {
+        Stamp::None => without,
+        Stamp::Intact(said) | Stamp::Touched(said) if said == crc => Mark::Fits,
+        Stamp::Intact(_) => Mark::Rotten,
+        Stamp::Touched(_) => Mark::Changed,
+    }
+}
+
+impl Scanned {
+    /// What all files summed up to when the journal began to say more than they do; None: nobody knows.
+    pub fn sum_then(&self, journal: &View) -> Option<Sums> {
+        let mut sum = Sums::default();
+        self.silent.iter().for_each(|found| found.crc().into_iter().for_each(|crc| sum.add(&found.key, crc)));
+        for (key, said) in journal {
+            said.file_before()?.into_iter().for_each(|crc| sum.add(key, crc));
+        }
+        Some(sum)
+    }
+
+    /// How many files there were then, as far as they are there still; what a person made is not among them. None: nobody knows.
+    pub fn count_then(&self, journal: &View) -> Option<usize> {
+        let said: Option<usize> = journal.values().map(|said| said.file_before().map(|before| usize::from(before.is_some()))).sum();
+        Some(self.silent.iter().filter(|found| found.was_there()).count() + said?)
+    }
+
+    /// What such files hold is unknown.
+    pub fn any_unreadable(&self) -> bool {
+        self.silent.iter().any(|found| found.evidence.file == File::Unreadable)
+    }
+
+    pub fn any_without_revision(&self) -> bool {
+        self.silent.iter().any(|found| matches!(found.content, Content::Object { has_revision: false, .. }))
+    }
+
+    /// Looks at the stamps of all files. `stamped`: HEAD.json says that each has one. Says whether that is so but for those that somebody
+    /// made or replaced: editors replace a file, and what stood beside the old one is gone; a directory that was copied has no stamps.
+    pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
+        let stamp = |found: &Found| found.crc().map(|_| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
+        let stamps: Vec<Option<io::Result<Stamp>>> = self.silent.iter().map(stamp).collect();
+        let is_one = |stamp: &Option<io::Result<Stamp>>| matches!(stamp, Some(Ok(Stamp::Intact(_) | Stamp::Touched(_))));
+        let any = stamps.iter().any(is_one) || self.journaled.iter().any(|found| found.evidence.mark != Mark::Bare);
+        let replaced = any && stamped;
+        let mut any_bare = false;
+        for (found, stamp) in self.silent.iter_mut().zip(stamps) {
+            // What cannot be read is unknown, not absent.
+            let (Some(crc), Some(Ok(stamp))) = (found.crc(), stamp) else { continue };
+            let has_revision = matches!(found.content, Content::Object { has_revision: true, .. });
+            found.evidence.mark = mark_of(stamp, crc, if replaced || !has_revision { Mark::Strange } else { Mark::Bare });
+            any_bare |= found.evidence.mark == Mark::Bare;
+        }
+        replaced || !any_bare
+    }
+
+    /// Nobody edited anything, but the whole directory may have been copied here without its stamps.
+    pub fn lack_stamps(&self, disk: &dyn Disk) -> bool {
+        let files = self.silent.iter().filter(|found| found.crc().is_some());
+        let stamp = |found: &Found| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key)));
+        files.take(SAMPLE).any(|found| stamp(found).is_ok_and(|stamp| stamp == Stamp::None))
+    }
+}
