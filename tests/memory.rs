@@ -144,7 +144,7 @@ fn write_over_and_over(folder: &Path) {
 
 fn rules() -> Rules<'static> {
     Rules {
-        edited: &|_, object, _| Ok(object),
+        edited: &|_, object| Ok(object),
         home: &|_| None,
         told: &|_, _| Some(Durable::Whole),
         kinds: vec![KindRow { resource: Resource::core("configmaps"), api_version: "v1".into(), kind: "ConfigMap".into() }],

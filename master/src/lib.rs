@@ -157,7 +157,7 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
         kinds: kinds.stored().map(row).collect(),
         claims: &|key, object: &Value| kinds.by_resource(&key.resource).map(|kind| prepare::claims(kind, object)).unwrap_or_default(),
         fault: &|key, object| prepare::fault(kinds.by_resource(&key.resource)?, object),
-        edited: &|key, object, was| edited(kinds, key, object, was),
+        edited: &|key, object| edited(kinds, key, object),
         home: &home,
         told: &|key, sketch| told(kinds, key, sketch),
         durable: &|key, object| kinds.by_resource(&key.resource).map_or(Durable::Whole, |kind| kind.strategy.durable(object)),
@@ -165,10 +165,10 @@ fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
 }
 
 /// A file that a person wrote while no master ran. One with a uid stands for the object that it was made from.
-fn edited(kinds: &Kinds, key: &Key, object: Value, was: Option<Value>) -> Result<Value, String> {
+fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
     let Some(kind) = kinds.by_resource(&key.resource) else { return Ok(object) };
-    let made = making::by_hand(|making| prepare::by_hand(kind, key, object, was.as_ref(), making))
-        .map_err(|error| format!("/dev/urandom: {error}"))?;
+    let made =
+        making::by_hand(|making| prepare::by_hand(kind, key, object, None, making)).map_err(|error| format!("/dev/urandom: {error}"))?;
     made.map_err(|unfit| unfit.to_string())
 }
 

@@ -174,7 +174,7 @@ fn open(root: &Path, volatile: Option<&Path>, protocol: Protocol) -> Result<Open
         kind: kind.into(),
     };
     let rules = Rules {
-        edited: &|_, object, _| Ok(object),
+        edited: &|_, object| Ok(object),
         home: &|_| None,
         told: &|_, _| None,
         kinds: CLASSES.map(row).into(),

@@ -13,7 +13,7 @@ use super::files::{DiskError, Files, OBJECTS, TMP, failed, is_in_the_way};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
 use super::judge::FILE_BYTES_MAX;
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Rule};
 use super::sketch::Sketch;
 use super::state;
 use super::{document, names};
@@ -91,13 +91,6 @@ impl Dirty {
         match self.keys.entry(key) {
             Entry::Occupied(mut due) => due.get_mut().wanted = wanted,
             Entry::Vacant(place) => _ = place.insert(Due { wanted, was }),
-        }
-    }
-
-    /// A file that was to be brought at once could not be.
-    pub fn still_holds(&mut self, key: &Key, was: Was) {
-        if let Some(due) = self.keys.get_mut(key) {
-            due.was = was;
         }
     }
 
@@ -256,7 +249,7 @@ impl Checkpoint {
             let stamp = self.disk.stamp(&format!("{OBJECTS}/{}", names::path(key)));
             self.head.stamped &= stamp.is_ok_and(|stamp| matches!(stamp, Stamp::Intact(_)));
         }
-        if self.protocol.objects_before_head {
+        if self.protocol.holds(Rule::ObjectsBeforeHead) {
             self.settle()?;
             // They are durable, whatever becomes of HEAD.json.
             self.wanted.clear();
@@ -268,7 +261,7 @@ impl Checkpoint {
             }
             done => done?,
         }
-        if !self.protocol.objects_before_head {
+        if !self.protocol.holds(Rule::ObjectsBeforeHead) {
             self.settle()?;
         }
         Ok(())
@@ -277,7 +270,7 @@ impl Checkpoint {
     /// Makes the files durable: by one sync of everything, or where that fails or is not to be had, each by itself. They are written anew
     /// for it: after a sync that failed nobody knows what the cache shows.
     fn settle(&mut self) -> Result<(), DiskError> {
-        if !self.protocol.sync_objects || self.done == 0 {
+        if !self.protocol.holds(Rule::SyncObjects) || self.done == 0 {
             return Ok(());
         }
         if !self.files.each {
@@ -287,7 +280,7 @@ impl Checkpoint {
             self.done = 0;
             while self.step()? {}
         }
-        if self.protocol.sync_each_folder { self.files.sync_folders(&*self.disk) } else { Ok(()) }
+        if self.protocol.holds(Rule::SyncEachFolder) { self.files.sync_folders(&*self.disk) } else { Ok(()) }
     }
 
     /// False: each file has to be synced by itself.

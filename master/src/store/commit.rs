@@ -19,7 +19,7 @@ use super::gone::here;
 use super::head::Head;
 use super::journal::Journal;
 use super::journal::record::{Record, Was};
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Rule};
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
 use super::room::Held;
@@ -129,7 +129,7 @@ impl FlatStore {
             for (change, reply) in batch.changes {
                 match refused(&done, &change, &writer.journal, &self.inner.setup) {
                     Some(refused) => {
-                        if self.inner.setup.protocol.burn {
+                        if self.inner.setup.protocol.holds(Rule::Burn) {
                             state.burn(change.revision);
                         }
                         answers.push((reply, Err(refused)));
@@ -248,10 +248,10 @@ impl Writer {
     }
 
     /// What a start could not write is journaled before the files say it. A full disk has room for a segment only once they do: they come
-    /// first there, but for what people wrote.
+    /// first there.
     pub(super) fn settle_debt(&mut self) -> Result<(), DiskError> {
         match if self.journal.owes() { self.journal.heal() } else { Ok(()) } {
-            Err(error) if error.no_space() && !self.journal.owes_edits() => Ok(()),
+            Err(error) if error.no_space() => Ok(()),
             done => done,
         }
     }
@@ -342,7 +342,7 @@ impl Batch {
     fn reserve(&mut self, journal: &Journal, setup: &Setup) {
         let unrecorded = self.changes.iter().filter(|(change, _)| unrecorded(change)).map(|(change, _)| change.revision.0).max();
         let short = unrecorded.is_some_and(|revision| revision > journal.reserved());
-        if setup.protocol.reserve && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0))) {
+        if setup.protocol.holds(Rule::Reserve) && (short || (!self.records.is_empty() && journal.reserves_soon(self.revision.0))) {
             self.records.push(Record::Reserve { reserved: self.revision.0 + setup.reserve });
         }
     }
@@ -371,7 +371,7 @@ fn shrinks(change: &Change) -> bool {
 /// Why a change is not done. What lives in memory alone goes on without the disk, as far as its revisions are reserved.
 fn refused(done: &Result<(), DiskError>, change: &Change, journal: &Journal, setup: &Setup) -> Option<Refused> {
     let error = done.as_ref().err()?;
-    let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.reserve;
+    let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.holds(Rule::Reserve);
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }
 }
 

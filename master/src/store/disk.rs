@@ -8,7 +8,6 @@ use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, DirEntryExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Paths are relative to the store's directory, with `/`; the empty one is the directory itself.
 pub trait Disk: Send + Sync {
@@ -52,10 +51,6 @@ pub trait Disk: Send + Sync {
         self.read(path, usize::MAX).map(|bytes| bytes.len() as u64)
     }
     fn list(&self, path: &str) -> io::Result<Vec<Found>>;
-    /// The file was written a second later than it was, by what is said of it. Nothing need be durable.
-    fn postdate(&self, _path: &str) -> io::Result<()> {
-        Ok(())
-    }
     /// Bytes of the file system that may still be had; None: it does not say.
     fn room(&self) -> Option<u64> {
         None
@@ -307,11 +302,6 @@ impl Disk for RealDisk {
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())
-    }
-
-    fn postdate(&self, path: &str) -> io::Result<()> {
-        let file = self.existing(path)?;
-        file.set_modified(file.metadata()?.modified()? + Duration::from_secs(1))
     }
 
     fn room(&self) -> Option<u64> {

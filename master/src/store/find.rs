@@ -6,10 +6,10 @@ use super::OpenError;
 use super::disk::Disk;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
-use super::journal::recover::{Missing, Place, Position, Recovered, Scanned, recover};
+use super::journal::recover::{Missing, Place, Recovered, Scanned, recover};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Rule};
 use super::setup::Setup;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -61,7 +61,7 @@ impl Marks {
 }
 
 /// Whose a segment is; 0: it does not say.
-pub fn mark_of(found: &[scan::Found]) -> u32 {
+fn mark_of(found: &[scan::Found]) -> u32 {
     let mark = found.iter().find_map(|found| match found {
         scan::Found::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
         _ => None,
@@ -128,7 +128,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let counted = segments.split_off(segments.partition_point(|segment| *segment < from));
     let length = |segment: u64| disk.length(&journal::path(segment)).unwrap_or(setup.segment_bytes as u64);
     let old: Vec<_> = segments.into_iter().map(|segment| (segment, length(segment))).collect();
-    for segment in counted.iter().filter(|_| setup.protocol.sync_at_start) {
+    for segment in counted.iter().filter(|_| setup.protocol.holds(Rule::SyncAtStart)) {
         // On a read-only file system nothing is on its way to the disk.
         disk.open(&journal::path(*segment)).and_then(|file| file.sync()).ok();
     }
@@ -171,7 +171,7 @@ fn cannot_list(error: io::Error) -> String {
 }
 
 /// A segment as it lies there.
-pub fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> Scanned {
+fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> Scanned {
     let path = journal::path(segment);
     let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
     let bytes = text.as_ref().map_or(0, Bytes::len);

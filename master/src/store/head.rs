@@ -4,7 +4,7 @@ use super::disk::Disk;
 use super::document::crc32;
 use super::files::{DiskError, TMP, failed};
 use super::journal::recover::Position;
-use super::protocol::Protocol;
+use super::protocol::{Protocol, Rule};
 use super::setup::REVISION_MAX;
 use super::sums::Sums;
 use serde::{Deserialize, Serialize};
@@ -82,14 +82,15 @@ impl Head {
     /// Durable when it returns.
     pub fn write(&self, disk: &dyn Disk, protocol: &Protocol) -> Result<(), DiskError> {
         let text = self.to_text();
-        if !protocol.rename_head {
+        if !protocol.holds(Rule::RenameHead) {
             disk.create(HEAD, text.as_bytes()).map_err(failed("write", HEAD))?;
         } else {
             let tmp = format!("{TMP}/{HEAD}");
-            let written = if protocol.sync_head { disk.create(&tmp, text.as_bytes()) } else { disk.put(&tmp, text.as_bytes(), None) };
+            let written =
+                if protocol.holds(Rule::SyncHead) { disk.create(&tmp, text.as_bytes()) } else { disk.put(&tmp, text.as_bytes(), None) };
             written.map_err(failed("write", &tmp))?;
             disk.rename(&tmp, HEAD).map_err(failed("rename", HEAD))?;
         }
-        if protocol.head_before_unlink { disk.sync_dir("").map_err(failed("fsync", "the data directory")) } else { Ok(()) }
+        if protocol.holds(Rule::HeadBeforeUnlink) { disk.sync_dir("").map_err(failed("fsync", "the data directory")) } else { Ok(()) }
     }
 }

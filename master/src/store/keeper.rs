@@ -70,7 +70,7 @@ impl Keeper {
 
     /// After a batch: calls where it left something to do, or found the disk full or failing.
     pub fn call_if_due(&self, writer: &mut Writer, uptime: Duration) {
-        let first = writer.journal.dates.are_news(uptime) || writer.dirty.since().is_some_and(|_| !writer.timed);
+        let first = writer.dirty.since().is_some_and(|_| !writer.timed);
         if writer.ails() {
             if writer.asked.is_none_or(|asked| uptime >= asked + ASKED_AGAIN_AFTER) {
                 (writer.asked, writer.checkpoint_after) = (Some(uptime), None);
@@ -149,14 +149,13 @@ impl FlatStore {
         if writer.closed || writer.frozen.is_some() {
             return None;
         }
-        let dates = writer.postdate(uptime);
         let probe = (writer.journal.is_broken() || writer.full || writer.journal.wants_next()).then_some(PROBE_EVERY);
         let files =
             writer.checkpoint_after.or(writer.dirty.since().map(|since| since + CHECKPOINT_AFTER)).filter(|_| !writer.checkpointing);
         let retired = writer.journal.retired.get(writer.journal.free).map(|retired| retired.since + RETAINED_FOR);
         // More was written meanwhile than one checkpoint takes.
         let again = checkpoint_is_large(&writer).then_some(uptime);
-        let times = [files, retired, again, dates, forget, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
+        let times = [files, retired, again, forget, Some(scrub)].into_iter().flatten().map(|at| at.saturating_sub(uptime));
         times.chain(probe).min()
     }
 
@@ -342,15 +341,6 @@ impl Writer {
     /// The disk is full, or fails.
     fn ails(&self) -> bool {
         self.full || self.unsettled.is_some() || self.journal.is_broken()
-    }
-
-    /// Gives a later date to what a copy might take for what it has. Says when there will be more.
-    pub(super) fn postdate(&mut self, uptime: Duration) -> Option<Duration> {
-        for segment in self.journal.dates.settled(uptime) {
-            // It may have become another one by now, or the disk fails.
-            self.disk.postdate(&journal::path(segment)).ok();
-        }
-        self.journal.dates.next()
     }
 
     /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from one

@@ -14,23 +14,13 @@
 //! scrub (all files read again, now and then) · silence (a disk that does not answer) · gone (a directory that is taken away) · lock (whose it is) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
 //! ```
 
-#[cfg(test)]
-mod aside;
 mod backup;
-#[cfg(test)]
-mod begin;
 mod checkpoint;
 mod commit;
-#[cfg(test)]
-mod copied;
-#[cfg(test)]
-mod covered;
 mod disk;
 mod document;
 mod door;
 mod draft;
-#[cfg(test)]
-mod examine;
 mod files;
 mod find;
 mod follow;
@@ -42,8 +32,6 @@ mod inspect;
 mod journal;
 mod judge;
 mod keeper;
-#[cfg(test)]
-mod load;
 mod lock;
 mod names;
 mod outline;
@@ -59,8 +47,6 @@ mod sketch;
 mod start;
 mod state;
 mod sums;
-#[cfg(test)]
-mod tree;
 #[cfg(any(test, feature = "trial"))]
 pub mod trial;
 mod trouble;

@@ -72,13 +72,11 @@ pub fn next_number(disk: &dyn Disk) -> io::Result<u32> {
     Ok(found.iter().filter_map(|found| number(&found.name)).max().map_or(1, |last| last.saturating_add(1)))
 }
 
-/// So many of these numbers are of something that was set aside, and so many of a doubt alone.
-pub fn count(disk: &dyn Disk, numbers: Range<u32>) -> (u64, u64) {
+/// How many of these numbers are of something that was set aside, and not of a doubt alone.
+pub fn count(disk: &dyn Disk, numbers: Range<u32>) -> u64 {
     let found = if numbers.is_empty() { Vec::new() } else { list(disk, QUARANTINE).unwrap_or_default() };
-    let is_counted = |name: &str| number(name).is_some_and(|number| numbers.contains(&number));
-    let (doubts, aside): (Vec<_>, Vec<_>) =
-        found.iter().filter(|found| is_counted(&found.name)).partition(|found| found.name.contains(DOUBT));
-    (aside.len() as u64, doubts.len() as u64)
+    let is_counted = |name: &str| number(name).is_some_and(|number| numbers.contains(&number)) && !name.contains(DOUBT);
+    found.iter().filter(|found| is_counted(&found.name)).count() as u64
 }
 
 fn number(name: &str) -> Option<u32> {

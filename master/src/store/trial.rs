@@ -2,7 +2,7 @@
 
 use super::journal::recover::{Scanned, recover};
 use super::journal::scan::scan;
-pub use super::protocol::Protocol;
+pub use super::protocol::{Protocol, Rule};
 pub use super::setup::Setup;
 use super::{FlatStore, OpenError, Opened, Rules};
 use bytes::Bytes;

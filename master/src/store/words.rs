@@ -221,7 +221,7 @@ impl Scope {
 /// `false` ends the watch (slow or gone).
 pub type Sink = Box<dyn FnMut(&Event) -> bool + Send>;
 
-pub type Edit<'a> = dyn Fn(&Key, Value, Option<Value>) -> Result<Value, String> + 'a;
+pub type Edit<'a> = dyn Fn(&Key, Value) -> Result<Value, String> + 'a;
 
 /// What the store must be told of the kinds, of which it names none.
 pub struct Rules<'a> {
@@ -230,8 +230,7 @@ pub struct Rules<'a> {
     pub claims: &'a dyn Fn(&Key, &Value) -> Vec<Claimed>,
     /// What of an object that people may have edited has the wrong type.
     pub fault: &'a dyn Fn(&Key, Value) -> Option<String>,
-    /// A file that a person wrote, as the object that it stands for: checked and completed as any write is. Otherwise why it is none.
-    /// The last one: what the object was, where that is known.
+    /// Checks and completes a file that a person wrote, as any write. `Err`: why it was refused.
     pub edited: &'a Edit<'a>,
     /// The object without which there is no place for this one, as its namespace.
     pub home: &'a dyn Fn(&Key) -> Option<Key>,

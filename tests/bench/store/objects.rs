@@ -39,7 +39,7 @@ pub fn with_rules<T>(then: impl FnOnce(&Rules) -> T) -> T {
         kinds: KINDS.map(row).into(),
         claims: &|_, _| Vec::new(),
         fault: &|_, _| None,
-        edited: &|_, object, _| Ok(object),
+        edited: &|_, object| Ok(object),
         home: &|_| None,
         told: &|key, _| Some(durable(&key.resource.plural)),
         durable: &|key, _| durable(&key.resource.plural),

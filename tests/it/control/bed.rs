@@ -137,7 +137,7 @@ impl Bed {
             kind: kind.kind.clone(),
         };
         let rules = store::Rules {
-            edited: &|_, object, _| Ok(object),
+            edited: &|_, object| Ok(object),
             home: &|_| None,
             told: &|_, _| None,
             kinds: kinds.iter().map(row).collect(),

@@ -13,13 +13,10 @@
 //! refused and the next one begins with a new segment.
 //!
 //! place: how a segment comes to its place · record, scan, recover PURE: a line, a segment, all of them · held PURE: what a start keeps.
-//! debt: what a start could not write · gone: a segment that somebody takes away. past PURE: what the files were before · dates PURE: when they were written.
+//! gone: a segment that somebody takes away.
 
-mod dates;
-mod debt;
 mod gone;
 pub mod held;
-pub mod past;
 mod place;
 pub mod record;
 pub mod recover;
@@ -27,8 +24,8 @@ pub mod scan;
 
 use super::disk::Disk;
 use super::files::{DiskError, failed};
+use super::protocol::Rule;
 use super::setup::{REVISION_MAX, Setup};
-use dates::Dates;
 pub use place::Writing;
 use place::{NEXT, Placing};
 use record::{Record, encode};
@@ -70,8 +67,6 @@ pub struct Journal {
     ahead: Option<Writing>,
     /// Found unproven at the start: it goes again right behind the next fence.
     carry: Vec<Record>,
-    /// What a start could not write, batch by batch: it goes before anything else does.
-    owed: VecDeque<Vec<Record>>,
     reserved: u64,
     /// The mark of this journal: its segments name it, and so does HEAD.json.
     of: u32,
@@ -88,7 +83,6 @@ pub struct Journal {
     pub fresh_bytes: u64,
     /// Its last segment was taken away: nothing is written before the files hold what was in it.
     lost: bool,
-    pub dates: Dates,
     /// Of the last batch.
     text: Vec<u8>,
 }
@@ -112,8 +106,6 @@ impl Journal {
         reserved: u64,
         of: u32,
     ) -> Journal {
-        let mut dates = Dates::default();
-        live.iter().for_each(|(segment, _)| dates.written(*segment));
         Journal {
             disk,
             setup,
@@ -123,7 +115,6 @@ impl Journal {
             next,
             ahead: None,
             carry: recovered.carry.clone(),
-            owed: VecDeque::new(),
             reserved,
             of,
             live,
@@ -132,7 +123,6 @@ impl Journal {
             own: next,
             fresh_bytes: 0,
             lost: false,
-            dates,
             text: Vec::new(),
         }
     }
@@ -213,7 +203,7 @@ impl Journal {
     /// Makes a batch durable. After an error nobody knows whether it is, but it can only come back as long as no other batch was.
     pub fn append(&mut self, records: &[Record]) -> Result<(), DiskError> {
         let mut text = std::mem::take(&mut self.text);
-        let done = self.append_owed(&mut text).and_then(|()| self.append_as(records, &mut text));
+        let done = self.append_as(records, &mut text);
         text.clear();
         text.shrink_to(TEXT_BYTES_KEPT);
         self.text = text;
@@ -254,6 +244,12 @@ impl Journal {
                 }
             }
         }
+    }
+
+    /// Whether what was found unproven at the start is not written again yet: the files could not say it all without a place in the
+    /// journal that HEAD.json may name.
+    pub fn owes(&self) -> bool {
+        self.carry.iter().any(|record| record.key().is_some())
     }
 
     /// Revisions up to this one are reserved before anything else is written.
@@ -310,7 +306,7 @@ impl Journal {
             self.carry.iter().for_each(&mut add);
         }
         records.iter().for_each(add);
-        if self.setup.protocol.align {
+        if self.setup.protocol.holds(Rule::Align) {
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
         }
     }
@@ -325,7 +321,6 @@ impl Journal {
         }
         self.n += records.len() as u64;
         self.segment = writing.segment;
-        self.dates.written(writing.segment);
         writing.offset += bytes;
         self.fresh_bytes += bytes as u64;
         for record in carried.iter().chain(records) {
@@ -369,7 +364,7 @@ impl Journal {
         // A batch that waits for it waits for no more than it needs.
         let bytes_better = Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
-        let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.sync_journal_folder);
+        let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.holds(Rule::SyncJournalFolder));
         Placing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
     }
 

@@ -10,7 +10,7 @@
 use super::held::{Held, Later, Worth};
 use super::record::{Line, Record};
 use super::scan::{BLOCK_BYTES, Found};
-use crate::store::protocol::Protocol;
+use crate::store::protocol::{Protocol, Rule};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -138,7 +138,7 @@ impl Behind {
     fn link(&mut self, mut part: Part, protocol: &Protocol) -> Link {
         let (mut lines, mut beyond) = (std::mem::take(&mut part.lines), std::mem::take(&mut part.beyond));
         // Refused, or carried over: whoever wrote the fence has dealt with it.
-        let holds = |line: &Line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.fence;
+        let holds = |line: &Line| self.cut.is_none_or(|cut| line.n <= cut) || !protocol.holds(Rule::Fence);
         lines.retain(holds);
         beyond.retain(holds);
         let beyond = self.beyond.hold(part.segment, beyond, u64::MAX);
@@ -166,7 +166,7 @@ impl Chain<'_> {
     fn join(&mut self, Link { part, mut records, mut beyond }: Link) {
         self.all.beyond.append(&mut beyond);
         let Some(fence) = part.fence else {
-            if part.damaged && !self.closed && self.protocol.later_batch_is_damage {
+            if part.damaged && !self.closed && self.protocol.holds(Rule::LaterBatchIsDamage) {
                 let why = match part.unread {
                     true => {
                         "the segment cannot be read, so what it holds is unknown: start again, or copy the directory to a disk that is well"
@@ -185,7 +185,7 @@ impl Chain<'_> {
         // Whoever wrote the fence knew what was before.
         self.all.wiped = None;
         match &self.end {
-            Some(end) if self.protocol.fence => {
+            Some(end) if self.protocol.holds(Rule::Fence) => {
                 if end.last < fence.prev && fence.prev >= self.from {
                     let (place, n) = (end.bad_place(), (end.last + 1).max(self.from));
                     self.miss(
@@ -217,7 +217,7 @@ impl Chain<'_> {
             return self.all;
         };
         let matters = !self.closed || end.last >= self.from;
-        if end.damaged && matters && self.protocol.later_batch_is_damage {
+        if end.damaged && matters && self.protocol.holds(Rule::LaterBatchIsDamage) {
             let why = if end.short { "the file is shorter than it was made" } else { "the line is damaged, and later batches follow" };
             self.miss(end.bad_place(), end.last + 1, why);
         } else if matters {
@@ -228,7 +228,7 @@ impl Chain<'_> {
         self.all.behind = !self.closed && end.last + 1 < self.from;
         self.all.end = end.end;
         self.all.last = end.last.max(self.from.saturating_sub(1));
-        if end.batch >= self.from && self.protocol.rejournal {
+        if end.batch >= self.from && self.protocol.holds(Rule::Rejournal) {
             self.all.last = end.batch.saturating_sub(1);
             self.all.carried = (end.batch == end.first).then_some(end.segment);
             let unproven = self.all.records.iter().filter(|held| held.n >= end.batch && held.key().is_some());
@@ -255,8 +255,8 @@ struct Fence {
 }
 
 /// One segment, read for itself.
-pub(super) struct Part {
-    pub(super) segment: u64,
+struct Part {
+    segment: u64,
     /// None: it holds nothing.
     fence: Option<Fence>,
     first: u64,
@@ -265,7 +265,7 @@ pub(super) struct Part {
     batch: u64,
     reserved: u64,
     /// What the files do not hold.
-    pub(super) lines: Vec<Line>,
+    lines: Vec<Line>,
     beyond: Vec<Line>,
     /// Where the first thing lies that does not follow what came before.
     bad: Option<usize>,
@@ -285,7 +285,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
+    fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
         let (fence, bad) = (None, None);
         let mut part = Part {
             segment: scanned.segment,
@@ -326,7 +326,7 @@ impl Part {
         }
         if let Some(fence) = part.fence
             && part.last < part.first + fence.carry
-            && protocol.carry
+            && protocol.holds(Rule::Carry)
         {
             part.fence = None;
             part.bad.get_or_insert(part.end);
@@ -336,7 +336,7 @@ impl Part {
 
     fn line(&mut self, offset: usize, line: Line, from: u64, protocol: &Protocol) {
         let opens = matches!(line.record, Record::Open { .. }) && line.segment == Some(self.segment);
-        let begins_batch = line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.align);
+        let begins_batch = line.n == line.batch && (offset.is_multiple_of(BLOCK_BYTES) || !protocol.holds(Rule::Align));
         let follows = self.fence.is_some() && line.n == self.last + 1 && !matches!(line.record, Record::Open { .. });
         let fits = match (self.fence, self.bad) {
             (None, None) => opens,
@@ -378,11 +378,6 @@ impl Part {
         }
     }
 
-    /// Its fence: the last record that holds of the segments before it. None: it holds nothing.
-    pub(super) fn prev(&self) -> Option<u64> {
-        self.fence.map(|fence| fence.prev)
-    }
-
     fn wiped(&self) -> Option<Wiped> {
         (self.strange > SPOILT_BYTES_MAX).then(|| Wiped { place: self.bad_place(), bytes: self.strange })
     }
@@ -397,7 +392,7 @@ mod tests {
     use super::super::record;
     use super::super::scan::scan;
     use super::*;
-    use crate::store::covered::covered;
+    use crate::store::start::view;
     use bytes::Bytes;
     use coracle_api::meta::{Key, Resource, Revision};
     use std::collections::HashSet;
@@ -646,7 +641,7 @@ mod tests {
         let second = segment(2, 5, &[&[open(4, 0)], &[say("a", 5)]]);
         let told = read(None, &[(1, flip(segment(1, 1, &first), 8_200)), (2, second)]);
         assert_eq!(told.missing.as_ref().map(|missing| missing.n), Some(3));
-        let said: Vec<(String, u64)> = covered(&told).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
+        let said: Vec<(String, u64)> = view(&told).into_iter().map(|(key, said)| (key.name.clone(), said.revision.0)).collect();
         assert_eq!(said, [("a".to_owned(), 5)]);
     }
 

@@ -3,7 +3,7 @@
 //! newlines alone.
 
 use super::record::{self, Line, Record};
-use crate::store::protocol::Protocol;
+use crate::store::protocol::{Protocol, Rule};
 use bytes::Bytes;
 
 /// A batch begins at a multiple of it: what a batch does not fill is newlines, and no block holds two batches.
@@ -45,7 +45,7 @@ fn strange_bytes(text: &[u8]) -> usize {
 /// Every line of the segment that is whole, whatever lies between.
 pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
     let beginning = record::beginning(segment);
-    let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.own_lines;
+    let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.holds(Rule::OwnLines);
     let mut found = Vec::new();
     // The end of the line that `at` is in is looked for once: damage may be longer than many blocks.
     let (mut at, mut end) = (0, 0);
@@ -64,7 +64,7 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
         if end <= at {
             end = memchr::memchr(b'\n', &text[at..]).map_or(text.len(), |length| at + length);
         }
-        match record::decode(&text.slice(at..end), protocol.checksums) {
+        match record::decode(&text.slice(at..end), protocol.holds(Rule::Checksums)) {
             Some(line) => {
                 reused |= line.segment.is_some_and(|named| named != segment);
                 if is_own(&line) {
@@ -165,7 +165,7 @@ mod tests {
             matches!(&told[..], [Found::Line { line, .. }, Found::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
             "{told:?}"
         );
-        assert!(of(&text, 8, &Protocol { own_lines: false, ..Protocol::WHOLE }).len() > 200);
+        assert!(of(&text, 8, &Protocol::WHOLE.without(Rule::OwnLines)).len() > 200);
         assert_eq!(of(&earlier, 8, &Protocol::WHOLE), []);
         // A bit of the next line's beginning is another one, or the medium has given zeros for it.
         let mut next = Vec::new();

@@ -281,7 +281,7 @@ impl Start<'_> {
         for (home, objects) in missing {
             let Some(row) = self.objects.row(&home) else { continue };
             let document = serde_json::json!({"apiVersion": row.api_version, "kind": row.kind, "metadata": {"name": home.name}});
-            match (self.objects.rules.edited)(&home, document, None) {
+            match (self.objects.rules.edited)(&home, document) {
                 Ok(document) => {
                     let file = format!("{OBJECTS}/{}", names::path(&home));
                     let why = format!("{file}: it was taken away, but {objects} objects lie in {home}: it is made anew");

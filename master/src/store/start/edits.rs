@@ -41,7 +41,7 @@ impl Objects<'_> {
         let kind = self.row(&key).map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
         let checked = match (self.rules.fault)(&key, Value::clone(&document)) {
             Some(fault) => Err(fault),
-            None => (self.rules.edited)(&key, document, None),
+            None => (self.rules.edited)(&key, document),
         };
         let fits = |document: Value| document::belongs(&document, &key, kind).map(|()| document);
         let outcome = match checked.and_then(fits).and_then(|document| self.fits_beside_others(&key, document)) {

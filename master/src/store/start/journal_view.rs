@@ -18,6 +18,8 @@ pub struct Said {
     pub revision: Revision,
     /// What the file held before the first record.
     pub was: Was,
+    /// The first record is of what a person wrote: HEAD.json may know another file, or none.
+    by_hand: bool,
     /// Checksums of what a checkpoint may have left in the file.
     sums: Vec<u32>,
     /// All that the file may hold is known.
@@ -39,9 +41,9 @@ pub fn view(recovered: &Recovered) -> View {
         all.extend(&recovered.beyond);
         all.sort_by_key(|held| held.n);
     }
-    for Held { worth, .. } in all {
+    for held in all {
         // The checksum of what it puts, and that.
-        let (key, revision, was, sum, object) = match worth {
+        let (key, revision, was, sum, object) = match &held.worth {
             Worth::Whole(Record::Put { key, revision, was, object, .. }) => {
                 (key, revision, was, Some(document::crc32(object)), Some(object))
             }
@@ -49,7 +51,7 @@ pub fn view(recovered: &Recovered) -> View {
             Worth::Whole(Record::Remove { key, revision, was }) => (key, revision, was, None, None),
             Worth::Whole(Record::Open { .. } | Record::Reserve { .. }) => continue,
         };
-        let said = view.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole));
+        let said = view.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole, held.by_hand()));
         if let Was::Sum(sum) = was {
             said.sums.push(*sum);
         }
@@ -62,14 +64,15 @@ pub fn view(recovered: &Recovered) -> View {
 }
 
 impl Said {
-    fn first(revision: Revision, was: Was, whole: bool) -> Said {
+    fn first(revision: Revision, was: Was, whole: bool, by_hand: bool) -> Said {
         let (known, stays) = (whole && was != Was::Unknown, whole && matches!(was, Was::Sum(_)));
-        Said { object: None, revision, was, sums: Vec::new(), known, stays, found: Was::Absent }
+        Said { object: None, revision, was, by_hand, sums: Vec::new(), known, stays, found: Was::Absent }
     }
 
     /// The checksum of what its file held before the journal began to say more, if there was one; None: nobody knows.
     pub fn file_before(&self) -> Option<Option<u32>> {
         match self.was {
+            _ if self.by_hand => None,
             Was::Unknown => None,
             Was::Absent => Some(None),
             Was::Sum(sum) => Some(Some(sum)),

@@ -28,6 +28,7 @@ use super::find::{find_head, find_journal, silent};
 use super::head::{HEAD, Head};
 use super::journal::held::Held;
 use super::journal::recover::Recovered;
+use super::protocol::Rule;
 use super::setup::{RESERVE, Setup};
 use super::state::State;
 use super::sums::Sums;
@@ -114,13 +115,13 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let base = head.as_ref().map(|head| used(head.reserved, closed, recovered));
     let objects = Objects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
     let strangers = report.walked(walked.strangers, walked.left_alone, walked.unread, |key| journal.contains_key(key));
-    let is_summed = |head: &&Head| setup.protocol.account && (closed || head.summed && recovered.missing.is_none());
+    let is_summed = |head: &&Head| setup.protocol.holds(Rule::Account) && (closed || head.summed && recovered.missing.is_none());
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);
     let is_unread = |path: &str| report.is_unread(path);
     let (mut scanned, kept) = scan::read(&*disk, rules, walked.files, &mut journal, kept, sum, is_unread);
     let sum = sum_of(sum, &scanned, &journal, &report);
     let (stamped, lacks) = look(&*disk, head.as_ref(), sum, &mut scanned);
-    let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident).0);
+    let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident));
     let gone = head.as_ref().map_or(0, |head| gone(head, &scanned, &journal, &report, strangers as u64 + aside));
     let left = Left { closed, sum, gone, any_aside: aside > 0 };
     let mut start = Start { objects, journal, report, left, stamped, unstamped: Vec::new(), brought: Vec::new() };
@@ -167,11 +168,11 @@ fn read_head(disk: &dyn Disk) -> Result<(Option<Head>, LostHead), OpenError> {
 
 /// Whether all files are those that HEAD.json describes.
 fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Report) -> Sum {
-    match left {
+    let Some(left) = left.filter(|_| !scanned.any_unreadable() && report.unread.is_empty()) else { return Sum::Unknown };
+    match scanned.sum_then(journal) {
+        _ if scanned.as_left => Sum::AsLeft,
         None => Sum::Unknown,
-        Some(_) if scanned.any_unreadable() || !report.unread.is_empty() => Sum::Unknown,
-        Some(_) if scanned.as_left => Sum::AsLeft,
-        Some(left) if scanned.sum_then(journal).is_some_and(|then| left.are(&then)) => Sum::AsLeft,
+        Some(then) if then == *left => Sum::AsLeft,
         Some(_) => Sum::Differs,
     }
 }

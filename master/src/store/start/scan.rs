@@ -138,7 +138,7 @@ fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<
     let texts = gather_files(keys, read, work);
     let mut found = Sums::default();
     keys.iter().zip(&texts).for_each(|(key, text)| text.iter().for_each(|text| found.add(key, text.crc)));
-    let as_left = left.is_some_and(|left| left.are(&found));
+    let as_left = left == Some(&found);
     if as_left || kept.is_empty() {
         return (texts, as_left);
     }

@@ -20,6 +20,7 @@ use crate::store::head::{FORMAT, Head};
 use crate::store::journal::record::{self, Record, Was};
 use crate::store::journal::recover::{Position, Recovered};
 use crate::store::journal::{self, Journal, Retired, WAL};
+use crate::store::protocol::Rule;
 use crate::store::setup::{BATCH_BYTES_MAX, Setup};
 use crate::store::state::State;
 use crate::store::sums::Sums;
@@ -129,7 +130,7 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
 
 /// What is journaled, in batches that fit a segment, behind the revisions that are reserved.
 fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>> {
-    let reserve = setup.protocol.reserve.then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
+    let reserve = setup.protocol.holds(Rule::Reserve).then_some(Record::Reserve { reserved: start.objects.last + setup.reserve });
     let mut batches = VecDeque::from([Vec::from_iter(reserve)]);
     let mut bytes = 0;
     for Edit { rewritten, object } in edits {
@@ -139,7 +140,7 @@ fn batches(edits: &[Edit], start: &Start, setup: &Setup) -> VecDeque<Vec<Record>
         }
         let revision = start.objects.all[&rewritten.key].stored.revision;
         let (key, was) = (rewritten.key.clone(), rewritten.was);
-        let record = Record::Put { revision, key, was, by_hand: true, object: object.clone() };
+        let record = Record::Put { revision, key, was, by_hand: rewritten.by == By::Hand, object: object.clone() };
         bytes += record::length_about(&record);
         batches.back_mut().expect("there is one").push(record);
     }
@@ -325,7 +326,7 @@ impl Due<'_> {
     }
 
     fn open(&mut self, journal: &mut Journal) -> Result<(), DiskError> {
-        if !self.setup.protocol.fresh_segment && journal.go_on(self.recovered) {
+        if !self.setup.protocol.holds(Rule::FreshSegment) && journal.go_on(self.recovered) {
             return Ok(());
         }
         while let Some(batch) = self.batches.front() {

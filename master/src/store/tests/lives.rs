@@ -74,8 +74,6 @@ pub struct Host {
     pub setup: Setup,
     /// Somebody edits files while the master runs.
     meddled: bool,
-    /// The start of before is held against the new one.
-    compares: bool,
 }
 
 /// A running master with somebody who follows everything.
@@ -139,7 +137,6 @@ impl Host {
             faulty,
             setup,
             meddled: seed % 5 == 2,
-            compares: setting.protocol == Protocol::WHOLE && setting.careless == Careless::No,
         }
     }
 
@@ -221,9 +218,6 @@ impl Host {
                     self.tally.cuts += 1;
                 }
                 image.power_loss();
-            }
-            if self.compares && !oracle.is_touched() {
-                super::beside::compare(&image, &SimDisk::new(0), || ids(0), &self.setup)?;
             }
             let store = open(&image, &SimDisk::new(0), 0, self.setup).map_err(|error| format!("an image does not start: {error}"))?;
             oracle.opened(&store).map_err(|broken| format!("in an image: {broken}"))?;

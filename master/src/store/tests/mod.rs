@@ -1,6 +1,5 @@
 //! The door as its callers see it.
 
-mod beside;
 mod conformance;
 mod copies;
 mod crash;
@@ -93,7 +92,7 @@ pub fn rules() -> Rules<'static> {
         claims: &claims_of,
         durable: &durable_of,
         home: &home_of,
-        edited: &|_, object, _| Ok(object),
+        edited: &|_, object| Ok(object),
         told: &told_of,
         fault: &|_, object| object["spec"].is_string().then(|| "spec must be no text".to_owned()),
     }

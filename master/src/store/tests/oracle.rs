@@ -46,11 +46,6 @@ impl Oracle {
         self.last
     }
 
-    /// Whether a person's hand was at the files since the last start.
-    pub fn is_touched(&self) -> bool {
-        self.touched || self.removed || !self.meddled.is_empty() || !self.broken.is_empty()
-    }
-
     pub fn is_broken(&self, key: &Key) -> bool {
         self.broken.contains(key)
     }
