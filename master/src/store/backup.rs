@@ -9,18 +9,18 @@
 //! A restore makes a directory of files without a journal, as a person might, with revisions far beyond those of the backup: whoever saw
 //! what came after it has to look again.
 
+use super::content::FILE_BYTES_MAX;
 use super::disk::{self, Disk, RealDisk};
 use super::document::Crc;
 use super::files::{Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, Head};
 use super::journal::WAL;
-use super::judge::FILE_BYTES_MAX;
 use super::lock::{self, LOCK};
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, REVISION_MAX};
 use super::state::OBJECT_BYTES_MAX;
 use super::sums::Sums;
-use super::{FlatStore, Store, document, find, locked, names};
+use super::{FlatStore, Store, discover, document, locked, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key};
 use serde::{Deserialize, Serialize};
@@ -207,7 +207,7 @@ pub fn restore<R: BufRead>(dir: &Path, file: impl Fn() -> io::Result<R>) -> Resu
 }
 
 fn fill<R: BufRead>(disk: &RealDisk, dir: &Path, opened: impl Fn() -> Result<R, String>, told: &Restored) -> Result<(), String> {
-    find::refuse_newer(disk, dir).and_then(|()| find::find_head(disk)).map_err(|error| error.to_string())?;
+    discover::refuse_newer(disk, dir).and_then(|()| discover::find_head(disk)).map_err(|error| error.to_string())?;
     let unlocked = Fresh::inside(dir, &[LOCK]);
     let _lock = lock::lock(dir).map_err(|error| error.to_string())?;
     // Nobody else makes anything from here on.

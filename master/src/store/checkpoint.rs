@@ -8,14 +8,14 @@
 //! A value that advances in steps, so that the simulation can put commits and cuts between them. Where a step fails, HEAD.json stays, the
 //! journal stays, and what is not durable is brought anew by the next checkpoint.
 
+use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
 use super::files::{DiskError, Files, OBJECTS, TMP, failed, is_in_the_way};
 use super::head::{HEAD, Head};
 use super::journal::record::Was;
-use super::judge::FILE_BYTES_MAX;
 use super::protocol::{Protocol, Rule};
-use super::sketch::Sketch;
 use super::state;
+use super::summary::Sketch;
 use super::{document, names};
 use bytes::Bytes;
 use coracle_api::meta::{Durable, Key, Revision};

@@ -1,9 +1,9 @@
 //! The objects' files and their folders, as a checkpoint writes them: `tmp/N`, put in the place of `objects/...`. Nothing of it is durable
 //! before the checkpoint's one sync.
 
+use super::content::FILE_BYTES_MAX;
 use super::disk::{Disk, Stamp};
 use super::journal::record::Was;
-use super::judge::FILE_BYTES_MAX;
 use super::{document, names, quarantine};
 use coracle_api::meta::Key;
 use std::collections::{BTreeSet, HashSet};

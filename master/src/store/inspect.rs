@@ -1,15 +1,15 @@
 //! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
 //! but reads, because acknowledged records are missing.
 
+use super::discover::{self, Found, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
-use super::find::{self, Found, SEGMENT_BYTES_READ_MAX};
-use super::gather;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::Record;
 use super::journal::recover::{Missing, Position, Recovered};
 use super::journal::{self, Journal, WAL};
 use super::lock;
+use super::parallel_read;
 use super::protocol::Protocol;
 use super::setup::{LOST_REVISIONS, Setup};
 use super::start::{self, Ids, Loaded};
@@ -107,7 +107,7 @@ pub fn inspect(dir: &Path, rules: &Rules, deep: bool) -> Result<Findings, OpenEr
 /// start serves reads and writes.  What may be missing is told no more.
 pub fn salvage(dir: &Path, rules: &Rules) -> Result<Salvaged, OpenError> {
     let (disk, _lock) = existing(dir)?;
-    find::find_head(&*disk)?;
+    discover::find_head(&*disk)?;
     let failed_at = |error: DiskError| OpenError::Io { path: dir.to_owned(), error: io::Error::other(error.to_string()) };
     let fresh_store = disk::random_uuid().map_err(|error| OpenError::Io { path: "/proc/sys/kernel/random/uuid".into(), error })?;
     let (loaded, found) = look(&disk, rules, fresh_store)?;
@@ -133,7 +133,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, lock::Lock), OpenError> {
         return Err(failed(io::Error::new(io::ErrorKind::NotFound, NO_STORE)));
     }
     let disk = RealDisk::new(dir).map_err(failed)?;
-    find::refuse_newer(&disk, dir)?;
+    discover::refuse_newer(&disk, dir)?;
     Ok((Arc::new(disk), lock::lock(dir)?))
 }
 
@@ -142,7 +142,7 @@ fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loa
     let setup = Setup { look_only: true, ..Setup::PRODUCT };
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = start::load(disk.clone(), None, &ids, rules, &setup)?;
-    let found = find::find_journal(&**disk, Some(&loaded.writer.head), &setup);
+    let found = discover::find_journal(&**disk, Some(&loaded.writer.head), &setup);
     Ok((loaded, found))
 }
 
@@ -211,7 +211,7 @@ fn there(disk: &dyn Disk) -> io::Result<Sums> {
                 What::Folder => folders.push(path),
                 What::File | What::Other | What::Nameless => {
                     if let Some(key) = names::key(&path[1..]) {
-                        sums.add(&key, gather::sum(&gather::read(disk, &path[1..])?, &mut scratch).crc);
+                        sums.add(&key, parallel_read::sum(&parallel_read::read(disk, &path[1..])?, &mut scratch).crc);
                     }
                 }
             }

@@ -4,368 +4,76 @@
 //! it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
-//! door (the trait, and what it promises)
-//! state, sums, room, trouble PURE (what is so, what its files sum up to, how much it may be, what is wrong) · history PURE (the last events) · pages PURE (what was so)
-//! names, document, draft, sketch, outline, judge PURE (paths, JSON, what the store must know of it, whether it fits)
-//! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable; its parts are PURE but for the disk)
+//! store_api (the trait, and what it promises) · flat (FlatStore: open, read, close) · types (what both speak of)
+//! state, sums, room, trouble, history, pages PURE (the objects in memory, their sum, their size, what is wrong, the last events)
+//! names, document, draft, summary, outline, content PURE (paths, JSON, what the store must know of it, whether it fits its place)
+//! queue, commit (writers in a row, one batch at a time) · journal (where a batch becomes durable)
 //! checkpoint, files (one JSON file an object, behind the journal) · keeper (the one thread) · head (HEAD.json)
-//! find, load, gather, tree, covered, examine, copied, aside, begin (a start: the journal, the files, who changed them, the new segment) · quarantine (what is no object of ours) · volatile (over a restart)
-//! inspect (what a start would find; the way out), backup (one revision in one file, and back)
-//! scrub (all files read again, now and then) · silence (a disk that does not answer) · gone (a directory that is taken away) · lock (whose it is) · follow (who is told) · disk (the system calls) · protocol, setup PURE (its rules, its sizes)
+//! discover, start (HEAD.json and the journal as they lie there; evidence, verdicts, the new segment) · parallel_read (two threads)
+//! quarantine (damaged and foreign files) · volatile (over a restart) · inspect (what a start would find; the way out) · backup
+//! scrub (all files read again, now and then) · stall (a disk that does not answer) · gone (a directory that is taken away)
+//! lock (whose it is) · follow (watchers) · disk (the system calls) · protocol, setup PURE (the rules, the sizes)
 //! ```
 
 mod backup;
 mod checkpoint;
 mod commit;
+mod content;
+mod discover;
 mod disk;
 mod document;
-mod door;
 mod draft;
 mod files;
-mod find;
+mod flat;
 mod follow;
-mod gather;
 mod gone;
 mod head;
 mod history;
 mod inspect;
 mod journal;
-mod judge;
 mod keeper;
 mod lock;
 mod names;
 mod outline;
 mod pages;
+mod parallel_read;
 mod protocol;
 mod quarantine;
 mod queue;
 mod room;
 mod scrub;
 mod setup;
-mod silence;
-mod sketch;
+mod stall;
 mod start;
 mod state;
+mod store_api;
+mod summary;
 mod sums;
 #[cfg(any(test, feature = "trial"))]
 pub mod trial;
 mod trouble;
+mod types;
 mod volatile;
-mod words;
 
 pub use backup::{Backup, LeftOut, Restored, read as read_backup, restore};
 pub use disk::identity;
 pub use document::indented;
-pub use door::Store;
 pub use files::DiskError;
+pub use flat::FlatStore;
 pub use follow::{WATCHERS_MAX, Watch, WatchHandle};
 pub use history::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX};
 pub use inspect::{Findings, NO_STORE, Salvaged, inspect, is_none, salvage};
 pub use pages::{Listing, More, Page};
 pub use room::{Fill, megabytes};
-pub use sketch::Sketch;
 pub use state::{GRAVES_MAX, OBJECT_BYTES_MAX};
-pub use words::{
+pub use store_api::Store;
+pub use summary::Sketch;
+pub use types::{
     Claimed, Damage, Damaged, Event, Figures, Gone, Health, KindRow, OpenError, Opened, Refused, Rules, Scope, Sink, Stored, UNSEEN,
     Unlisted, Unwatched, Write,
 };
 
-use commit::Writer;
-use coracle_api::meta::{Durable, Key, Revision};
-use disk::{Disk, RealDisk};
-use draft::Draft;
-use follow::Followers;
-use keeper::Keeper;
-use queue::Queue;
-use room::Held;
-use scrub::Scrub;
-use setup::Setup;
-use silence::Silence;
-use start::{Ids, Loaded};
-use state::{State, Verdict};
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::time::{Duration, Instant};
-use trouble::Trouble;
-
-/// One JSON file an object, behind a journal. A handle; clones are the same store.
-#[derive(Clone)]
-pub struct FlatStore {
-    inner: Arc<Inner>,
-}
-
-/// Locks are taken in the order of the fields.
-struct Inner {
-    queue: Queue,
-    /// Held by the one who commits, over its wait for the disk.
-    writer: Mutex<Writer>,
-    /// A checkpoint has ended.
-    caught_up: Condvar,
-    /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
-    followers: Arc<Mutex<Followers>>,
-    /// Held for moments.
-    state: RwLock<State>,
-    trouble: Mutex<Trouble>,
-    silence: Silence,
-    keeper: Keeper,
-    scrub: Mutex<Scrub>,
-    setup: Setup,
-    opened: Instant,
-    uuid: String,
-    boot: String,
-    volatile: Option<Box<dyn Disk>>,
-    /// Keeps the directory ours.
-    _lock: Option<lock::Lock>,
-}
-
-impl FlatStore {
-    /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
-    pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
-        FlatStore::open_in(dir, volatile, rules, Setup::PRODUCT)
-    }
-
-    /// The same with a limit to the bytes that it may hold in memory. One that holds more already serves, and shrinks.
-    pub fn open_within(dir: &Path, volatile: Option<&Path>, rules: &Rules, bytes_max: u64) -> Result<Opened, OpenError> {
-        FlatStore::open_in(dir, volatile, rules, Setup { bytes_max, ..Setup::PRODUCT })
-    }
-
-    fn open_in(dir: &Path, volatile: Option<&Path>, rules: &Rules, setup: Setup) -> Result<Opened, OpenError> {
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| OpenError::Io { path, error }
-        };
-        let disk = RealDisk::new(dir).map_err(failed(dir))?;
-        find::refuse_newer(&disk, dir)?;
-        let lock = lock::lock(dir)?;
-        if backup::unfinished(&disk).is_none() {
-            backup::clear(&disk, dir);
-        }
-        let volatile = match volatile.map(|path| (path, RealDisk::new(path))) {
-            Some((_, Ok(disk))) => Some(Box::new(disk) as Box<dyn Disk>),
-            // Statuses come back by themselves; it is no reason not to start.
-            Some((path, Err(error))) => {
-                log::warn!("{}: {error}; statuses will not outlive a restart of the master", path.display());
-                None
-            }
-            None => None,
-        };
-        let kernel = || -> std::io::Result<Ids> { Ok(Ids { fresh_store: disk::random_uuid()?, boot: disk::boot_id()? }) };
-        let ids = kernel().map_err(failed(Path::new("/proc/sys/kernel/random")))?;
-        let opened = FlatStore::open_on(Arc::new(disk), volatile, Some(lock), ids, rules, setup)?;
-        let inner = &opened.store.inner;
-        inner.keeper.start(Arc::downgrade(inner)).map_err(failed(Path::new("a thread for the store")))?;
-        Ok(opened)
-    }
-
-    fn open_on(
-        disk: Arc<dyn Disk>,
-        volatile: Option<Box<dyn Disk>>,
-        lock: Option<lock::Lock>,
-        ids: Ids,
-        rules: &Rules,
-        setup: Setup,
-    ) -> Result<Opened, OpenError> {
-        let Loaded { state, writer, notes, foreign, left_alone, told, degraded, .. } =
-            start::load(disk, volatile.as_deref(), &ids, rules, &setup)?;
-        for note in &notes {
-            log::warn!("{note}");
-        }
-        for damage in foreign.iter().chain(&told).chain(state.all_damage()) {
-            log::error!("{damage}");
-        }
-        if let Some(why) = &degraded {
-            log::error!("the store cannot be written to: {why}");
-        }
-        let objects = state.all().count();
-        let inner = Inner {
-            uuid: writer.head.store.clone(),
-            queue: Queue::default(),
-            writer: Mutex::new(writer),
-            caught_up: Condvar::new(),
-            followers: Arc::new(Mutex::new(Followers::new(state.revision(), setup.history_events_max))),
-            state: RwLock::new(state.within(setup.bytes_max)),
-            trouble: Mutex::new(Trouble { degraded, foreign, left_alone, told, ..Trouble::default() }),
-            silence: Silence::default(),
-            keeper: Keeper::default(),
-            scrub: Mutex::default(),
-            setup,
-            opened: Instant::now(),
-            boot: ids.boot,
-            volatile,
-            _lock: lock,
-        };
-        Ok(Opened { store: FlatStore { inner: Arc::new(inner) }, objects, notes })
-    }
-
-    /// A store on a disk in memory, for the tests of its callers.
-    #[cfg(test)]
-    pub(crate) fn in_memory(rules: &Rules) -> FlatStore {
-        let ids = Ids { fresh_store: "store".to_owned(), boot: "boot".to_owned() };
-        let disk = tests::sim::SimDisk::new(1);
-        FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
-    }
-
-    /// Lets the directory go without a word, as a master that is killed does: nothing more is written once the last handle is dropped.
-    pub fn halt(&self) {
-        self.inner.keeper.stop();
-    }
-
-    /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and what lives in
-    /// memory alone are kept for the next start.
-    pub fn close(&self) -> Result<(), DiskError> {
-        self.inner.keeper.stop();
-        {
-            // A flush that somebody asked for may be under way.
-            let mut writer = self.settled_writer();
-            if std::mem::replace(&mut writer.closed, true) || writer.frozen.is_some() {
-                return Ok(());
-            }
-            // What a batch that failed has left must not be found by the next start.
-            writer.journal.heal()?;
-            writer.journal.close();
-        }
-        let state = self.state();
-        if let Some(disk) = &self.inner.volatile {
-            let entries = state.all().filter(|entry| entry.durable != Durable::Whole);
-            if let Err(error) = volatile::write(&**disk, &self.inner.uuid, &self.inner.boot, state.revision(), entries) {
-                log::warn!("{error}; statuses are not kept over this restart");
-            }
-        }
-        let (last, files) = (state.revision(), state.files_sum().clone());
-        drop(state);
-        self.last_checkpoint(last, files)
-    }
-
-    /// Why nothing is written before a person has looked: acknowledged records are missing, or what lies somewhere is unknown.
-    pub fn frozen(&self) -> Option<String> {
-        locked(&self.inner.writer).frozen.clone()
-    }
-
-    fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Something was wrong and has been seen to: a person should look why.
-    fn remark(&self, remark: String) {
-        log::error!("{remark}");
-        locked(&self.inner.trouble).remark(remark);
-    }
-
-    fn uptime(&self) -> Duration {
-        self.inner.opened.elapsed()
-    }
-}
-
-impl Store for FlatStore {
-    fn uuid(&self) -> &str {
-        &self.inner.uuid
-    }
-
-    fn revision(&self) -> Revision {
-        self.state().revision()
-    }
-
-    fn told(&self) -> Revision {
-        let _followers = locked(&self.inner.followers);
-        self.state().revision()
-    }
-
-    fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
-        let state = self.state();
-        match state.damage(key) {
-            Some(damage) => Err(Damaged { why: damage.to_asker() }),
-            None => Ok(state.get(key).map(|entry| entry.stored.clone())),
-        }
-    }
-
-    fn page(&self, listing: &Listing) -> Result<Page, Unlisted> {
-        // What is looked into is not kept locked: objects are shared, so these are cheap to hold.
-        let (revision, candidates) = match listing.at {
-            None => {
-                let state = self.state();
-                let revision = state.revision();
-                if listing.matches.is_none() {
-                    let page = pages::fill(listing, revision, state.listed(listing));
-                    return Ok(with_damaged(page, listing, &state));
-                }
-                (revision, state.listed(listing).cloned().collect())
-            }
-            Some(at) => {
-                // Held over the state's lock, so that history and state say the same.
-                let followers = locked(&self.inner.followers);
-                let state = self.state();
-                if at > state.revision() {
-                    return Err(Unlisted::Future { now: state.revision() });
-                }
-                let since = followers.after(at).map_err(Unlisted::Gone)?;
-                (at, pages::undone(listing, state.listed(listing), since))
-            }
-        };
-        let page = pages::fill(listing, revision, candidates.iter());
-        Ok(with_damaged(page, listing, &self.state()))
-    }
-
-    fn write(&self, write: Write) -> Result<Stored, Refused> {
-        self.commit_with_others(write)
-    }
-
-    fn claimed(&self, space: &str) -> Vec<(String, Key)> {
-        self.state().claimed(space, self.uptime())
-    }
-
-    fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
-        let draft = Draft::of(write);
-        let state = self.state();
-        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?.within(state.room(), &Held::default())?;
-        drop(state);
-        Ok(match verdict {
-            Verdict::Unchanged(stored) => stored,
-            Verdict::Change(change) => match (&change.old, &change.entry) {
-                (Some(old), Some(_)) => change.answer.at(old.revision),
-                (None, Some(_)) => change.answer.unwritten(),
-                (Some(old), None) => old.clone(),
-                (None, None) => change.answer.clone(),
-            },
-        })
-    }
-
-    fn watch(&self, scope: Scope, after: Option<Revision>, sink: Sink) -> Result<Watch, Unwatched> {
-        let mut followers = locked(&self.inner.followers);
-        let state = self.state();
-        let replay = match after {
-            Some(after) if after > state.revision() => return Err(Unwatched::Future { now: state.revision() }),
-            Some(after) => followers.since(&scope, after)?,
-            None => {
-                let listing = Listing::all(&scope.resource, scope.namespace.as_deref());
-                let items = state.listed(&listing).filter(|stored| scope.holds(&stored.key));
-                items.cloned().map(Event::created).collect()
-            }
-        };
-        let revision = state.revision();
-        drop(state);
-        let handle = followers.add(&self.inner.followers, scope, sink)?;
-        Ok(Watch { replay, revision, handle })
-    }
-
-    fn health(&self) -> Health {
-        let state = self.state();
-        let (damaged, fill) = (state.all_damage().cloned().collect(), state.room().fill());
-        drop(state);
-        let silent = || self.inner.silence.told(self.uptime(), self.inner.setup.silence);
-        locked(&self.inner.trouble).health(damaged, fill, silent)
-    }
-}
-
-/// What is damaged counts as existing, now and then.
-fn with_damaged(page: Page, listing: &Listing, state: &State) -> Page {
-    let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
-    Page { damaged, ..page }
-}
-
-/// Nothing panics half-way through a change, so a lock that a panic left behind guards something whole.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use flat::{Inner, locked};
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! PURE. What a start must know of an object that claims nothing, and how much of its text has to be read for that.
 
 use super::KindRow;
-use super::sketch::{self, Sketch};
+use super::summary::{self, Sketch};
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Durable, Key, Revision};
 
@@ -31,7 +31,7 @@ pub fn outline(compact: &[u8], key: &Key, row: &KindRow, told: &dyn Fn(&Key, &Sk
         Trust::File => memchr::memmem::find(compact, STATUS).is_none(),
     };
     let sketch = if front { Sketch::of_front(compact, &row.api_version, &row.kind).filter(is_about) } else { None };
-    let whole = || Some(compact).filter(|text| sketch::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
+    let whole = || Some(compact).filter(|text| summary::leads(text, &row.api_version, &row.kind)).and_then(Sketch::of).filter(is_about);
     let sketch = sketch.or_else(whole)?;
     let durable = told(key, &sketch)?;
     Some(Outline { said: sketch.revision(), durable, labels: sketch.labels() })

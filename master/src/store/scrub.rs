@@ -5,11 +5,11 @@
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
 use super::checkpoint::Wanted;
+use super::content::FILE_BYTES_MAX;
 use super::document::crc32;
 use super::files::{DiskError, OBJECTS};
 use super::head::{HEAD, HEAD_BYTES_MAX};
 use super::journal::record::Was;
-use super::judge::FILE_BYTES_MAX;
 use super::{FlatStore, document, locked, names};
 use coracle_api::meta::Key;
 use std::io;

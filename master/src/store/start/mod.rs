@@ -23,8 +23,8 @@ mod segment;
 pub use journal_view::view;
 
 use super::commit::Writer;
+use super::discover::{find_head, find_journal, silent};
 use super::disk::Disk;
-use super::find::{find_head, find_journal, silent};
 use super::head::{HEAD, Head};
 use super::journal::held::Held;
 use super::journal::recover::Recovered;
@@ -32,7 +32,7 @@ use super::protocol::Rule;
 use super::setup::{RESERVE, Setup};
 use super::state::State;
 use super::sums::Sums;
-use super::{Damage, LeftOut, OpenError, Rules, backup, gather, quarantine, volatile};
+use super::{Damage, LeftOut, OpenError, Rules, backup, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
 use journal_view::View;
 use judge::Sum;
@@ -108,7 +108,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         let head = head.as_ref().filter(|_| closed)?;
         volatile::read(volatile?, &head.store, &ids.boot, Revision(head.reserved))
     };
-    let (walked, kept) = gather::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
+    let (walked, kept) = parallel_read::both(head.as_ref().map_or(0, |head| head.objects), || scan::walk(&*disk, rules), kept);
     if let Some(volatile) = volatile.filter(|_| !report.frozen) {
         volatile::remove(volatile);
     }

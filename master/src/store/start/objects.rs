@@ -1,13 +1,13 @@
 //! PURE. The objects of a start while they come together: which revision each of them has, and which have to be journaled again.
 
 use super::journal_view::View;
-use crate::store::gather::Text;
+use crate::store::content::{Wrong, check};
 use crate::store::journal::record::Was;
-use crate::store::judge::{Wrong, judge};
 use crate::store::outline::{Outline, Trust, outline};
+use crate::store::parallel_read::Text;
 use crate::store::setup::REVISION_MAX;
-use crate::store::sketch::Sketch;
 use crate::store::state::Entry;
+use crate::store::summary::Sketch;
 use crate::store::volatile::Kept;
 use crate::store::{KindRow, Rules, Stored, document};
 use bytes::Bytes;
@@ -97,7 +97,7 @@ impl<'a> Objects<'a> {
             }
         }
         let kind = self.row(&key).map_or(("", ""), |row| (row.api_version.as_ref(), row.kind.as_ref()));
-        match judge(&compact, &key, kind) {
+        match check(&compact, &key, kind) {
             Ok(document) => Ok(self.take_document(key, document, crc)),
             Err(wrong) => Err((key, wrong)),
         }

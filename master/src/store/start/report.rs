@@ -1,11 +1,11 @@
 //! What a start does to files that cannot stay where they are, and all that it says: damage, doubts, notes. The only part of a start
 //! that changes the directory before the new segment of the journal is there.
 
+use crate::store::content::{FILE_BYTES_MAX, Wrong, check, too_large};
 use crate::store::disk::{self, Disk, What};
 use crate::store::files::{self, DiskError, OBJECTS, QUARANTINE, TMP, failed};
 use crate::store::head::HEAD;
 use crate::store::journal::{SPARE, WAL};
-use crate::store::judge::{FILE_BYTES_MAX, Wrong, judge, too_large};
 use crate::store::quarantine::{Incident, Incidents};
 use crate::store::setup::LOST_REVISIONS;
 use crate::store::{Damage, KindRow, LeftOut, Rules, names, quarantine};
@@ -355,7 +355,7 @@ impl<'a> Report<'a> {
         }
         let file = format!("{QUARANTINE}/{incident}/{path}");
         let why = match self.disk.read(&file, FILE_BYTES_MAX) {
-            Ok(bytes) => match judge(&bytes, &key, (&row.api_version, &row.kind)) {
+            Ok(bytes) => match check(&bytes, &key, (&row.api_version, &row.kind)) {
                 Ok(document) => (self.rules.fault)(&key, document),
                 Err(wrong) => Some(wrong.why),
             },

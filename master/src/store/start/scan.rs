@@ -3,12 +3,12 @@
 use super::journal_view::View;
 use super::judge::{Evidence, File, Journal, Mark};
 use super::objects::row;
+use crate::store::content::{EMPTY, MISPLACED, Wrong, check, too_large};
 use crate::store::disk::{Disk, Stamp, What};
 use crate::store::files::OBJECTS;
-use crate::store::gather::{self, Text, gather, gather_files, sum, text};
 use crate::store::journal::record::Was;
-use crate::store::judge::{EMPTY, MISPLACED, Wrong, judge as check, too_large};
 use crate::store::outline::{Outline, Trust, outline};
+use crate::store::parallel_read::{self, Text, gather, gather_files, sum, text};
 use crate::store::sums::Sums;
 use crate::store::volatile::Kept;
 use crate::store::{Rules, document, names};
@@ -133,7 +133,7 @@ pub fn read(
 /// What the files say, and whether they are as they were left: then what was kept of an object says all that its file does.
 fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<Text>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
-    let read = |key: &Key| gather::read(disk, &names::path(key));
+    let read = |key: &Key| parallel_read::read(disk, &names::path(key));
     let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) };
     let texts = gather_files(keys, read, work);
     let mut found = Sums::default();
@@ -197,7 +197,7 @@ fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> F
 
 /// Whether a file says a revision; or why it is not the object that its place says.
 fn raw_fault(disk: &dyn Disk, key: &Key, kind: (&str, &str)) -> Result<bool, (File, Wrong)> {
-    match gather::read(disk, &names::path(key)) {
+    match parallel_read::read(disk, &names::path(key)) {
         Ok(bytes) => match check(&bytes, key, kind) {
             Ok(document) => Ok(document::revision(&document).is_some()),
             Err(wrong) => Err((kind_of_wrong(&wrong), wrong)),
@@ -240,7 +240,7 @@ fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread
         let path = names::path(key);
         let kind = row(rules, key).map(|row| (row.api_version.as_ref(), row.kind.as_ref()));
         let evidence = |journal, file, mark| Evidence { journal, file, mark };
-        let (evidence, wrong) = match gather::read(disk, &path) {
+        let (evidence, wrong) = match parallel_read::read(disk, &path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && !is_unread(&path) => {
                 (evidence(said.on_absence(), File::Absent, Mark::Bare), None)
             }

@@ -25,10 +25,18 @@ mod strangers;
 mod threads;
 mod upkeep;
 
+use super::disk::Disk;
+use super::room::Held;
+use super::setup::Setup;
+use super::start::Ids;
+use super::state::State;
 use super::*;
-use coracle_api::meta::{Claim, Durable, Resource};
+use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
 use serde_json::{Value, json};
 use std::borrow::Cow;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
 
 const PODS: Resource = Resource::core("pods");
 

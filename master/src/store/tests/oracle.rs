@@ -203,7 +203,7 @@ impl Oracle {
         }
         self.perhaps_broken.clear();
         self.broken = broken;
-        if let Some(told) = health.told.iter().find(|told| !self.has_done(told.key.as_ref())) {
+        if let Some(told) = health.told.iter().find(|told| !self.has_done(told.key.as_ref(), touched)) {
             return Err(format!("nobody did that: {told}"));
         }
         if !self.meddled.is_empty() {
@@ -225,11 +225,11 @@ impl Oracle {
         claims_fit(store, &now)
     }
 
-    /// Whether a person touched this file, or took any away.
-    fn has_done(&self, key: Option<&Key>) -> bool {
+    /// Whether a person touched this file, or any.
+    fn has_done(&self, key: Option<&Key>, touched: bool) -> bool {
         match key {
             Some(key) => self.meddled.contains_key(key),
-            None => self.removed || self.meddled.values().any(Option::is_none),
+            None => touched || self.removed || !self.meddled.is_empty(),
         }
     }
 

@@ -24,7 +24,7 @@ pub fn too_large() -> String {
 }
 
 /// Whether a file's content is the object that its place says.
-pub fn judge(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
+pub fn check(bytes: &[u8], key: &Key, kind: (&str, &str)) -> Result<Value, Wrong> {
     if bytes.iter().all(|byte| *byte == 0) {
         let why = if bytes.is_empty() { "it is empty" } else { "it holds nothing but zeros" };
         return Err(Wrong { word: EMPTY, why: why.to_owned() });

@@ -3,10 +3,10 @@
 //! Where they have to wait for the disk they take turns at it, and one works on what it has read while the other reads: a card reads on
 //! where it has just read, and two that read at once would have it jump between two places.
 
+use super::content::FILE_BYTES_MAX;
 use super::disk::Disk;
 use super::document;
 use super::files::OBJECTS;
-use super::judge::FILE_BYTES_MAX;
 use bytes::Bytes;
 use nix::sys::resource::{UsageWho, getrusage};
 use std::io;
