@@ -14,7 +14,7 @@ pub fn in_memory() -> Arc<Registry> {
     let kinds = Arc::new(Kinds::builtin());
     let row = |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
     let rules = Rules {
-        edited: &|_, object, _| Ok(object),
+        edited: &|_, object| Ok(object),
         home: &|_| None,
         told: &|_, _| None,
         kinds: kinds.iter().map(row).collect(),
