@@ -1,5 +1,5 @@
-//! `FlatStore`: one JSON file an object, behind a journal. What every part of it shares, how it is opened and closed, and how it reads;
-//! its writes are in `commit`.
+//! `FlatStore`: one JSON file an object, behind a journal. What every part of it shares, how it is opened and closed,
+//! and how it reads; its writes are in `commit`.
 
 use super::commit::Writer;
 use super::disk::{self, Disk, RealDisk};
@@ -57,7 +57,8 @@ pub(super) struct Inner {
 }
 
 impl FlatStore {
-    /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in memory alone.
+    /// Opens the store that the data directory is, or makes it. `volatile`: a directory on tmpfs for what lives in
+    /// memory alone.
     pub fn open(dir: &Path, volatile: Option<&Path>, rules: &Rules) -> Result<Opened, OpenError> {
         FlatStore::open_in(dir, volatile, rules, Setup::PRODUCT)
     }
@@ -143,13 +144,14 @@ impl FlatStore {
         FlatStore::open_on(Arc::new(disk), None, None, ids, rules, Setup::PRODUCT).expect("an empty disk is a new store").store
     }
 
-    /// Lets the directory go without a word, as a master that is killed does: nothing more is written once the last handle is dropped.
+    /// Lets the directory go without a word, as a master that is killed does: nothing more is written once the last
+    /// handle is dropped.
     pub fn halt(&self) {
         self.inner.keeper.stop();
     }
 
-    /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and what lives in
-    /// memory alone are kept for the next start.
+    /// The last call: writes are refused from here on, the files are brought up to the journal, the exact revision and
+    /// what lives in memory alone are kept for the next start.
     pub fn close(&self) -> Result<(), DiskError> {
         self.inner.keeper.stop();
         {
@@ -169,12 +171,13 @@ impl FlatStore {
                 log::warn!("{error}; statuses are not kept over this restart");
             }
         }
-        let (last, files) = (state.revision(), state.files_sum().clone());
+        let (last, files) = (state.revision(), state.files_sum());
         drop(state);
         self.last_checkpoint(last, files)
     }
 
-    /// Why nothing is written before a person has looked: acknowledged records are missing, or what lies somewhere is unknown.
+    /// Why nothing is written before a person has looked: acknowledged records are missing, or what lies somewhere is
+    /// unknown.
     pub fn frozen(&self) -> Option<String> {
         locked(&self.inner.writer).frozen.clone()
     }

@@ -191,7 +191,7 @@ fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), Di
     journal.append(&[Record::Reserve { reserved }])?;
     let start = Position { segment: found.next, n: last + 1 };
     // Where the files are what was taken of them, one that is gone later is missed. An edit is still to be found.
-    let (files, summed) = (loaded.state.files_sum().clone(), there(&*disk).is_ok_and(|there| *loaded.state.files_sum() == there));
+    let (files, summed) = (loaded.state.files_sum(), there(&*disk).is_ok_and(|there| loaded.state.files_sum() == there));
     // Only the files of the journal were written: in a directory that was copied the others have no stamps, and nobody edited them for that.
     let (objects, stamped) = (loaded.state.files_count(), loaded.writer.head.stamped && loaded.writer.stamping);
     let was = loaded.writer.head.clone();

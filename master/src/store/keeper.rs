@@ -260,7 +260,7 @@ impl FlatStore {
             wal: position,
             reserved: writer.journal.reserved(),
             clean: false,
-            files: self.state().files_sum().clone(),
+            files: self.state().files_sum(),
             objects: self.state().files_count(),
             incidents: writer.incidents.next,
             // What is still to be journaled says of files what they held before.

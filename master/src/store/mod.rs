@@ -1,7 +1,7 @@
 //! What the master remembers: the door to it (`Store`), and the flat files behind it (`FlatStore`).
 //!
-//! A write: check -> claim -> make durable -> commit -> notify. It blocks its caller until it is durable, and only then does anybody see
-//! it. Writers wait for each other; readers and watchers never wait for a disk.
+//! A write: check -> claim -> make durable -> commit -> notify. It blocks its caller until it is durable, and only then
+//! does anybody see it. Writers wait for each other; readers and watchers never wait for a disk.
 //!
 //! ```text
 //! store_api (the trait, and what it promises) · flat (FlatStore: open, read, close) · types (what both speak of)

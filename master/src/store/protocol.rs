@@ -1,5 +1,5 @@
-//! PURE. The rules that keep the journal's promises. The product never breaks one; the crash tests break one after the other, and must
-//! notice.
+//! PURE. The rules that keep the journal's promises. The product never breaks one; the crash tests break one after the
+//! other, and must notice.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {

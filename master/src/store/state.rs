@@ -122,8 +122,8 @@ impl State {
     }
 
     /// What the files sum up to, once they say all that the journal does.
-    pub fn files_sum(&self) -> &Sums {
-        &self.files
+    pub fn files_sum(&self) -> Sums {
+        self.files
     }
 
     pub fn files_count(&self) -> u64 {

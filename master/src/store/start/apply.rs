@@ -126,7 +126,8 @@ impl Start<'_> {
         self.brought.push(brought);
     }
 
-    /// HEAD.json is not there: of no account where nothing else is. A first start that was cut has only written what people had laid there.
+    /// HEAD.json is not there: of no account where nothing else is. A first start that was cut has only written what
+    /// people had laid there.
     pub fn tell_lost_head(&mut self, damaged: bool, any_written: bool, recovered: &Recovered) {
         self.tell_brought_back();
         let mut journaled = recovered.records.iter().filter(|held| held.key().is_some()).peekable();
@@ -194,8 +195,8 @@ impl Start<'_> {
         behind || matches!(together, Together::Renew | Together::RenewAndTell)
     }
 
-    /// A file that is gone is an object that a person deleted, as long as the journal knows nothing of it. They may not have meant it, or
-    /// the copy may not have been whole.
+    /// A file that is gone is an object that a person deleted, as long as the journal knows nothing of it. They may not
+    /// have meant it, or the copy may not have been whole.
     fn miss_objects(&mut self) {
         let gone = self.left.gone;
         if gone == 0 {
@@ -221,8 +222,8 @@ impl Start<'_> {
         }
     }
 
-    /// Files of which no stamp tells whether somebody edited them. `renews`: it may be what somebody wrote, or as it was, so whoever saw the
-    /// object before has to look again.
+    /// Files of which no stamp tells whether somebody edited them. `renews`: it may be what somebody wrote, or as it
+    /// was, so whoever saw the object before has to look again.
     fn settle_bare(&mut self, bare: Vec<Arc<Key>>, renews: bool) {
         let mut renewed = 0;
         for key in bare {
@@ -268,7 +269,8 @@ impl Start<'_> {
         self.report.recall_incidents(self.left.closed, |key| objects.contains_key(key) || journal.contains_key(key));
     }
 
-    /// Objects whose namespace's file a person took away are there still, so the namespace is, too: what it said else is lost.
+    /// Objects whose namespace's file a person took away are there still, so the namespace is, too: what it said else
+    /// is lost.
     pub fn bring_homes(&mut self) {
         let mut missing = BTreeMap::<Key, usize>::new();
         for key in self.objects.all.keys() {

@@ -1,4 +1,5 @@
-//! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or it is refused.
+//! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or
+//! it is refused.
 
 use super::objects::Objects;
 use crate::store::document;
@@ -23,7 +24,8 @@ pub struct Edit {
 }
 
 impl Objects<'_> {
-    /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know of each other.
+    /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know
+    /// of each other.
     pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<Edit> {
         let mut uids = if keys.is_empty() { HashMap::new() } else { self.uids(&keys) };
         keys.into_iter().filter_map(|key| self.edit(key, &mut uids)).collect()
@@ -83,7 +85,8 @@ impl Objects<'_> {
         Ok(document)
     }
 
-    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object. Gives what is wrong.
+    /// Nobody can say whether somebody edited it: wrong types would be trouble to everybody who reads the object. Gives
+    /// what is wrong.
     pub fn check_types(&mut self, key: &Key) -> Option<String> {
         let entry = self.all.get(key)?;
         let document = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");

@@ -1,4 +1,5 @@
-//! PURE. The journal as a map: of each object that it says anything of, its last word and every content that its file may hold.
+//! PURE. The journal as a map: of each object that it says anything of, its last word and every content that its file
+//! may hold.
 
 use super::judge::Journal;
 use crate::store::document;
@@ -30,8 +31,8 @@ pub struct Said {
     pub found: Was,
 }
 
-/// The last word of the journal on each key, and every earlier one. Records behind a hole count too where something is missing: they were
-/// acknowledged, and are newer than the files. Then nothing is known of what the files may hold.
+/// The last word of the journal on each key, and every earlier one. Records behind a hole count too where something is
+/// missing: they were acknowledged, and are newer than the files. Then nothing is known of what the files may hold.
 pub fn view(recovered: &Recovered) -> View {
     let mut view = View::new();
     let whole = recovered.missing.is_none();

@@ -1,4 +1,5 @@
-//! PURE. The table of a start: from the evidence about one object's file to its verdict, and from the evidence about all files to theirs.
+//! PURE. The table of a start: from the evidence about one object's file to its verdict, and from the evidence about
+//! all files to theirs.
 //!
 //! Each row is one sentence. Every combination of evidence is met by exactly one row; the tests hold that.
 

@@ -1,5 +1,5 @@
-//! A start: from what lies in the data directory to the state that is served. It only adds, so it may be interrupted anywhere and done
-//! again.
+//! A start: from what lies in the data directory to the state that is served. It only adds, so it may be interrupted
+//! anywhere and done again.
 //!
 //! ```text
 //! discover: HEAD.json, wal/** (made durable, read, recovered) -> journal_view PURE: the last word on each object
@@ -9,7 +9,8 @@
 //! segment:  the new segment of the journal, and everything that has to be durable before anybody is served
 //! ```
 //!
-//! Where acknowledged records are provably missing, nothing in the directory is touched: what can be read is served, and a person decides.
+//! Where acknowledged records are provably missing, nothing in the directory is touched: what can be read is served,
+//! and a person decides.
 
 mod apply;
 mod edits;
@@ -177,8 +178,9 @@ fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Repor
     }
 }
 
-/// How many files are gone that HEAD.json knows of, as far as that can be told. A file that somebody made may look like one that was there,
-/// and make up the number. `elsewhere`: so many were set aside since then, or have something else in their place.
+/// How many files are gone that HEAD.json knows of, as far as that can be told. A file that somebody made may look like
+/// one that was there, and make up the number. `elsewhere`: so many were set aside since then, or have something else
+/// in their place.
 fn gone(head: &Head, scanned: &Scanned, journal: &View, report: &Report, elsewhere: u64) -> u64 {
     // What lies in a folder that cannot be read is not gone.
     let there = scanned.count_then(journal).filter(|_| report.unread.is_empty());
@@ -186,8 +188,8 @@ fn gone(head: &Head, scanned: &Scanned, journal: &View, report: &Report, elsewhe
     there.map_or(0, |there| head.objects.saturating_sub(there))
 }
 
-/// Looks at the stamps of the files where their sum does not vouch for them. Says whether all have one, and whether that is only now
-/// known not to be so.
+/// Looks at the stamps of the files where their sum does not vouch for them. Says whether all have one, and whether
+/// that is only now known not to be so.
 fn look(disk: &dyn Disk, head: Option<&Head>, sum: Sum, scanned: &mut Scanned) -> (bool, bool) {
     let stamped = head.is_some_and(|head| head.stamped);
     if sum != Sum::AsLeft || scanned.any_without_revision() {

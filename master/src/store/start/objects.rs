@@ -1,4 +1,5 @@
-//! PURE. The objects of a start while they come together: which revision each of them has, and which have to be journaled again.
+//! PURE. The objects of a start while they come together: which revision each of them has, and which have to be
+//! journaled again.
 
 use super::journal_view::View;
 use crate::store::content::{Wrong, check};
@@ -112,7 +113,8 @@ impl<'a> Objects<'a> {
         (key, Entry { stored, durable, file_crc: Some(crc), claims })
     }
 
-    /// The file holds the revision of the last durable write. What its status was later is lost, and so is the revision that it had.
+    /// The file holds the revision of the last durable write. What its status was later is lost, and so is the revision
+    /// that it had.
     fn revision_of(&mut self, key: &Key, said: Option<Revision>, durable: Durable) -> Revision {
         let bound = self.base.unwrap_or(REVISION_MAX).min(REVISION_MAX);
         let lost = durable != Durable::Whole && !self.statuses_kept;
@@ -181,8 +183,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Files that say revisions that nothing else knows of: what such an object is called instead it is called for good, otherwise the
-    /// next start would find another one's revision there.
+    /// Files that say revisions that nothing else knows of: what such an object is called instead it is called for
+    /// good, otherwise the next start would find another one's revision there.
     pub fn keep_fresh(&mut self, journal: &View) {
         let edited: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
         for key in std::mem::take(&mut self.beyond) {
@@ -195,8 +197,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Gives every object a fresh revision, far behind all that may have been used: whoever saw one before has to look again. The journal's
-    /// last word on an object is its last no more.
+    /// Gives every object a fresh revision, far behind all that may have been used: whoever saw one before has to look
+    /// again. The journal's last word on an object is its last no more.
     pub fn renew_all(&mut self, jump: u64, journal: &mut View) {
         let highest = self.all.values().map(|entry| entry.stored.revision.0).max();
         let mut last = self.last.max(highest.unwrap_or_default()) + jump;

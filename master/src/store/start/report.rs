@@ -1,5 +1,5 @@
-//! What a start does to files that cannot stay where they are, and all that it says: damage, doubts, notes. The only part of a start
-//! that changes the directory before the new segment of the journal is there.
+//! What a start does to files that cannot stay where they are, and all that it says: damage, doubts, notes. The only
+//! part of a start that changes the directory before the new segment of the journal is there.
 
 use crate::store::content::{FILE_BYTES_MAX, Wrong, check, too_large};
 use crate::store::disk::{self, Disk, What};
@@ -59,7 +59,8 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Makes the folders where they are missing, and sets aside what stands in their place. `filled`: there were objects' files.
+    /// Makes the folders where they are missing, and sets aside what stands in their place. `filled`: there were
+    /// objects' files.
     pub fn prepare_folders(&mut self, filled: bool) {
         if filled {
             let is_seen = |found: &disk::Found| !found.name.starts_with('.');
@@ -84,8 +85,8 @@ impl<'a> Report<'a> {
                 self.number_incidents();
             }
         }
-        // The folders may be new; and HEAD.json may have been renamed by a master that was killed before its fsync, and what it says is
-        // believed from here on.
+        // The folders may be new; and HEAD.json may have been renamed by a master that was killed before its fsync, and
+        // what it says is believed from here on.
         if let Err(error) = self.disk.sync_dir("") {
             self.degraded = Some(failed("fsync", "the data directory")(error).to_string());
         }
@@ -115,7 +116,8 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    /// There were files, and all of them are gone, as a folder is that was not copied or not mounted. No agent shall hear of it.
+    /// There were files, and all of them are gone, as a folder is that was not copied or not mounted. No agent shall
+    /// hear of it.
     fn lose_objects(&mut self, how: &str) {
         self.cannot_know(format!(
             "{OBJECTS} {how}, and {HEAD} knows of objects in it; nothing is written before a person has looked: stop the master and bring \
@@ -209,7 +211,8 @@ impl<'a> Report<'a> {
         self.incidents.in_place.insert(key, word);
     }
 
-    /// The journal has the object: the file is kept, and nobody waits for it. Gives where it lies, unless it could not be moved.
+    /// The journal has the object: the file is kept, and nobody waits for it. Gives where it lies, unless it could not
+    /// be moved.
     pub fn keep_aside(&mut self, key: &Key, wrong: &Wrong) -> Option<String> {
         if self.frozen {
             return None;
@@ -270,8 +273,8 @@ impl<'a> Report<'a> {
         self.frozen = true;
     }
 
-    /// Takes in what the walk met beside objects' files. Gives how many objects have something else in the place of their files; of those
-    /// that the journal says, that says what they are.
+    /// Takes in what the walk met beside objects' files. Gives how many objects have something else in the place of
+    /// their files; of those that the journal says, that says what they are.
     pub fn walked(
         &mut self,
         strangers: Vec<(String, Option<Key>, &'static str)>,
@@ -290,7 +293,8 @@ impl<'a> Report<'a> {
         counted
     }
 
-    /// Damage that an earlier start found and nobody has dealt with. `known`: whether the object is there, or the journal knows of it.
+    /// Damage that an earlier start found and nobody has dealt with. `known`: whether the object is there, or the
+    /// journal knows of it.
     pub fn recall_incidents(&mut self, clean: bool, known: impl Fn(&Key) -> bool) {
         if !self.frozen
             && !clean

@@ -1,4 +1,5 @@
-//! The objects' files as a start finds them: where they lie, what they hold, and what their stamps say. Nothing is changed.
+//! The objects' files as a start finds them: where they lie, what they hold, and what their stamps say. Nothing is
+//! changed.
 
 use super::journal_view::View;
 use super::judge::{Evidence, File, Journal, Mark};
@@ -110,8 +111,8 @@ pub fn walk(disk: &dyn Disk, rules: &Rules) -> Walked {
     walked
 }
 
-/// Reads the files, and what the journal says of them. `kept`: what the last master kept in memory, which counts where all files are as
-/// they were left; otherwise it is given back.
+/// Reads the files, and what the journal says of them. `kept`: what the last master kept in memory, which counts where
+/// all files are as they were left; otherwise it is given back.
 pub fn read(
     disk: &dyn Disk,
     rules: &Rules,
@@ -130,7 +131,8 @@ pub fn read(
     (Scanned { silent, journaled, as_left }, unused)
 }
 
-/// What the files say, and whether they are as they were left: then what was kept of an object says all that its file does.
+/// What the files say, and whether they are as they were left: then what was kept of an object says all that its file
+/// does.
 fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<Text>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
@@ -295,7 +297,8 @@ impl Scanned {
         Some(sum)
     }
 
-    /// How many files there were then, as far as they are there still; what a person made is not among them. None: nobody knows.
+    /// How many files there were then, as far as they are there still; what a person made is not among them. None:
+    /// nobody knows.
     pub fn count_then(&self, journal: &View) -> Option<usize> {
         let said: Option<usize> = journal.values().map(|said| said.file_before().map(|before| usize::from(before.is_some()))).sum();
         Some(self.silent.iter().filter(|found| found.was_there()).count() + said?)
@@ -310,8 +313,9 @@ impl Scanned {
         self.silent.iter().any(|found| matches!(found.content, Content::Object { has_revision: false, .. }))
     }
 
-    /// Looks at the stamps of all files. `stamped`: HEAD.json says that each has one. Says whether that is so but for those that somebody
-    /// made or replaced: editors replace a file, and what stood beside the old one is gone; a directory that was copied has no stamps.
+    /// Looks at the stamps of all files. `stamped`: HEAD.json says that each has one. Says whether that is so but for
+    /// those that somebody made or replaced: editors replace a file, and what stood beside the old one is gone; a
+    /// directory that was copied has no stamps.
     pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
         let stamp = |found: &Found| found.crc().map(|_| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
         let stamps: Vec<Option<io::Result<Stamp>>> = self.silent.iter().map(stamp).collect();

@@ -5,7 +5,8 @@
 //!   -> segments that count no more go -> HEAD.json
 //! ```
 //!
-//! What the journal says and the files do not is left to the next checkpoint. A start that cannot write serves reads, and takes no edits in.
+//! What the journal says and the files do not is left to the next checkpoint. A start that cannot write serves reads,
+//! and takes no edits in.
 
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
@@ -30,9 +31,9 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A start that cannot write skips so many revisions, times one of so many places that no other start is likely to have, so that two such
-/// starts never give one revision to two things: no store comes so far by writing, and a thousand such starts stay below what every JSON
-/// reader holds exactly.
+/// A start that cannot write skips so many revisions, times one of so many places that no other start is likely to
+/// have, so that two such starts never give one revision to two things: no store comes so far by writing, and a
+/// thousand such starts stay below what every JSON reader holds exactly.
 const APART_REVISIONS: u64 = 1 << 20;
 const APART_PLACES: u64 = 1 << 20;
 
@@ -48,7 +49,8 @@ struct Due<'a> {
     recovered: &'a Recovered,
     /// The records of the edits, with the revisions that are reserved: those that are not durable yet.
     batches: VecDeque<Vec<Record>>,
-    /// Files that are to say at once what the journal does, those of the edits first; None: that there is no such object.
+    /// Files that are to say at once what the journal does, those of the edits first; None: that there is no such
+    /// object.
     brought: Vec<(Arc<Key>, Option<Bytes>)>,
     /// So many of them do.
     done: usize,
@@ -58,7 +60,8 @@ struct Due<'a> {
     outdated: Vec<u64>,
     /// What HEAD.json is to say, but for the revisions that are reserved then, and the segment.
     head: Head,
-    /// Nobody is served before it does. Otherwise it only has to name the segment, by which a copy that ends before is known.
+    /// Nobody is served before it does. Otherwise it only has to name the segment, by which a copy that ends before is
+    /// known.
     head_is_due: bool,
     /// From where the journal counts once it is begun anew.
     fresh: Position,
@@ -67,7 +70,8 @@ struct Due<'a> {
 pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, found: Found, ids: &Ids, setup: &Setup) -> Loaded {
     let Found { recovered, mut old, live, next, of, unlisted } = found;
     let differs = start.left.sum == Sum::Differs;
-    // Where people edited the files since a clean close, what the journal said before counts no more, also where HEAD.json is lost one day.
+    // Where people edited the files since a clean close, what the journal said before counts no more, also where
+    // HEAD.json is lost one day.
     let anew = start.left.closed && differs;
     let outdated = if anew { old.iter().chain(&live).map(|(segment, _)| *segment).collect() } else { Vec::new() };
     let reserved = start.objects.base.unwrap_or_default();
@@ -167,7 +171,8 @@ impl Start<'_> {
         edited.chain(std::mem::take(&mut self.brought).into_iter().filter_map(of_journal)).collect()
     }
 
-    /// What all files summed up to when the journal began to say more than they do, and how many they were; None: nobody knows.
+    /// What all files summed up to when the journal began to say more than they do, and how many they were; None:
+    /// nobody knows.
     fn files_then(&self) -> Option<(Sums, u64)> {
         // What cannot be read now may be there the next time, as HEAD.json knows it.
         if !self.report.unread.is_empty() || !self.report.incidents.in_place.is_empty() {
@@ -195,7 +200,8 @@ impl Start<'_> {
         Some((sum, count))
     }
 
-    /// Files that were copied from elsewhere get their stamps with the next checkpoint, where this file system keeps any.
+    /// Files that were copied from elsewhere get their stamps with the next checkpoint, where this file system keeps
+    /// any.
     fn stamp_soon(&mut self, dirty: &mut Dirty) -> bool {
         let (disk, probe) = (self.report.disk, format!("{TMP}/stamp"));
         let kept = disk.put(&probe, b"", Some(0)).and_then(|()| disk.stamp(&probe)).is_ok_and(|stamp| stamp == Stamp::Intact(0));
@@ -226,7 +232,7 @@ impl Start<'_> {
     /// What HEAD.json is to say. `then`: what the files summed up to and how many they were, where it does not know.
     fn head_from(&self, from: Position, head: &Head, then: Option<(Sums, u64)>) -> Head {
         let summed = then.is_some();
-        let (files, objects) = then.unwrap_or_else(|| (head.files.clone(), head.objects));
+        let (files, objects) = then.unwrap_or((head.files, head.objects));
         Head {
             format: FORMAT,
             wal: Some(from),
@@ -240,8 +246,8 @@ impl Start<'_> {
         }
     }
 
-    /// Edits that are durable are as any other write. Of the others this start knows nothing for sure: a later one takes them in.
-    /// `done`: so many of their files are the store's own.
+    /// Edits that are durable are as any other write. Of the others this start knows nothing for sure: a later one
+    /// takes them in. `done`: so many of their files are the store's own.
     fn leave_unwritten(&mut self, edits: Vec<Edit>, unwritten: &VecDeque<Vec<Record>>, done: usize, why: Option<&str>, dirty: &mut Dirty) {
         let open: HashSet<&Arc<Key>> = unwritten.iter().flatten().filter_map(Record::key).collect();
         for (nth, Edit { rewritten: Rewritten { key, by, was, .. }, object }) in edits.into_iter().enumerate() {
@@ -264,8 +270,8 @@ impl Start<'_> {
         }
     }
 
-    /// Where the revisions of this start could not be reserved, what it shows has ones that no other start gives: whoever saw it has to look
-    /// again. The reservation goes with the first write. Gives the last revision.
+    /// Where the revisions of this start could not be reserved, what it shows has ones that no other start gives:
+    /// whoever saw it has to look again. The reservation goes with the first write. Gives the last revision.
     fn reserve_apart(&mut self, unwritten: VecDeque<Vec<Record>>, journal: &mut Journal, ids: &Ids) -> Revision {
         let base = self.objects.base.unwrap_or_default();
         let reserve = unwritten
@@ -336,8 +342,8 @@ impl Due<'_> {
         Ok(())
     }
 
-    /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor any where it was
-    /// closed in order.
+    /// On a full disk backups come last: HEAD.json, which is durable, says that nobody else needs the old segments, nor
+    /// any where it was closed in order.
     fn make_room(&mut self, disk: &dyn Disk, journal: &mut Journal, old: &mut Vec<(u64, u64)>, head: &mut Head) {
         let gone = |segment: u64| disk.unlink(&journal::path(segment)).is_ok();
         old.retain(|(segment, _)| !gone(*segment));
@@ -350,7 +356,8 @@ impl Due<'_> {
         }
     }
 
-    /// One start after the other would need another segment of a full disk for the same batch. The new one says all that it did.
+    /// One start after the other would need another segment of a full disk for the same batch. The new one says all
+    /// that it did.
     fn leave_carried(&self, disk: &dyn Disk, journal: &mut Journal) {
         journal.forget(|segment| self.recovered.carried == Some(segment) && disk.unlink(&journal::path(segment)).is_ok());
     }
