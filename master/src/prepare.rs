@@ -285,7 +285,7 @@ const IMMUTABLE: &str = "field is immutable";
 /// may call the place by the name that Kubernetes has for it.
 fn fit(object: &Value, of_type: Vec<Problem>, mut problems: Vec<Problem>) -> Result<(), Unfit> {
     for problem in of_type {
-        let same = |other: &Problem| strategy::told(other, &problem);
+        let same = |other: &Problem| strategy::covers(other, &problem);
         if !problems.iter().any(same) {
             // An object is looked at before it is compared with the one that stands.
             let compared = problems.iter().position(|other| other.detail == IMMUTABLE);

@@ -31,9 +31,9 @@ pub struct Surroundings<'s> {
     pub host_users: bool,
 }
 
-/// Where in a pod a container stands.
+/// The list of a pod's spec in which a container stands.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum ContainerKind {
     Regular,
     /// One after the other, before the regular ones; a few go on beside them.
     Init,
@@ -41,7 +41,7 @@ pub enum Place {
 }
 
 /// Every problem of one container.
-pub fn validate(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
+pub fn validate(container: &Value, kind: ContainerKind, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
     let name = text(container, "name");
     if name.is_empty() {
@@ -65,7 +65,7 @@ pub fn validate(container: &Value, place: Place, pod: &Surroundings<'_>, path: &
     found.extend(pod_parts::resizes(container, pod.restarts, path));
     found.extend(security::of_container(&container["securityContext"], pod.host_users, &path.field("securityContext")));
     found.extend(restarts(container, path));
-    found.extend(life(container, place, pod, path));
+    found.extend(life(container, kind, pod, path));
     found
 }
 
@@ -108,13 +108,13 @@ fn restarts(container: &Value, path: &Path) -> Vec<Problem> {
 const LIFE: [&str; 4] = ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"];
 
 /// Hooks and probes, which containers that end have no use for.
-fn life(container: &Value, place: Place, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
+fn life(container: &Value, kind: ContainerKind, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem> {
     let mut found = Vec::new();
-    if place == Place::Ephemeral {
+    if kind == ContainerKind::Ephemeral {
         // It may have none of them at all.
         return found;
     }
-    if place == Place::Init && container["restartPolicy"] != "Always" {
+    if kind == ContainerKind::Init && container["restartPolicy"] != "Always" {
         let words = "may not be set for init containers without restartPolicy=Always";
         found.extend(LIFE.iter().filter(|field| has(container, field)).map(|field| Problem::forbidden(&path.field(field), words)));
         let again = "RestartContainer";

@@ -2,7 +2,7 @@
 //! is: it can neither be changed nor taken away. PURE.
 
 use super::checks::{PROBLEMS_MAX, full};
-use super::container::{self, Place, Surroundings};
+use super::container::{self, ContainerKind, Surroundings};
 use super::doc::{copy, has, is_empty, list, map_at, text};
 use super::rules::{Rules, Share};
 use super::{inner, meta, pod, pod_defaults, pod_spec};
@@ -80,7 +80,7 @@ pub fn validate(spec: &Value, pod: &Surroundings<'_>, names: &HashSet<&str>, pat
             break;
         }
         let path = path.field("ephemeralContainers").index(at);
-        found.extend(container::validate(one, Place::Ephemeral, pod, &path));
+        found.extend(container::validate(one, ContainerKind::Ephemeral, pod, &path));
         let name = text(one, "name");
         if !name.is_empty() && (names.contains(name) || !seen.insert(name)) {
             found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));

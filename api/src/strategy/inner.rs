@@ -8,6 +8,7 @@ use coracle_schema::types::{Container, Element, Field, Type, Types};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
+/// Only the rules of built-in kinds show values so, and those name types of the static table.
 static TYPES: Types = types::builtin();
 
 /// Fields in the order of Kubernetes' own types, where the numbers of v1 give another one. A colon: a field that v1 has elsewhere, and

@@ -119,15 +119,15 @@ pub use stateful::STATEFUL_SET;
 pub use templates::{CONTROLLER_REVISION, POD_TEMPLATE};
 pub use webhooks::WEBHOOKS;
 
-/// Whether a strategy has told of what a type has found: at the place, at the place without its indexes, of the whole whose type it is,
-/// or in the same words elsewhere.
-pub fn told(by_strategy: &Problem, of_type: &Problem) -> bool {
-    let (told, found) = (by_strategy.path.as_str(), of_type.path.as_str());
+/// Whether a strategy has reported a problem that the type finds as well: at the same path, at the path without its indexes, of
+/// the whole whose type it is, or elsewhere in the same words.
+pub fn covers(by_strategy: &Problem, of_type: &Problem) -> bool {
+    let (reported, found) = (by_strategy.path.as_str(), of_type.path.as_str());
     let bare: String = found.split('[').map(|part| part.split_once(']').map_or(part, |(_, rest)| rest)).collect();
     let alike = by_strategy.reason == of_type.reason && by_strategy.value == of_type.value && by_strategy.detail == of_type.detail;
     // That it may not change is another matter.
-    let of_place = (told == found || told == bare) && by_strategy.detail != "field is immutable";
-    of_place || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(told)) || alike
+    let same_path = (reported == found || reported == bare) && by_strategy.detail != "field is immutable";
+    same_path || (by_strategy.shown.is_some() && found.strip_suffix(".type") == Some(reported)) || alike
 }
 
 #[cfg(test)]

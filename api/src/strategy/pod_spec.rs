@@ -2,7 +2,7 @@
 
 use super::amounts::{self, Whose};
 use super::checks::{full, supported};
-use super::container::{self, Place, Surroundings, host_port_clashes};
+use super::container::{self, ContainerKind, Surroundings, host_port_clashes};
 use super::doc::{default_to, entries, has, is_empty, list, number, shown, text, texts};
 use super::meta::{NameRule, annotations, labels};
 use super::names::{self, problems};
@@ -150,24 +150,24 @@ fn containers(spec: &Value, pod: &Surroundings<'_>, path: &Path) -> Vec<Problem>
         found.push(Problem::required(&path.field("containers"), ""));
     }
     let mut seen = HashSet::new();
-    for (field, place) in [("containers", Place::Regular), ("initContainers", Place::Init)] {
+    for (field, kind) in [("containers", ContainerKind::Regular), ("initContainers", ContainerKind::Init)] {
         let (all, of_all) = (list(spec, field), path.field(field));
         for (at, container) in all.iter().enumerate() {
             if full(&found) {
                 break;
             }
             let path = of_all.index(at);
-            found.extend(container::validate(container, place, pod, &path));
+            found.extend(container::validate(container, kind, pod, &path));
             let name = text(container, "name");
             if !name.is_empty() && !seen.insert(name) {
                 found.push(Problem::new(&path.field("name"), Reason::Duplicate, Some(name.into()), ""));
             }
             // Of those that come one after the other each may have the port.
-            if place == Place::Init {
+            if kind == ContainerKind::Init {
                 found.extend(host_port_clashes(&all[at..=at], &of_all));
             }
         }
-        if place == Place::Regular {
+        if kind == ContainerKind::Regular {
             found.extend(host_port_clashes(all, &of_all));
         }
     }

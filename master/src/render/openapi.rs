@@ -60,7 +60,7 @@ struct Operation {
 }
 
 /// One path.
-struct Place {
+struct PathItem {
     path: String,
     /// What generated clients call its operations: before and behind `Namespaced`, which stands there where it is.
     titles: (String, String),
@@ -76,7 +76,7 @@ pub fn document(kinds: &Kinds, group: &str, version: &str, into: Sink) {
     writer.value(&release());
     writer.text(r#"},"paths":{"#);
     for kind in discovery::rows(kinds, group, version) {
-        for place in places(kind) {
+        for place in path_items(kind) {
             writer.entry(&place.path, &place_v3(&place));
         }
     }
@@ -93,7 +93,7 @@ pub fn swagger(kinds: &Kinds, into: Sink) {
     writer.value(&release());
     writer.text(r#"},"paths":{"#);
     for (group, version) in versions(kinds) {
-        for place in discovery::rows(kinds, group, version).into_iter().flat_map(places) {
+        for place in discovery::rows(kinds, group, version).into_iter().flat_map(path_items) {
             writer.entry(&place.path, &place_v2(&place));
         }
     }
@@ -107,7 +107,7 @@ pub fn swagger(kinds: &Kinds, into: Sink) {
 pub fn swagger_message(kinds: &Kinds, into: Sink) {
     into(&gnostic::head("2.0", "Kubernetes", release().as_str().unwrap_or_default()));
     for (group, version) in versions(kinds) {
-        for place in discovery::rows(kinds, group, version).into_iter().flat_map(places) {
+        for place in discovery::rows(kinds, group, version).into_iter().flat_map(path_items) {
             into(&gnostic::path(&place.path, &place_v2(&place)));
         }
     }
@@ -207,7 +207,7 @@ fn part_type(kind: &Kind, part: &Subresource) -> String {
     }
 }
 
-fn places(kind: &Kind) -> Vec<Place> {
+fn path_items(kind: &Kind) -> Vec<PathItem> {
     let (group, plural) = (&kind.resource.group, &kind.resource.plural);
     let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{}", kind.version) };
     let inside = if kind.namespaced { format!("{base}/namespaces/{{namespace}}/{plural}") } else { format!("{base}/{plural}") };
@@ -222,16 +222,16 @@ fn places(kind: &Kind) -> Vec<Place> {
     let titled = camel(group_title) + &capital(&kind.version);
     let place = |path: String, title: String, named: bool, operations: Vec<Operation>| {
         let namespaced = path.contains("{namespace}");
-        Place { path, titles: (titled.clone(), title), namespaced, named, operations }
+        PathItem { path, titles: (titled.clone(), title), namespaced, named, operations }
     };
     let title = kind.kind.to_string();
-    let mut places = vec![
+    let mut items = vec![
         place(inside.clone(), title.clone(), false, operations(&kind.verbs, true)),
         place(format!("{inside}/{{name}}"), title.clone(), true, operations(&kind.verbs, false)),
     ];
     if kind.namespaced && kind.offers(Verb::List) {
         let title = format!("{title}ForAllNamespaces");
-        places.push(place(format!("{base}/{plural}"), title, false, operations(&[Verb::List], true)));
+        items.push(place(format!("{base}/{plural}"), title, false, operations(&[Verb::List], true)));
     }
     for part in &kind.subresources {
         let own = schema(&part_type(kind, part));
@@ -242,10 +242,10 @@ fn places(kind: &Kind) -> Vec<Place> {
         let (group, version) = part.group_version.map_or((about.0.clone(), about.1.clone()), |(g, v)| (g.to_owned(), v.to_owned()));
         let about = (group, version, part.kind.to_string());
         let operations = part.verbs.iter().filter_map(|verb| operation(*verb, &about, &own, &None)).collect();
-        places.push(place(format!("{inside}/{{name}}/{}", part.name), title.clone() + &capital(&part.name), true, operations));
+        items.push(place(format!("{inside}/{{name}}/{}", part.name), title.clone() + &capital(&part.name), true, operations));
     }
-    places.retain(|place| !place.operations.is_empty());
-    places
+    items.retain(|place| !place.operations.is_empty());
+    items
 }
 
 fn operation(verb: Verb, about: &(String, String, String), own: &Option<String>, list: &Option<String>) -> Option<Operation> {
@@ -275,7 +275,7 @@ fn operation(verb: Verb, about: &(String, String, String), own: &Option<String>,
 }
 
 /// Of what a path names.
-fn names(place: &Place) -> impl Iterator<Item = &'static str> {
+fn names(place: &PathItem) -> impl Iterator<Item = &'static str> {
     [("name", place.named), ("namespace", place.namespaced)].into_iter().filter(|(_, there)| *there).map(|(name, _)| name)
 }
 
@@ -289,7 +289,7 @@ fn capital(word: &str) -> String {
 }
 
 /// `listCoreV1NamespacedPod`: by which generated clients know it.
-fn id(place: &Place, operation: &Operation) -> String {
+fn id(place: &PathItem, operation: &Operation) -> String {
     let verb = match operation.action {
         "get" => "read",
         "post" => "create",
@@ -302,7 +302,7 @@ fn id(place: &Place, operation: &Operation) -> String {
     format!("{verb}{}{collection}{namespaced}{}", place.titles.0, place.titles.1)
 }
 
-fn place_v3(place: &Place) -> Value {
+fn place_v3(place: &PathItem) -> Value {
     let mut shown = Map::new();
     for operation in &place.operations {
         let parameter = |(name, kind): &(&str, &str)| json!({"name": name, "in": "query", "schema": {"type": kind}});
@@ -330,7 +330,7 @@ fn place_v3(place: &Place) -> Value {
     shown.into()
 }
 
-fn place_v2(place: &Place) -> Value {
+fn place_v2(place: &PathItem) -> Value {
     let mut shown = Map::new();
     for operation in &place.operations {
         let mut parameters: Vec<Value> =
@@ -372,9 +372,9 @@ mod tests {
     fn each_operation_has_the_name_that_clients_know() {
         let kinds = Kinds::builtin();
         let rows = versions(&kinds).into_iter().flat_map(|(group, version)| discovery::rows(&kinds, group, version));
-        let places: Vec<Place> = rows.flat_map(places).collect();
+        let items: Vec<PathItem> = rows.flat_map(path_items).collect();
         let mut ids = HashSet::new();
-        for place in &places {
+        for place in &items {
             for operation in &place.operations {
                 let id = id(place, operation);
                 assert!(ids.insert(id.clone()), "{id} twice");

@@ -1,7 +1,7 @@
 //! Whether what is applied fits the types. A null fits everywhere: whoever applies it means the field.
 
 use super::fields::{self, shown};
-use super::shape::{Place, Scalar, Shape, Whole, child, keyed, member};
+use super::shape::{Position, Scalar, Shape, Whole, child, keyed, member};
 use crate::patch::strategic::go_kind;
 use crate::trail::DEPTH_MAX;
 use crate::types::Types;
@@ -15,7 +15,7 @@ const PROBLEMS_MAX: usize = 20;
 pub fn problems(types: &Types, name: &str, document: &Value) -> Vec<String> {
     let mut check = Check { types, found: Vec::new() };
     if let Some(row) = types.get(name) {
-        check.value(Place::Root(row), document, &mut String::new(), 0);
+        check.value(Position::Root(row), document, &mut String::new(), 0);
     }
     check.found
 }
@@ -31,7 +31,7 @@ struct Check<'t> {
 }
 
 impl Check<'_> {
-    fn value(&mut self, place: Place<'_>, value: &Value, way: &mut String, depth: usize) {
+    fn value(&mut self, place: Position<'_>, value: &Value, way: &mut String, depth: usize) {
         if depth > DEPTH_MAX {
             return self.tell(way, format!("nested deeper than {DEPTH_MAX} levels"));
         }
@@ -49,14 +49,14 @@ impl Check<'_> {
                 for (name, value) in map {
                     let (step, place) = child(row, name);
                     match place {
-                        Place::Anything => self.at(way, &step, |check, way| check.tell(way, "field not declared in schema".to_owned())),
+                        Position::Anything => self.at(way, &step, |check, way| check.tell(way, "field not declared in schema".to_owned())),
                         place => self.at(way, &step, |check, way| check.value(place, value, way, depth + 1)),
                     }
                 }
             }
             (Shape::Keys(field), Value::Object(map)) => {
                 for (key, value) in map {
-                    self.at(way, &fields::field(key), |check, way| check.value(Place::Entry(field), value, way, depth + 1));
+                    self.at(way, &fields::field(key), |check, way| check.value(Position::Entry(field), value, way, depth + 1));
                 }
             }
             (Shape::Set(field) | Shape::List(field, _), Value::Array(list)) => {
@@ -72,7 +72,7 @@ impl Check<'_> {
                             if !seen.insert(step.clone()) {
                                 self.tell(way, format!("duplicate entries for key {}", shown(&step)));
                             }
-                            self.at(way, &step, |check, way| check.value(Place::Entry(field), entry, way, depth + 1));
+                            self.at(way, &step, |check, way| check.value(Position::Entry(field), entry, way, depth + 1));
                         }
                     }
                 }
@@ -83,11 +83,11 @@ impl Check<'_> {
     }
 
     /// What is replaced as a whole must fit all the same.
-    fn whole(&mut self, place: Place<'_>, value: &Value, way: &mut String, depth: usize) {
-        let Place::Field(field) = place else { return };
+    fn whole(&mut self, place: Position<'_>, value: &Value, way: &mut String, depth: usize) {
+        let Position::Field(field) = place else { return };
         if let Value::Array(list) = value {
             for (at, entry) in list.iter().enumerate() {
-                self.at(way, &format!("i:{at}"), |check, way| check.value(Place::Entry(field), entry, way, depth + 1));
+                self.at(way, &format!("i:{at}"), |check, way| check.value(Position::Entry(field), entry, way, depth + 1));
             }
         }
     }

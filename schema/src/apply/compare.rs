@@ -1,7 +1,7 @@
 //! The fields of a document, and what differs between two.
 
 use super::fields::{Fields, field};
-use super::shape::{Place, Shape, steps};
+use super::shape::{Position, Shape, steps};
 use crate::trail::DEPTH_MAX;
 use crate::types::Types;
 use serde_json::{Map, Value};
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 /// The fields that a document says.
 pub fn fields_of(types: &Types, name: &str, document: &Value) -> Fields {
-    types.get(name).map(|row| said(types, Place::Root(row), document, 0).1).unwrap_or_default()
+    types.get(name).map(|row| said(types, Position::Root(row), document, 0).1).unwrap_or_default()
 }
 
 /// Whether the place itself is said, and what inside it.
-fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, Fields) {
+fn said(types: &Types, place: Position<'_>, value: &Value, depth: usize) -> (bool, Fields) {
     let mut inside = Fields::default();
     if depth > DEPTH_MAX {
         return (true, inside);
@@ -25,7 +25,7 @@ fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, 
             for (name, value) in map {
                 let place = entry(&shape, name);
                 // A field with a name of its own; keys of a map have none.
-                let known = matches!(place, Place::Field(_));
+                let known = matches!(place, Position::Field(_));
                 let (whole, deeper) = said(types, place, value, depth + 1);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
                 inside.take(field(name), whole || empty || !known, deeper);
@@ -33,7 +33,7 @@ fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, 
         }
         (Shape::Set(list) | Shape::List(list, _), Value::Array(entries)) => {
             for (step, value) in steps(types, &shape, entries).unwrap_or_default().into_iter().zip(entries) {
-                let (_, deeper) = said(types, Place::Entry(list), value, depth + 1);
+                let (_, deeper) = said(types, Position::Entry(list), value, depth + 1);
                 inside.take(step, true, deeper);
             }
         }
@@ -43,11 +43,11 @@ fn said(types: &Types, place: Place<'_>, value: &Value, depth: usize) -> (bool, 
 }
 
 /// What stands behind a name.
-fn entry<'t>(shape: &Shape<'t>, name: &str) -> Place<'t> {
+fn entry<'t>(shape: &Shape<'t>, name: &str) -> Position<'t> {
     match shape {
-        Shape::Fields(row) => row.field(name).map_or(Place::Anything, Place::Field),
-        Shape::Keys(map) => Place::Entry(map),
-        _ => Place::Anything,
+        Shape::Fields(row) => row.field(name).map_or(Position::Anything, Position::Field),
+        Shape::Keys(map) => Position::Entry(map),
+        _ => Position::Anything,
     }
 }
 
@@ -80,7 +80,7 @@ impl Differences {
 }
 
 pub fn compare(types: &Types, name: &str, old: &Value, new: &Value) -> Differences {
-    types.get(name).map(|row| Walk { types }.compare(Place::Root(row), Some(old), Some(new), 0).inside).unwrap_or_default()
+    types.get(name).map(|row| Walk { types }.compare(Position::Root(row), Some(old), Some(new), 0).inside).unwrap_or_default()
 }
 
 /// What became of one place, and of what is inside it.
@@ -97,7 +97,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn compare(&self, place: Place<'_>, old: Option<&Value>, new: Option<&Value>, depth: usize) -> Found {
+    fn compare(&self, place: Position<'_>, old: Option<&Value>, new: Option<&Value>, depth: usize) -> Found {
         // Most of a document stays as it is.
         if old == new {
             return Found::default();
@@ -112,7 +112,7 @@ impl Walk<'_> {
                 found.inside = self.maps(&shape, old.and_then(Value::as_object), new.and_then(Value::as_object), depth);
             }
             Shape::Set(list) | Shape::List(list, _) => {
-                found.inside = self.lists(&shape, Place::Entry(list), entries(old), entries(new), depth);
+                found.inside = self.lists(&shape, Position::Entry(list), entries(old), entries(new), depth);
             }
         }
         found
@@ -130,7 +130,7 @@ impl Walk<'_> {
     }
 
     /// Entries that are there several times are looked at together, as one.
-    fn lists(&self, shape: &Shape<'_>, place: Place<'_>, old: &[Value], new: &[Value], depth: usize) -> Differences {
+    fn lists(&self, shape: &Shape<'_>, place: Position<'_>, old: &[Value], new: &[Value], depth: usize) -> Differences {
         let mut differences = Differences::default();
         let (Ok(before), Ok(after)) = (steps(self.types, shape, old), steps(self.types, shape, new)) else { return differences };
         let mut all: BTreeMap<String, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();

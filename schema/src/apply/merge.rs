@@ -1,7 +1,7 @@
 //! One document laid over another by the types, and fields taken out of a document.
 
 use super::fields::{Fields, field};
-use super::shape::{Place, Shape, child, steps};
+use super::shape::{Position, Shape, child, steps};
 use crate::trail::DEPTH_MAX;
 use crate::types::{Type, Types};
 use serde_json::{Map, Value};
@@ -10,12 +10,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 /// What stands, with what is applied over it.
 pub fn merge(types: &Types, name: &str, standing: &Value, applied: &Value) -> Value {
     match types.get(name) {
-        Some(row) => merged(types, Place::Root(row), Some(standing), Some(applied), 0).unwrap_or_default(),
+        Some(row) => merged(types, Position::Root(row), Some(standing), Some(applied), 0).unwrap_or_default(),
         None => applied.clone(),
     }
 }
 
-fn merged(types: &Types, place: Place<'_>, standing: Option<&Value>, applied: Option<&Value>, depth: usize) -> Option<Value> {
+fn merged(types: &Types, place: Position<'_>, standing: Option<&Value>, applied: Option<&Value>, depth: usize) -> Option<Value> {
     let shape = place.shape(types);
     let (old, new) = (standing.unwrap_or(&Value::Null), applied.unwrap_or(&Value::Null));
     match &shape {
@@ -37,11 +37,11 @@ fn merged(types: &Types, place: Place<'_>, standing: Option<&Value>, applied: Op
     applied.or(standing).cloned()
 }
 
-fn place_of<'t>(shape: &Shape<'t>, name: &str) -> Place<'t> {
+fn place_of<'t>(shape: &Shape<'t>, name: &str) -> Position<'t> {
     match shape {
         Shape::Fields(row) => child(row, name).1,
-        Shape::Keys(map) => Place::Entry(map),
-        _ => Place::Anything,
+        Shape::Keys(map) => Position::Entry(map),
+        _ => Position::Anything,
     }
 }
 
@@ -73,7 +73,7 @@ fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: 
         standing.entry(step).and_modify(|one| *one = None).or_insert(Some(value));
     }
     let mut shared: VecDeque<&str> = new_steps.iter().map(String::as_str).filter(|step| standing.contains_key(step)).collect();
-    let join = |old: Option<&Value>, new: Option<&Value>| merged(types, Place::Entry(list), old, new, depth + 1);
+    let join = |old: Option<&Value>, new: Option<&Value>| merged(types, Position::Entry(list), old, new, depth + 1);
     let mut out = Vec::with_capacity(old.len().max(new.len()));
     let mut done: HashSet<&str> = HashSet::new();
     let (mut at_old, mut at_new) = (0, 0);
@@ -112,12 +112,12 @@ fn lists(types: &Types, shape: &Shape<'_>, old: &[Value], new: &[Value], depth: 
 /// A document without some of its fields. What is emptied so is null.
 pub fn removed(types: &Types, name: &str, document: &Value, gone: &Fields) -> Value {
     match types.get(name) {
-        Some(row) => take_out(types, Place::Root(row), document, gone).unwrap_or_default(),
+        Some(row) => take_out(types, Position::Root(row), document, gone).unwrap_or_default(),
         None => document.clone(),
     }
 }
 
-fn take_out(types: &Types, place: Place<'_>, value: &Value, gone: &Fields) -> Option<Value> {
+fn take_out(types: &Types, place: Position<'_>, value: &Value, gone: &Fields) -> Option<Value> {
     let shape = place.shape(types);
     match (&shape, value) {
         (Shape::Fields(_) | Shape::Keys(_), Value::Object(map)) => {
@@ -139,7 +139,7 @@ fn take_out(types: &Types, place: Place<'_>, value: &Value, gone: &Fields) -> Op
             let kept = steps.iter().zip(entries).filter(|(step, _)| !gone.has(step));
             let out: Vec<Value> = kept
                 .map(|(step, value)| match gone.inside(step) {
-                    Some(gone) => take_out(types, Place::Entry(list), value, gone).unwrap_or_else(|| bare(&shape, value)),
+                    Some(gone) => take_out(types, Position::Entry(list), value, gone).unwrap_or_else(|| bare(&shape, value)),
                     None => value.clone(),
                 })
                 .collect();
@@ -159,18 +159,18 @@ fn bare(shape: &Shape<'_>, entry: &Value) -> Value {
 
 /// A set in which every field that has a name of its own is a member where something inside it is one.
 pub fn with_names(types: &Types, name: &str, fields: &Fields) -> Fields {
-    types.get(name).map_or_else(|| fields.clone(), |row| named(types, Place::Root(row), fields))
+    types.get(name).map_or_else(|| fields.clone(), |row| named(types, Position::Root(row), fields))
 }
 
-fn named(types: &Types, place: Place<'_>, fields: &Fields) -> Fields {
+fn named(types: &Types, place: Position<'_>, fields: &Fields) -> Fields {
     let shape = place.shape(types);
     let mut out = Fields::default();
     for (step, member, inside) in fields.steps() {
         let (place, own_name) = match (&shape, step.strip_prefix("f:")) {
             (Shape::Fields(row), Some(name)) => (child(row, name).1, is_field(row, name)),
-            (Shape::Keys(map), Some(_)) => (Place::Entry(map), false),
-            (Shape::Set(list) | Shape::List(list, _), None) => (Place::Entry(list), false),
-            _ => (Place::Anything, false),
+            (Shape::Keys(map), Some(_)) => (Position::Entry(map), false),
+            (Shape::Set(list) | Shape::List(list, _), None) => (Position::Entry(list), false),
+            _ => (Position::Anything, false),
         };
         out.take(step, member || (own_name && !inside.is_empty()), named(types, place, inside));
     }

@@ -1,13 +1,13 @@
-//! What the types say of a place in a document: how two versions of it meet.
+//! How two versions of a document meet at each position, by its type.
 
 use super::fields;
 use crate::types::{Container, Element, Field, Merge, Type, Types};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// A place in a document.
+/// A position in a document, by its type.
 #[derive(Clone, Copy)]
-pub enum Place<'t> {
+pub enum Position<'t> {
     Root(&'t Type),
     /// A field's value.
     Field(&'t Field),
@@ -47,19 +47,19 @@ pub enum Whole {
     Anything,
 }
 
-impl<'t> Place<'t> {
+impl<'t> Position<'t> {
     pub fn shape(self, types: &'t Types) -> Shape<'t> {
         let (field, container) = match self {
-            Place::Root(row) => return Shape::Fields(row),
-            Place::Anything => return Shape::Whole(Whole::Anything),
-            Place::Field(field) => (field, field.container),
+            Position::Root(row) => return Shape::Fields(row),
+            Position::Anything => return Shape::Whole(Whole::Anything),
+            Position::Field(field) => (field, field.container),
             // Entries of a map of lists are lists.
-            Place::Entry(field) if field.container == Container::MapOfLists => return Shape::Whole(Whole::List),
-            Place::Entry(field) => (field, Container::One),
+            Position::Entry(field) if field.container == Container::MapOfLists => return Shape::Whole(Whole::List),
+            Position::Entry(field) => (field, Container::One),
         };
         let merge = &field.rules.merge;
         match container {
-            Container::One => element(types, field, matches!(self, Place::Field(_))),
+            Container::One => element(types, field, matches!(self, Position::Field(_))),
             Container::List => match merge {
                 Merge::Set => Shape::Set(field),
                 Merge::Keys(keys) => Shape::List(field, keys),
@@ -138,8 +138,8 @@ pub fn steps(types: &Types, shape: &Shape<'_>, list: &[Value]) -> Result<Vec<Str
 }
 
 /// A field's step and place in an object.
-pub fn child<'t>(row: &'t Type, name: &str) -> (String, Place<'t>) {
-    (fields::field(name), row.field(name).map_or(Place::Anything, Place::Field))
+pub fn child<'t>(row: &'t Type, name: &str) -> (String, Position<'t>) {
+    (fields::field(name), row.field(name).map_or(Position::Anything, Position::Field))
 }
 
 /// A document of a type in which nothing is set, with the fields that are written all the same.
