@@ -87,7 +87,8 @@ usage: coracle-master store salvage [--data-dir DIR] [--config FILE]
 
 The way out where acknowledged writes are provably missing, so that a master would serve reads alone. Everything that can be read
 goes on; what is missing is given up; the journal as it was found goes to quarantine. What a start has told that may be missing
-(quarantine/NNNN-may-be-missing), and you have looked for, is told no more. Where nothing is missing nothing is changed. Restoring a backup may save more. No master may run on the directory.
+(quarantine/NNNN-may-be-missing), and you have looked for, is told no more. Where nothing is missing nothing is changed.
+Restoring a backup may save more. No master may run on the directory.
 
   --data-dir DIR    the store's directory (default /var/lib/coracle/master)
   --config FILE     read it from the master's configuration

@@ -385,3 +385,19 @@ fn the_readme_names_two_commands() {
         assert!(readme.contains(command), "README.md names `{command}`");
     }
 }
+
+#[test]
+fn the_glossary_names_types_that_exist() {
+    let glossary = fs::read_to_string(top().join("docs/internals/glossary.md")).expect("the glossary");
+    let is_type = |word: &str| word.starts_with(|c: char| c.is_ascii_uppercase()) && word.chars().all(|c| c.is_ascii_alphanumeric());
+    // Between backquotes: every second part.
+    let named: Vec<&str> = glossary.split('`').skip(1).step_by(2).filter(|word| is_type(word) && *word != "Name").collect();
+    assert!(named.len() > 20, "{named:?}: the glossary names types in backquotes");
+    let sources = sources();
+    let defines = |source: &Source, name: &str| {
+        let is_definition = |line: &str| ["struct", "enum", "trait"].iter().any(|word| line.starts_with(&format!("pub {word} ")));
+        source.code.iter().any(|(_, line)| is_definition(line) && has_word(line, name))
+    };
+    let gone: Vec<&&str> = named.iter().filter(|name| !sources.iter().any(|source| defines(source, name))).collect();
+    assert!(gone.is_empty(), "docs/internals/glossary.md names types that do not exist: {gone:?}");
+}
