@@ -290,14 +290,25 @@ fn read(plane: &Plane, request: &mut tiny_http::Request) -> Result<Request, Refu
     }
     let mut body = Vec::new();
     // tiny_http takes all that follows for the body of a request that asks for an upgrade.
-    let said = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let most = if upgrade::is_named(&headers) { said.unwrap_or_default() } else { u64::MAX };
+    let most = if upgrade::is_named(&headers) { length_of(&headers)? } else { u64::MAX };
     let most = most.min(BODY_BYTES_MAX as u64 + 1);
     request.as_reader().take(most).read_to_end(&mut body).map_err(|_| Refusal::Malformed("request body is broken"))?;
     if body.len() > BODY_BYTES_MAX {
         return Err(Refusal::TooLarge);
     }
     Ok(Request { method, target, headers, body: body.into(), caller: Caller::Local, identity: plane.identity.clone() })
+}
+
+/// How long a body is by its header alone. One in chunks says nothing, and must not count as empty: it may hold the options of
+/// a deletion.
+fn length_of(headers: &HeaderMap) -> Result<u64, Refusal> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return Err(Refusal::Malformed("a request that asks for an upgrade has no body in chunks"));
+    }
+    let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
+    let Some(length) = lengths.next() else { return Ok(0) };
+    let length = length.to_str().ok().and_then(|length| length.parse().ok()).filter(|_| lengths.next().is_none());
+    length.ok_or(Refusal::Malformed("content-length"))
 }
 
 fn refuse(request: tiny_http::Request, refusal: &Refusal) -> io::Result<()> {

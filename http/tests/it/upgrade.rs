@@ -222,6 +222,29 @@ fn the_local_side_carries_none() {
     far.stop();
 }
 
+/// tiny_http takes all that follows an upgrade for the body. One whose length is not plain may hold the options of a deletion.
+#[test]
+fn the_local_side_takes_no_body_for_empty_that_is_not() {
+    let directory = Private::new();
+    let length = |request: Request| Answer::text(StatusCode::OK, format!("{} bytes\n", request.body.len()));
+    let plane = local::start(&directory.socket(), Arc::new(length), LocalLimits::HOST).unwrap();
+    let table = [
+        ("Content-Length: 5\r\n\r\nhello", "HTTP/1.1 200", "5 bytes\n"),
+        ("\r\n", "HTTP/1.1 200", "0 bytes\n"),
+        ("Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "HTTP/1.1 400", "no body in chunks"),
+        ("Content-Length: five\r\n\r\nhello", "HTTP/1.1 400", "content-length"),
+        ("Content-Length: 0\r\nContent-Length: 5\r\n\r\nhello", "HTTP/1.1 400", "content-length"),
+    ];
+    for (rest, status, text) in table {
+        let mut peer = Peer::unix(&directory.socket());
+        let head = "DELETE /x HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: echo/1\r\n";
+        peer.send(format!("{head}{rest}").as_bytes());
+        let answer = peer.until_text(text);
+        assert!(answer.starts_with(status), "{rest:?}: {answer}");
+    }
+    plane.stop();
+}
+
 /// Of the handlers that answer without one nothing changes.
 #[test]
 fn who_asks_for_an_upgrade_may_be_answered_plainly() {
