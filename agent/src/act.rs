@@ -92,6 +92,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
     async fn start(&self, start: Start) -> Result<(), Failure> {
         let Start { pod, container, attempt, step, config, post_start, present } = start;
         let is_sandbox = container == SANDBOX;
+        self.memory.borrow_mut().ending.remove(&pod.uid);
         if present {
             self.happen(&pod, &container, Event::Present { image: config.image.clone() });
         }
@@ -106,7 +107,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 let text = failure.text().to_owned();
                 let hash = config.labels.get(LABEL_HASH).cloned().unwrap_or_default();
                 let at_ms = self.clock.now().mono_ms;
-                let lost = Lost { attempt, step, hash, at_ms, exit_code: None, text: text.clone() };
+                let lost = Lost { attempt, step, hash, sandbox: None, at_ms, exit_code: None, text: text.clone() };
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
@@ -183,6 +184,10 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     async fn stop(&self, pod: Option<&PodName>, stops: Vec<Stop>, why: &StopReason) -> Result<(), Failure> {
+        if let Some(pod) = pod.filter(|_| why.ends_the_pod()) {
+            let now_ms = self.clock.now().mono_ms;
+            self.memory.borrow_mut().ending.entry(pod.uid.clone()).or_insert(now_ms);
+        }
         let mut lanes = Lanes::new();
         for stop in stops {
             lanes.add(self.stop_one(pod, stop, why));

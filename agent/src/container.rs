@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use coracle_api::pod::Container;
+use coracle_api::pod::{Container, PodSpec};
 use coracle_api::service::Service;
 
 use crate::desired::Wanted;
+use crate::members::{Kind, Member, members};
 use crate::naming::{PodName, SANDBOX, Tag, container_name, message_file};
 use crate::plan::checks::check_of;
 use crate::plan::ports::host_ports;
@@ -68,6 +69,7 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, attempt: u32, step: u32, has
         stop_signal: "SIGTERM".to_owned(),
         pre_stop: None,
         restart_policy: spec.restart_policy.clone(),
+        end_turn: 0,
         message_file: None,
         message_from_log: false,
         host_ports,
@@ -162,11 +164,19 @@ fn tag(wanted: &Wanted, container: &Container, image: &Image, instance: Instance
         stop_signal: lifecycle.stop_signal.or_else(|| image.stop_signal.clone()).unwrap_or_else(|| "SIGTERM".to_owned()),
         pre_stop: lifecycle.pre_stop.and_then(|action| check_of(&action, container)),
         restart_policy: wanted.pod.spec.restart_policy.clone(),
+        end_turn: end_turn(&wanted.pod.spec, container),
         message_file: Some(message),
         message_from_log: container.termination_message_policy == "FallbackToLogsOnError",
         host_ports: Vec::<Publish>::new(),
         holds_volumes: false,
     }
+}
+
+/// Sidecars end in the reverse order of their starts, after all others.
+fn end_turn(spec: &PodSpec, container: &Container) -> u32 {
+    let sidecars: Vec<Member> = members(spec).filter(|member| member.kind == Kind::Sidecar).collect();
+    let started = sidecars.iter().position(|sidecar| sidecar.spec.name == container.name);
+    started.map_or(0, |at| u32::try_from(sidecars.len() - at).unwrap_or(u32::MAX))
 }
 
 fn mounts(node: &Node, wanted: &Wanted, container: &Container, message: &str) -> Result<Vec<Mount>, Waiting> {
@@ -282,7 +292,6 @@ fn hostname(wanted: &Wanted) -> String {
 mod tests {
     use super::*;
     use crate::desired::Source;
-    use crate::members::Kind;
     use serde_json::{Value, json};
 
     /// The whole configuration of a pod's sandbox and containers is what stands in the golden file; `COR_GOLDEN=1` writes it.

@@ -24,7 +24,7 @@ pub fn hash_text(text: &str) -> String {
 /// Of one container of a v1 pod document.
 pub fn container_hash(container: &Value) -> String {
     // When the image is pulled, and how the container is probed, changes nothing about the container that runs.
-    hash_text(&canonical(container, &["imagePullPolicy", "livenessProbe", "readinessProbe"]))
+    hash_text(&canonical(container, &["imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe"]))
 }
 
 /// Of all that the containers of a pod share: a change replaces the whole pod.
@@ -49,6 +49,10 @@ pub fn sandbox_hash(document: &Value) -> String {
     }
     // Only what is published on the host belongs to the sandbox; the other ports are documentation.
     let listed = |list: &str| spec[list].as_array().into_iter().flatten();
+    // Init containers have run by the time they are edited: their pod starts anew.
+    let init = listed(Kind::Init.list()).filter(|container| container["restartPolicy"] != "Always");
+    let init: Vec<Value> = init.map(|container| Value::String(container_hash(container))).collect();
+    shared.insert("initContainers".to_owned(), Value::Array(init));
     let sidecars = listed(Kind::Sidecar.list()).filter(|container| container["restartPolicy"] == "Always");
     let published: Vec<Value> = listed(Kind::Main.list())
         .chain(sidecars)

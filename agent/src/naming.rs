@@ -30,6 +30,7 @@ const LABEL_SIGNAL: &str = "dev.coracle.stop-signal";
 const LABEL_PRE_STOP: &str = "dev.coracle.pre-stop";
 const LABEL_HOST_PORTS: &str = "dev.coracle.host-ports";
 const LABEL_HOLDS_VOLUMES: &str = "dev.coracle.holds-volumes";
+const LABEL_TURN: &str = "dev.coracle.end-turn";
 const LABEL_RESTART: &str = "dev.coracle.restart-policy";
 const FROM_LOG: &str = "FallbackToLogsOnError";
 const YES: &str = "true";
@@ -92,6 +93,8 @@ pub struct Tag {
     pub stop_signal: String,
     pub pre_stop: Option<Check>,
     pub restart_policy: String,
+    /// When its pod ends, containers of turn 0 end first; a sidecar ends when nothing of a lower turn runs.
+    pub end_turn: u32,
     pub message_file: Option<String>,
     pub message_from_log: bool,
     /// Of a sandbox: what it takes of the host.
@@ -130,6 +133,7 @@ impl Tag {
             (LABEL_GRACE, self.grace_s.to_string()),
             (LABEL_SIGNAL, self.stop_signal.clone()),
             (LABEL_RESTART, self.restart_policy.clone()),
+            (LABEL_TURN, self.end_turn.to_string()),
             (LABEL_PRE_STOP, pre_stop),
             (LABEL_HOST_PORTS, host_ports),
             (LABEL_HOLDS_VOLUMES, if self.holds_volumes { YES.to_owned() } else { String::new() }),
@@ -162,6 +166,8 @@ impl Tag {
             // A hook of a later version that this one cannot read is left out: the container still ends by its signal.
             pre_stop: some(LABEL_PRE_STOP).and_then(|text| serde_json::from_str(text).ok()),
             restart_policy: text(LABEL_RESTART)?,
+            // The releases before had no sidecars.
+            end_turn: number(LABEL_TURN).unwrap_or(0),
             message_file: some(LABEL_MESSAGE_FILE).cloned(),
             message_from_log: some(LABEL_MESSAGE_POLICY).is_some_and(|policy| policy == FROM_LOG),
             host_ports: some(LABEL_HOST_PORTS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default(),
@@ -224,6 +230,7 @@ mod tests {
             stop_signal: "SIGTERM".into(),
             pre_stop: Some(Check::Exec { command: vec!["sh".into(), "-c".into(), "sleep 1".into()] }),
             restart_policy: "Always".into(),
+            end_turn: 2,
             message_file: Some("/var/lib/x".into()),
             message_from_log: true,
             host_ports: vec![Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port: 8080 }],

@@ -1,15 +1,17 @@
 //! Probes: each container that runs and asks for one has a task for each of its probes, which ends with it.
 //!
+//! The startup probe goes first, and the others begin when it has passed.
+//!
 //!     Shown -> the probes that are due, by container -> tasks -> results -> verdicts -> the loop
 //!
 //! A verdict belongs to the engine's container id, so a restart begins anew. Unknown (the engine could not be asked)
-//! changes nothing. A new agent takes over that a container is ready from what its master shows of it.
+//! changes nothing. A new agent takes over that a container has started and is ready from what its master shows of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_api::pod::{Container, Probe};
+use coracle_api::pod::Probe;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -18,37 +20,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::clock::now;
 use crate::desired::master::Heard;
 use crate::happening::{Event, Happening};
-use crate::naming::PodName;
-use crate::plan::checks::check_of;
+use crate::members::Kind;
+use crate::naming::{PodName, Tag};
+use crate::plan::checks::{ProbeKind, check_of};
 use crate::plan::seen;
-use crate::plan::{Verdict, Verdicts};
+use crate::plan::{Dead, Verdict, Verdicts};
 use crate::runtime::{Check, Failure, Outcome, Runtime, State};
 use crate::sync::Shown;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum ProbeKind {
-    Liveness,
-    Readiness,
-}
-
-impl ProbeKind {
-    const ALL: [ProbeKind; 2] = [ProbeKind::Liveness, ProbeKind::Readiness];
-
-    /// In events.
-    fn name(self) -> &'static str {
-        match self {
-            ProbeKind::Liveness => "Liveness",
-            ProbeKind::Readiness => "Readiness",
-        }
-    }
-
-    fn of(self, container: &Container) -> Option<&Probe> {
-        match self {
-            ProbeKind::Liveness => container.liveness_probe.as_ref(),
-            ProbeKind::Readiness => container.readiness_probe.as_ref(),
-        }
-    }
-}
 
 /// Everything that one probe of one container needs.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +58,11 @@ pub async fn run<R: Runtime + 'static>(
     let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     loop {
         let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
-        let wanted = plans(&seen);
+        let carried = carried_over(&seen, &told, &verdicts.borrow());
+        if !carried.is_empty() {
+            verdicts.send_modify(|verdicts| Arc::make_mut(verdicts).extend(carried));
+        }
+        let wanted = plans(&seen, &verdicts.borrow());
         tasks.retain(|key, (plan, task)| {
             let stays = wanted.get(key) == Some(plan);
             if !stays {
@@ -89,23 +71,13 @@ pub async fn run<R: Runtime + 'static>(
             stays
         });
         verdicts.send_if_modified(|was| {
-            let gone: Vec<&String> = was.keys().filter(|id| !wanted.keys().any(|(other, _)| other == *id)).collect();
-            if gone.is_empty() {
-                return false;
+            // One that has started needs no probe any more and keeps its verdict as long as it runs.
+            let running: BTreeSet<&String> = seen.world.containers.iter().filter(|seen| seen.runs()).map(|seen| &seen.id).collect();
+            if was.keys().any(|id| !running.contains(id)) {
+                Arc::make_mut(was).retain(|id, _| running.contains(id));
             }
-            let kept = was.iter().filter(|(id, _)| !gone.contains(id)).map(|(id, verdict)| (id.clone(), verdict.clone())).collect();
-            *was = Arc::new(kept);
             false // A verdict on what is gone is read by nobody.
         });
-        let carried = still_ready(&seen, &told, &verdicts.borrow());
-        if !carried.is_empty() {
-            verdicts.send_modify(|verdicts| {
-                let verdicts = Arc::make_mut(verdicts);
-                for id in carried {
-                    verdicts.entry(id).or_default().ready = Some(true);
-                }
-            });
-        }
         for (key, plan) in wanted {
             let (id, kind) = key.clone();
             tasks.entry(key).or_insert_with(|| {
@@ -122,14 +94,15 @@ pub async fn run<R: Runtime + 'static>(
 }
 
 /// The probes of all containers that run. One that goes to the pod waits until its address is known.
-fn plans(shown: &Shown) -> Plans {
+fn plans(shown: &Shown, verdicts: &Verdicts) -> Plans {
     let mut plans = Plans::new();
     for (uid, pod) in seen::group(&shown.world.containers) {
         let Some(wanted) = shown.desired.pods.get(&uid) else { continue };
         let address = seen::address(&pod.runs, wanted.pod.spec.host_network, &shown.world.node.address);
         for run in seen::members(&pod.runs).filter(|run| run.seen.runs()) {
             let Some(member) = wanted.member(&run.tag.container).filter(|member| member.kind.stays()) else { continue };
-            for kind in ProbeKind::ALL {
+            let started = member.spec.startup_probe.is_none() || verdicts.get(&run.seen.id).is_some_and(|verdict| verdict.started);
+            for kind in ProbeKind::ALL.into_iter().filter(|kind| (*kind == ProbeKind::Startup) != started) {
                 let Some(probe) = kind.of(member.spec) else { continue };
                 let Some(check) = check_of(&probe.action, member.spec) else { continue };
                 if check.is_for_pod() && address.is_none() {
@@ -145,19 +118,35 @@ fn plans(shown: &Shown) -> Plans {
     plans
 }
 
-/// Containers that the master shows as ready and whose probe has no result yet: those of an agent that started anew.
-/// Until the probe says otherwise they are ready, or every new agent would take them out of their services for a
-/// moment. Pure.
-pub fn still_ready(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Vec<String> {
-    let statuses = |pod: &'_ Arc<Value>| -> Vec<String> {
-        let all = ["containerStatuses", "initContainerStatuses"].map(|list| pod["status"][list].as_array());
-        let ready = all.into_iter().flatten().flatten().filter(|status| status["ready"] == true);
-        ready.filter_map(|status| Some(status["containerID"].as_str()?.strip_prefix("docker://")?.to_owned())).collect()
-    };
-    let told: BTreeSet<String> = heard.pods.values().flat_map(statuses).collect();
-    let open = |id: &str| verdicts.get(id).is_none_or(|verdict| verdict.ready.is_none());
-    let carried = |(id, kind): &(String, ProbeKind)| *kind == ProbeKind::Readiness && open(id) && told.contains(id);
-    plans(shown).into_keys().filter(carried).map(|(id, _)| id).collect()
+/// The verdicts on containers that the master shows as started, or as ready, and whose probe has no result yet: those of
+/// an agent that started anew. Until a probe says otherwise they are so, or every new agent would take them out of their
+/// services for a moment. Pure.
+pub fn carried_over(shown: &Shown, heard: &Heard, verdicts: &Verdicts) -> Verdicts {
+    let told: BTreeMap<String, &Value> = heard.pods.values().flat_map(|pod| told(pod)).collect();
+    let mut carried = Verdicts::new();
+    for run in shown.world.containers.iter().filter(|seen| seen.runs() && told.contains_key(&seen.id)) {
+        let Some(tag) = Tag::read(&run.name, &run.labels) else { continue };
+        let member = shown.desired.pods.get(&tag.pod.uid).and_then(|wanted| wanted.member(&tag.container));
+        let Some(member) = member.filter(|member| member.kind.stays()) else { continue };
+        let was = verdicts.get(&run.id).cloned().unwrap_or_default();
+        let mut verdict = was.clone();
+        let says = |field: &str| told[&run.id][field] == true;
+        verdict.started |= member.spec.startup_probe.is_some() && says("started");
+        if member.spec.readiness_probe.is_some() && says("ready") {
+            verdict.ready.get_or_insert(true);
+        }
+        if verdict != was {
+            carried.insert(run.id.clone(), verdict);
+        }
+    }
+    carried
+}
+
+/// The statuses of one pod's containers, by the engine's id.
+fn told(pod: &Value) -> impl Iterator<Item = (String, &Value)> {
+    let lists = [Kind::Main, Kind::Sidecar].map(|kind| pod["status"][kind.statuses()].as_array());
+    let statuses = lists.into_iter().flatten().flatten();
+    statuses.filter_map(|status| Some((status["containerID"].as_str()?.strip_prefix("docker://")?.to_owned(), status)))
 }
 
 fn started_ms(state: &State) -> i64 {
@@ -181,7 +170,7 @@ fn plan(probe: &Probe, check: Check, kind: ProbeKind, started_ms: i64, pod: PodN
         started_ms,
         period: seconds(or(probe.period_seconds, 10)),
         limit: seconds(or(probe.timeout_seconds, 1)),
-        successes: if kind == ProbeKind::Liveness { 1 } else { or(probe.success_threshold, 1) },
+        successes: if kind == ProbeKind::Readiness { or(probe.success_threshold, 1) } else { 1 },
         failures: or(probe.failure_threshold, 3),
         pod,
         container,
@@ -248,7 +237,8 @@ fn apply(was: Option<&Verdict>, kind: ProbeKind, result: Result<(), String>) -> 
     let mut verdict = was.cloned().unwrap_or_default();
     match (kind, result) {
         (ProbeKind::Readiness, result) => verdict.ready = Some(result.is_ok()),
-        (ProbeKind::Liveness, result) => verdict.dead = result.err(),
+        (ProbeKind::Startup, Ok(())) => verdict.started = true,
+        (probe, result) => verdict.dead = result.err().map(|output| Dead { probe, output }),
     }
     verdict
 }
@@ -296,9 +286,9 @@ mod tests {
             let statuses = json!([{"name": "c", "containerID": format!("docker://{id}"), "ready": ready}]);
             let pod = json!({"metadata": {"uid": "u"}, "status": {"containerStatuses": statuses}});
             let heard = Heard { pods: BTreeMap::from([("u".to_owned(), Arc::new(pod))]), listed: true };
-            assert_eq!(still_ready(&shown, &heard, verdicts), expected, "{id} {ready}");
+            assert_eq!(carried_over(&shown, &heard, verdicts).keys().collect::<Vec<_>>(), expected, "{id} {ready}");
         };
-        let failed = Verdict { ready: Some(false), dead: None };
+        let failed = Verdict { ready: Some(false), ..Verdict::default() };
         check("1", true, &Verdicts::new(), &["1"]);
         check("1", false, &Verdicts::new(), &[]);
         check("1", true, &Verdicts::from([("1".to_owned(), failed)]), &[]);

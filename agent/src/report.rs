@@ -17,7 +17,7 @@ use crate::clock::now;
 use crate::desired::master::Heard;
 use crate::naming::{Source, Tag, mirror_name};
 use crate::node::{About, node_document, node_status};
-use crate::probe::still_ready;
+use crate::probe::carried_over;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
 use coracle_http::Method;
@@ -162,7 +162,7 @@ impl Report {
     async fn pods(&mut self, shown: &Shown, heard: &Heard) {
         self.sent.retain(|uid, _| heard.pods.contains_key(uid));
         // The probes' room takes them over, and the statuses that follow from it come with the next look.
-        if !still_ready(shown, heard, &shown.world.verdicts).is_empty() {
+        if !carried_over(shown, heard, &shown.world.verdicts).is_empty() {
             return;
         }
         for call in calls(shown, heard, &self.about.name, &self.sent) {

@@ -12,6 +12,7 @@ use self::member::{Case, One, one, time, unknown};
 use crate::desired::Wanted;
 use crate::members::{Kind, Member};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
+use crate::plan::order;
 use crate::plan::seen::{self, Run};
 use crate::plan::{Now, Waits, World};
 use crate::runtime::State;
@@ -26,19 +27,25 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let spec = &wanted.pod.spec;
     let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
-    let case = Case { wanted, world, waits, was };
-    let main = wanted.members().filter(|member| member.kind == Kind::Main);
-    let containers: Vec<One> = main.map(|member| one(&case, &runs, &member, deleting && sandbox.is_none())).collect();
-    let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits);
+    let initialized = order::is_initialized(wanted, &runs);
+    let case = Case { wanted, world, waits, was, initialized };
+    let (init, containers): (Vec<Told>, Vec<Told>) = wanted
+        .members()
+        .filter(|member| member.kind != Kind::Ephemeral)
+        .map(|member| Told { kind: member.kind, one: one(&case, &runs, &member, deleting && sandbox.is_none()) })
+        .partition(|told| told.kind != Kind::Main);
+    let containers: Vec<One> = containers.into_iter().map(|told| told.one).collect();
+    let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits));
     let phase = match ended {
         // The sandbox goes last; only then is it over.
         Some(end) if sandbox.is_none() => end.phase(),
-        Some(_) if containers.iter().all(|one| one.start_error) => "Pending",
+        Some(_) if !initialized || containers.iter().all(|one| one.start_error) => "Pending",
         Some(_) => "Running",
+        None if !initialized => "Pending",
         None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
         None => "Running",
     };
-    let facts = Facts { up: sandbox.is_some(), ended, containers: &containers, runs: &runs };
+    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: &init, containers: &containers, runs: &runs };
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
@@ -60,6 +67,9 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     }
     let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
+    if !init.is_empty() {
+        set("initContainerStatuses", init.into_iter().map(|told| told.one.value).collect());
+    }
     set("containerStatuses", containers.into_iter().map(|one| one.value).collect());
     let ephemeral = wanted.members().filter(|member| member.kind == Kind::Ephemeral);
     let ephemeral: Vec<Value> = ephemeral.map(|member| ephemeral_status(&case, &ephemeral_runs, &member)).collect();
@@ -111,9 +121,24 @@ impl End {
     }
 }
 
+/// The part of an init container or a sidecar.
+struct Told {
+    kind: Kind,
+    one: One,
+}
+
+impl Told {
+    /// The next one may start.
+    fn complete(&self) -> bool {
+        if self.kind == Kind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
+    }
+}
+
 struct Facts<'a> {
     up: bool,
     ended: Option<End>,
+    initialized: bool,
+    init: &'a [Told],
     containers: &'a [One],
     runs: &'a [Run<'a>],
 }
@@ -170,11 +195,23 @@ fn end(policy: &str, deleting: bool, containers: &[One], waits: &Waits) -> Optio
     Some(if containers.iter().all(|one| one.exit_code == Some(0)) { End::Succeeded } else { End::Failed })
 }
 
+/// An init container that failed, with a policy that leaves it so, ends its pod.
+fn init_end(wanted: &Wanted, init: &[Told], waits: &Waits) -> Option<End> {
+    let never = wanted.pod.spec.restart_policy == "Never";
+    let failed = |told: &Told| {
+        let one = &told.one;
+        told.kind == Kind::Init && one.exit_code.is_some_and(|code| code != 0) && !waits.containers.contains_key(&one.name)
+    };
+    (never && init.iter().any(failed)).then_some(End::Failed)
+}
+
 /// The conditions that are the agent's to say.
 pub const CONDITIONS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
 
 fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
-    let unready: Vec<&str> = facts.containers.iter().filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
+    let sidecars = facts.init.iter().filter(|told| told.kind == Kind::Sidecar).map(|told| &told.one);
+    let unready: Vec<&str> = sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
+    let incomplete: Vec<&str> = facts.init.iter().filter(|told| !told.complete()).map(|told| told.one.name.as_str()).collect();
     let mut list = Vec::new();
     let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
         let status = if holds { "True" } else { "False" };
@@ -201,7 +238,12 @@ fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now)
         list.push(condition);
     };
     add("PodReadyToStartContainers", facts.up, None, None);
-    add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
+    if facts.initialized || incomplete.is_empty() {
+        add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
+    } else {
+        let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+        add("Initialized", false, Some("ContainersNotInitialized"), Some(message));
+    }
     for kind in ["Ready", "ContainersReady"] {
         match facts.ended {
             Some(end) if !facts.containers.iter().any(|one| one.unmade) => add(kind, false, Some(end.reason()), None),
@@ -344,7 +386,8 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |attempt: u32, state: Value, expected: i64| {
             let mut world = World::default();
-            let lost = Lost { attempt, step: 0, hash: String::new(), at_ms: 0, exit_code: Some(4), text: "removed".to_owned() };
+            let lost =
+                Lost { attempt, step: 0, hash: String::new(), sandbox: Some(0), at_ms: 0, exit_code: Some(4), text: "removed".to_owned() };
             world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
             let was = json!({"containerStatuses": [{"name": "c", "restartCount": 0, "state": state}]});
             let status = status(&wanted, &world, &Waits::default(), &was, Now::default());
@@ -363,7 +406,8 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |exit_code: Option<i32>, phase: &str, reason_before: Value| {
             let mut world = World::default();
-            let lost = Lost { attempt: 1, step: 1, hash: String::new(), at_ms: 0, exit_code, text: "no such mount".to_owned() };
+            let lost =
+                Lost { attempt: 1, step: 1, hash: String::new(), sandbox: Some(0), at_ms: 0, exit_code, text: "no such mount".to_owned() };
             world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
             let mut waits = Waits::default();
             waits.containers.insert("c".to_owned(), Waiting::new(WaitReason::CreateContainerError, "no such mount"));

@@ -27,6 +27,7 @@ const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
 const NO_ACCOUNTS: Verdict = Harmless("no token is mounted before requests are authenticated");
 
 const EPHEMERAL: &str = "ephemeralContainers";
+const INIT: &str = "initContainers";
 
 /// Fields that a warning names; the others are counted.
 const WARNED_MAX: usize = 8;
@@ -52,18 +53,17 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].lifecycle.postStart.exec", Acted),
     ("containers[].lifecycle.postStart.httpGet", Acted),
     ("containers[].lifecycle.postStart.httpGet.scheme", Only(&["HTTP"])),
-    ("containers[].lifecycle.postStart.sleep", Refused),
+    ("containers[].lifecycle.postStart.sleep", Acted),
     ("containers[].lifecycle.postStart.tcpSocket", Acted),
     ("containers[].lifecycle.preStop.exec", Acted),
     ("containers[].lifecycle.preStop.httpGet", Acted),
     ("containers[].lifecycle.preStop.httpGet.scheme", Only(&["HTTP"])),
-    ("containers[].lifecycle.preStop.sleep", Refused),
+    ("containers[].lifecycle.preStop.sleep", Acted),
     ("containers[].lifecycle.preStop.tcpSocket", Acted),
     ("containers[].lifecycle.stopSignal", Acted),
     ("containers[].livenessProbe", Acted),
     ("containers[].livenessProbe.grpc", Refused),
     ("containers[].livenessProbe.httpGet.scheme", Only(&["HTTP"])),
-    ("containers[].livenessProbe.terminationGracePeriodSeconds", Refused),
     ("containers[].name", Acted),
     ("containers[].ports[].containerPort", Acted),
     ("containers[].ports[].hostIP", Acted),
@@ -73,7 +73,6 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].readinessProbe", Acted),
     ("containers[].readinessProbe.grpc", Refused),
     ("containers[].readinessProbe.httpGet.scheme", Only(&["HTTP"])),
-    ("containers[].readinessProbe.terminationGracePeriodSeconds", Refused),
     ("containers[].resizePolicy", Harmless("says what a resize would do, and none is offered")),
     ("containers[].resources.claims", Refused),
     ("containers[].resources.limits", Keys(&["cpu", "memory"])),
@@ -95,7 +94,9 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].securityContext.seccompProfile.localhostProfile", Refused),
     ("containers[].securityContext.seccompProfile.type", Only(&["RuntimeDefault"])),
     ("containers[].securityContext.windowsOptions", Refused),
-    ("containers[].startupProbe", Refused),
+    ("containers[].startupProbe", Acted),
+    ("containers[].startupProbe.grpc", Refused),
+    ("containers[].startupProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].stdin", Acted),
     ("containers[].stdinOnce", Acted),
     ("containers[].terminationMessagePath", Acted),
@@ -122,6 +123,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("ephemeralContainers[].readinessProbe", Refused),
     ("ephemeralContainers[].resizePolicy", Refused),
     ("ephemeralContainers[].resources", Refused),
+    ("ephemeralContainers[].startupProbe", Refused),
     ("ephemeralContainers[].targetContainerName", Acted),
     ("hostAliases", Acted),
     ("hostIPC", Refused),
@@ -131,7 +133,9 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("hostname", Acted),
     ("hostnameOverride", Refused),
     ("imagePullSecrets", Refused),
-    ("initContainers", Refused),
+    // Each of their fields as that of a container.
+    ("initContainers", Acted),
+    ("initContainers[].restartPolicy", Only(&["Always"])),
     ("nodeName", FOR_SCHEDULERS),
     ("nodeSelector", FOR_SCHEDULERS),
     ("os.name", Only(&["linux"])),
@@ -187,7 +191,7 @@ pub fn refused(document: &Value) -> Option<String> {
 pub fn refused_ephemeral(document: &Value, container: &str) -> Option<String> {
     let all = document["spec"][EPHEMERAL].as_array()?;
     let (index, one) = all.iter().enumerate().find(|(_, one)| one["name"] == container)?;
-    told(&of_ephemeral(one, &format!("spec.{EPHEMERAL}[{index}]")))
+    told(&of_container(EPHEMERAL, one, &format!("spec.{EPHEMERAL}[{index}]")))
 }
 
 /// What whoever writes a pod, or a template of pods, is told: nobody will start it as it is. `path`: that of the spec.
@@ -195,7 +199,7 @@ pub fn warnings(spec: &Value, path: &str) -> Vec<String> {
     let what = if path == "spec" { "this pod" } else { "a pod of this template" };
     let mut said: Vec<String> = warned(what, of_pod(spec, path)).into_iter().collect();
     for (index, one) in spec[EPHEMERAL].as_array().into_iter().flatten().enumerate() {
-        said.extend(warned("this ephemeral container", of_ephemeral(one, &format!("{path}.{EPHEMERAL}[{index}]"))));
+        said.extend(warned("this ephemeral container", of_container(EPHEMERAL, one, &format!("{path}.{EPHEMERAL}[{index}]"))));
     }
     said
 }
@@ -211,17 +215,21 @@ fn warned(what: &str, mut found: Vec<String>) -> Option<String> {
 
 fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     let mut walk = Walk::default();
-    for (name, value) in spec.as_object().into_iter().flatten().filter(|(name, _)| *name != EPHEMERAL) {
+    for (name, value) in spec.as_object().into_iter().flatten().filter(|(name, _)| ![EPHEMERAL, INIT].contains(&name.as_str())) {
         walk.begin(name, &[path, ".", name], value);
+    }
+    for (index, one) in spec[INIT].as_array().into_iter().flatten().enumerate() {
+        walk.found.extend(of_container(INIT, one, &format!("{path}.{INIT}[{index}]")));
     }
     disk_limits(spec, path, &mut walk.found);
     walk.found
 }
 
-fn of_ephemeral(container: &Value, path: &str) -> Vec<String> {
+/// Of one of another list than `containers`: the rows of that list, and else those of a container.
+fn of_container(list: &str, container: &Value, path: &str) -> Vec<String> {
     let mut walk = Walk::default();
     for (name, value) in container.as_object().into_iter().flatten() {
-        let own = format!("{EPHEMERAL}[].{name}");
+        let own = format!("{list}[].{name}");
         let row = if exact(&own).is_some() { own } else { format!("containers[].{name}") };
         walk.begin(&row, &[path, ".", name], value);
     }
@@ -373,7 +381,9 @@ mod tests {
         check(json!({"hostPID": true}), &["spec.hostPID"]);
         check(json!({"hostPID": false, "hostUsers": true, "initContainers": []}), &[]);
         check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);
-        check(json!({"initContainers": [{"name": "x"}]}), &["spec.initContainers"]);
+        check(json!({"initContainers": [{"name": "x", "restartPolicy": "Always", "startupProbe": {"exec": {}}}]}), &[]);
+        check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &["spec.initContainers[0].restartPolicy (Never)"]);
+        check(json!({"initContainers": [{"envFrom": [{"configMapRef": {}}]}]}), &["spec.initContainers[0].envFrom"]);
         check(json!({"containers": [{"env": [{"name": "a", "valueFrom": {"fieldRef": {}}}]}]}), &["spec.containers[0].env[0].valueFrom"]);
         check(
             json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}),
@@ -428,10 +438,10 @@ mod tests {
         let check = |spec: Value, path: &str, expected: &[&str]| assert_eq!(warnings(&spec, path), expected);
         check(json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}), "spec", &[]);
         check(
-            json!({"initContainers": [{"name": "x"}], "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
+            json!({"hostIPC": true, "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
             "spec",
             &[
-                "no agent will start this pod: spec.initContainers is not supported by this version of the agent",
+                "no agent will start this pod: spec.hostIPC is not supported by this version of the agent",
                 "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by this version of the agent",
             ],
         );

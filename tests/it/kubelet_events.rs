@@ -67,7 +67,7 @@ const INTENDED: &[(&str, &[(&str, &str)])] = &[
         &[("probe-timeout", "+ Warning BackOff spec.containers{c}: Back-off restarting failed container c in pod probe-timeout_gt(uid)")],
     ),
     (
-        "fsGroup and preStop.sleep are not supported yet: such a pod is refused by the field's name",
+        "fsGroup is not supported yet: such a pod is refused by the field's name",
         &[
             (
                 "runasuser",
@@ -76,17 +76,6 @@ const INTENDED: &[(&str, &[(&str, &str)])] = &[
             ("runasuser", "- Normal Created spec.containers{c}: Container created"),
             ("runasuser", "- Normal Started spec.containers{c}: Container started"),
             ("runasuser", "+ Warning UnsupportedField pod: spec.securityContext.fsGroup is not supported by this version of the agent"),
-            (
-                "prestop-sleep",
-                "- Normal Pulled spec.containers{c}: Container image \"busybox:latest\" already present on machine and can be accessed by the pod",
-            ),
-            ("prestop-sleep", "- Normal Created spec.containers{c}: Container created"),
-            ("prestop-sleep", "- Normal Started spec.containers{c}: Container started"),
-            ("prestop-sleep", "- Normal Killing spec.containers{c}: Stopping container c"),
-            (
-                "prestop-sleep",
-                "+ Warning UnsupportedField pod: spec.containers[0].lifecycle.preStop.sleep is not supported by this version of the agent",
-            ),
         ],
     ),
 ];

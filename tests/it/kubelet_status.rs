@@ -93,7 +93,8 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     }
     let spec = &wanted.pod.spec;
     let ephemeral = spec.ephemeral_containers.iter().zip(ephemeral.into_iter().flatten());
-    for (container, said) in spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap()).chain(ephemeral) {
+    let init = spec.init_containers.iter().zip(recorded["initContainerStatuses"].as_array().into_iter().flatten());
+    for (container, said) in init.chain(spec.containers.iter().zip(recorded["containerStatuses"].as_array().unwrap())).chain(ephemeral) {
         let attempt = u32::try_from(said["restartCount"].as_u64().unwrap()).unwrap();
         let (state, last) = (&said["state"], &said["lastState"]["terminated"]);
         let mut add = |attempt: u32, state: State, message: Option<String>| {
@@ -111,7 +112,7 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
                 world.memory.hooks_failed.insert(format!("{}-{attempt}", container.name), text);
                 continue;
             }
-            if reason != "ContainerCreating" {
+            if !["ContainerCreating", "PodInitializing"].contains(&reason) {
                 let message = waiting["message"].as_str().unwrap_or("");
                 let reason = serde_json::from_value(waiting["reason"].clone()).expect("a reason that the agent has");
                 waits.containers.insert(container.name.clone(), Waiting::new(reason, message));
@@ -129,8 +130,8 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
             }
         } else {
             add(attempt, State::Running { started_ms: 1 }, None);
-            if container.readiness_probe.is_some() {
-                let verdict = Verdict { ready: said["ready"].as_bool(), dead: None };
+            if container.readiness_probe.is_some() || container.startup_probe.is_some() {
+                let verdict = Verdict { ready: said["ready"].as_bool(), started: said["started"] == true, dead: None };
                 world.verdicts.insert(format!("{}-{attempt}", container.name), verdict);
             }
         }
@@ -165,6 +166,7 @@ fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: Stat
         stop_signal: "SIGTERM".to_owned(),
         pre_stop: None,
         restart_policy: wanted.pod.spec.restart_policy.clone(),
+        end_turn: 0,
         message_file: None,
         message_from_log: false,
         host_ports: Vec::new(),
@@ -203,7 +205,7 @@ fn plain(status: &Value) -> Value {
     for condition in object["conditions"].as_array_mut().unwrap() {
         condition["lastTransitionTime"] = json!("-");
     }
-    for list in ["containerStatuses", "ephemeralContainerStatuses"] {
+    for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {
         object.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().for_each(plain_container);
     }
     status

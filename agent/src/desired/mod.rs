@@ -112,7 +112,8 @@ pub fn status_of<'a>(status: &'a Value, member: &Member<'_>) -> Option<&'a Value
 
 /// A container's part of a status that says that it has ended, and will not be started again.
 pub fn ended_for_good<'a>(status: &'a Value, policy: &str, member: &Member<'_>) -> Option<&'a Value> {
-    status_of(status, member).filter(|status| is_for_good(status, policy))
+    // A sidecar starts again as long as its pod runs.
+    status_of(status, member).filter(|status| member.kind != Kind::Sidecar && is_for_good(status, policy))
 }
 
 fn is_for_good(status: &Value, policy: &str) -> bool {

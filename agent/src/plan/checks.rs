@@ -1,9 +1,40 @@
 //! Hooks and probes of a pod, with ports by name resolved. PURE.
 
-use coracle_api::pod::{Action, Container};
+use coracle_api::pod::{Action, Container, Probe};
 use coracle_api::quantity::IntOrString;
 
 use crate::runtime::Check;
+
+/// Each probe asks for itself: a container may have one of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ProbeKind {
+    /// The others wait until it has passed.
+    Startup,
+    Liveness,
+    Readiness,
+}
+
+impl ProbeKind {
+    pub const ALL: [ProbeKind; 3] = [ProbeKind::Startup, ProbeKind::Liveness, ProbeKind::Readiness];
+
+    /// At the start of an event's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProbeKind::Startup => "Startup",
+            ProbeKind::Liveness => "Liveness",
+            ProbeKind::Readiness => "Readiness",
+        }
+    }
+
+    /// The probe of this kind that a container asks for.
+    pub fn of(self, container: &Container) -> Option<&Probe> {
+        match self {
+            ProbeKind::Startup => container.startup_probe.as_ref(),
+            ProbeKind::Liveness => container.liveness_probe.as_ref(),
+            ProbeKind::Readiness => container.readiness_probe.as_ref(),
+        }
+    }
+}
 
 /// None: the action is empty or its port cannot be told. An empty host stays empty and means the pod.
 pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
@@ -15,6 +46,9 @@ pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
         let scheme = if get.scheme.is_empty() { "HTTP".to_owned() } else { get.scheme.clone() };
         let headers = get.http_headers.iter().map(|header| (header.name.clone(), header.value.clone())).collect();
         return Some(Check::Http { scheme, host: get.host.clone(), port: port_of(&get.port, container)?, path, headers });
+    }
+    if let Some(sleep) = &action.sleep {
+        return Some(Check::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or(0) });
     }
     let tcp = action.tcp_socket.as_ref()?;
     Some(Check::Tcp { host: tcp.host.clone(), port: port_of(&tcp.port, container)? })

@@ -11,7 +11,7 @@ use super::rules::Rule;
 use super::sandbox::Sandbox;
 use super::seen::{self, Run};
 use super::waiting::{WaitReason, Waiting};
-use super::world::{Case, PodCase};
+use super::world::{Case, Dead, PodCase};
 use super::{images, stops};
 use crate::container::{self, Instance};
 use crate::desired::Wanted;
@@ -39,8 +39,12 @@ pub struct Story<'a> {
     pub hash: String,
     pub last: Last<'a>,
     pub attempt: Option<u32>,
+    /// The attempt of the sandbox that the last start was in.
+    pub sandbox: Option<u32>,
     /// The last start was of what is wanted now.
     pub same: bool,
+    /// Its end is on record with its master.
+    pub recorded: bool,
     pub newest: Option<&'a Run<'a>>,
     pub again: Again<'a>,
 }
@@ -67,7 +71,8 @@ pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
         // It stays so, whatever is edited, or has become of it here: its master takes no other word of it.
         let code = before["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
         let death = death(code.unwrap_or(UNKNOWN_CODE));
-        (story.last, story.same) = (Last::Ended { death, step: 0, never_made: None }, true);
+        story.last = Last::Ended { death, step: 0, never_made: None };
+        (story.same, story.recorded) = (true, true);
     }
     story
 }
@@ -78,13 +83,14 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let name = &member.spec.name;
     let hash = wanted.hash_of(&member);
     let newest = seen::of(runs, name).next();
-    let mut story = Story { member, hash, last: Last::Never, attempt: None, same: true, newest, again: Again::of(wanted, &member) };
+    let again = Again::of(wanted, &member);
+    let mut story = Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, recorded: false, newest, again };
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
         let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code: lost.exit_code.unwrap_or(UNKNOWN_CODE) };
         let never_made = lost.exit_code.is_none().then(|| lost.text.clone());
         story.last = Last::Ended { death, step: lost.step, never_made };
-        (story.attempt, story.same) = (Some(lost.attempt), lost.hash == story.hash);
+        (story.attempt, story.sandbox, story.same) = (Some(lost.attempt), lost.sandbox, lost.hash == story.hash);
         return story;
     }
     let Some(run) = newest else { return story };
@@ -101,7 +107,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
             Last::Ended { death, step: run.tag.step, never_made: None }
         }
     };
-    story.attempt = Some(run.tag.attempt);
+    (story.attempt, story.sandbox) = (Some(run.tag.attempt), Some(run.tag.sandbox));
     story.same = run.tag.hash == story.hash || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story
 }
@@ -113,6 +119,17 @@ impl Story<'_> {
             Last::Ended { death, never_made: None, .. } if self.same => !self.again.holds(case, death.exit_code),
             _ => false,
         }
+    }
+
+    /// An init container that has succeeded in this sandbox, or whose end is on record.
+    pub fn done_in(&self, sandbox: u32) -> bool {
+        let succeeded = matches!(&self.last, Last::Ended { death, never_made: None, .. } if death.exit_code == 0);
+        succeeded && (self.recorded || (self.same && self.sandbox == Some(sandbox)))
+    }
+
+    /// Ended without success, and its pod's policy leaves it so.
+    pub fn failed_for_good(&self, case: Case<'_>) -> bool {
+        self.finished(case) && matches!(&self.last, Last::Ended { death, .. } if death.exit_code != 0)
     }
 }
 
@@ -142,7 +159,6 @@ impl<'a> Again<'a> {
 /// Ends what has to end of this container. True: an instance still runs that has to go, nothing new may start.
 pub fn end_what_has_to(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>) -> bool {
     let PodCase { case, wanted, runs, address } = pod;
-    let grace_s = grace_s(wanted);
     let mut alive = false;
     for (index, run) in seen::of(runs, &story.member.spec.name).enumerate() {
         let why = if index > 0 {
@@ -158,20 +174,27 @@ pub fn end_what_has_to(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>) -> 
             case.world.memory.stops.contains_key(&run.seen.id).then_some(StopReason::UnderWay)
         };
         if let Some(why) = why {
+            let grace_s = probe_grace_s(story.member.spec, &why).unwrap_or_else(|| grace_s(wanted));
             alive |= stops::stop(case, part, &[run], Some(grace_s), address, why);
         }
     }
     alive && case.rules.hold(Rule::RemovalsFirst)
 }
 
-/// Its postStart hook or its liveness probe has failed.
+/// A probe may give what it ends another grace than its pod has.
+fn probe_grace_s(spec: &Container, why: &StopReason) -> Option<u64> {
+    let StopReason::Unhealthy { probe, .. } = why else { return None };
+    u64::try_from(probe.of(spec)?.termination_grace_period_seconds?).ok()
+}
+
+/// Its postStart hook or one of its probes has failed.
 fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason> {
     let world = pod.case.world;
     if world.memory.hooks_failed.contains_key(&run.seen.id) {
         return Some(StopReason::PostStartFailed);
     }
-    let output = world.verdicts.get(&run.seen.id)?.dead.clone()?;
-    Some(StopReason::Unhealthy { output, restarts: story.again != Again::Policy("Never") })
+    let Dead { probe, output } = world.verdicts.get(&run.seen.id)?.dead.clone()?;
+    Some(StopReason::Unhealthy { probe, output, restarts: story.again != Again::Policy("Never") })
 }
 
 /// Starts it if it should run and does not.
@@ -196,6 +219,9 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
             reason = "it was edited before it started".to_owned();
         }
         Last::Ended { .. } if !story.same => reason = "it was edited".to_owned(),
+        Last::Ended { .. } if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) => {
+            reason = "its pod has a new sandbox".to_owned();
+        }
         Last::Ended { death, never_made, .. } if never_made.is_none() && !story.again.holds(case, death.exit_code) => return,
         Last::Ended { death, step: last_step, never_made } => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*last_step) };

@@ -28,6 +28,8 @@ pub struct Memory {
     pub owners: BTreeMap<String, PodName>,
     /// Pods whose last action failed, by uid.
     pub setbacks: BTreeMap<String, Setback>,
+    /// Since when pods are being ended as a whole, by uid: their containers share one grace.
+    pub ending: BTreeMap<String, i64>,
 }
 
 /// One container on the monotonic clock.
@@ -52,6 +54,8 @@ pub struct Lost {
     pub attempt: u32,
     pub step: u32,
     pub hash: String,
+    /// None: it was never made.
+    pub sandbox: Option<u32>,
     pub at_ms: i64,
     /// None: it was never made.
     pub exit_code: Option<i32>,
@@ -123,6 +127,7 @@ impl Memory {
         self.pulls.retain(|(uid, _), _| keep(uid));
         self.setbacks.retain(|uid, _| keep(uid));
         self.owners.retain(|uid, _| keep(uid));
+        self.ending.retain(|uid, _| keep(uid));
     }
 
     fn live(&self, run: &Run<'_>, life: Option<Life>, now: Now) -> Life {
@@ -158,6 +163,7 @@ impl Memory {
             attempt: life.tag.attempt,
             step: life.tag.step,
             hash: life.tag.hash,
+            sandbox: Some(life.tag.sandbox),
             at_ms: life.death.map_or(now.mono_ms, |death| death.at_ms),
             exit_code: Some(life.death.map_or(UNKNOWN_CODE, |death| death.exit_code)),
             text: "it was removed by somebody else".to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! `world` is all that a decision may look at, `round` what comes of it, `waiting` what stands in the way. `seen` reads
 //! the listing into pods, `ports` says who may have which port of the host, `pods` decides over one pod (its sandbox in
-//! `sandbox`, its containers in `containers`, with `images` and `backoff`), `stops` ends what has to end, `garbage`
+//! `sandbox`, its containers in `containers` and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage`
 //! clears up, `leftovers` ends pods that nobody wants. `memory` is what the loop saw itself and the engine does not
 //! tell.
 
@@ -13,6 +13,7 @@ pub mod garbage;
 pub mod images;
 pub mod leftovers;
 pub mod memory;
+pub mod order;
 pub mod pods;
 pub mod ports;
 pub mod round;
@@ -35,7 +36,7 @@ pub use memory::Memory;
 pub use round::{Action, Begin, PullWanted, Round, Start, Stop, StopReason, What};
 pub use rules::{Rule, Rules};
 pub use waiting::{WaitReason, Waiting, Waits};
-pub use world::{Case, Node, Verdict, Verdicts, World};
+pub use world::{Case, Dead, Node, Verdict, Verdicts, World};
 
 pub fn plan(case: Case<'_>) -> Round {
     let pods = seen::group(&case.world.containers);
@@ -78,6 +79,7 @@ pub fn images_needed(case: Case<'_>) -> BTreeSet<String> {
             match member.kind {
                 // One that starts once and has been made needs its image no more.
                 Kind::Ephemeral => own.next().is_none(),
+                Kind::Init if order::is_initialized(wanted, runs) => false,
                 _ => !own.any(|run| run.seen.runs()),
             }
         });

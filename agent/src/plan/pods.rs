@@ -1,8 +1,11 @@
 //! One pod: what has to end, then its sandbox, then its containers. PURE.
 
+use std::collections::BTreeSet;
+
 use super::backoff::setback_wait_ms;
 use super::containers::{self, Story};
 use super::garbage;
+use super::order;
 use super::ports::Ports;
 use super::round::{Part, StopReason};
 use super::rules::Rule;
@@ -14,6 +17,9 @@ use super::world::{Case, PodCase};
 use crate::desired::Wanted;
 use crate::members::Kind;
 use crate::naming::SANDBOX;
+
+/// Whatever the main containers took of the grace, a sidecar has this long.
+const SIDECAR_GRACE_S_MIN: u64 = 2;
 
 pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports) -> Part {
     let mut part = Part::default();
@@ -46,8 +52,9 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     end_strangers(pod, &mut part);
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(pod, &mut part, story)).collect();
     garbage::dead(case, &mut part, runs, Some(*attempt));
-    for (story, held_up) in stories.iter().zip(held_up) {
-        if !held_up {
+    let turns = order::turns(pod, &stories, *attempt);
+    for ((story, held_up), turn) in stories.iter().zip(held_up).zip(turns) {
+        if turn && !held_up {
             containers::start_if_due(pod, &mut part, story, &sandbox, None);
         }
     }
@@ -74,17 +81,35 @@ pub fn rests(case: Case<'_>, part: &mut Part, uid: &str) -> bool {
     true
 }
 
-/// It has run to its end: by what its main containers did, or by what its master has on record.
+/// It has run to its end: by what its containers did, or by what its master has on record.
 fn finished(pod: PodCase<'_>, stories: &[Story<'_>]) -> bool {
     let mut main = stories.iter().filter(|story| story.member.kind == Kind::Main).peekable();
-    pod.wanted.pod.status.terminal() || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
+    let init_failed = stories.iter().any(|story| story.member.kind == Kind::Init && story.failed_for_good(pod.case));
+    pod.wanted.pod.status.terminal() || init_failed || (main.peek().is_some() && main.all(|story| story.finished(pod.case)))
 }
 
-/// Stops the containers together, then the sandbox. True while anything runs.
+/// Stops the containers together, then the sidecars one by one, then the sandbox. True while anything runs.
 pub fn end(case: Case<'_>, part: &mut Part, runs: &[Run<'_>], address: &str, grace_s: Option<u64>, why: StopReason) -> bool {
-    let members: Vec<&Run> = seen::members(runs).collect();
+    let turns: BTreeSet<u32> = seen::members(runs).map(|run| run.tag.end_turn).collect();
+    for turn in turns {
+        let members: Vec<&Run> = seen::members(runs).filter(|run| run.tag.end_turn == turn).collect();
+        let grace_s = if turn == 0 { grace_s } else { left_of(case, &members, grace_s) };
+        if stops::stop(case, part, &members, grace_s, address, why.clone()) {
+            return true;
+        }
+    }
     let sandboxes: Vec<&Run> = seen::of(runs, SANDBOX).collect();
-    stops::stop(case, part, &members, grace_s, address, why.clone()) || stops::stop(case, part, &sandboxes, None, address, why)
+    stops::stop(case, part, &sandboxes, None, address, why)
+}
+
+/// What the others have left of the grace, for a sidecar: its pod has one grace for all of its containers.
+fn left_of(case: Case<'_>, sidecars: &[&Run<'_>], grace_s: Option<u64>) -> Option<u64> {
+    let run = sidecars.first()?;
+    let memory = &case.world.memory;
+    let begun_ms = memory.stops.get(&run.seen.id).map_or(case.now.mono_ms, |stopping| stopping.since_ms);
+    let spent_ms = memory.ending.get(&run.tag.pod.uid).map_or(0, |since_ms| begun_ms.saturating_sub(*since_ms));
+    let grace_s = grace_s.unwrap_or(run.tag.grace_s);
+    Some(grace_s.saturating_sub(u64::try_from(spent_ms / 1000).unwrap_or(0)).max(SIDECAR_GRACE_S_MIN.min(grace_s)))
 }
 
 /// Containers that the pod no longer has.

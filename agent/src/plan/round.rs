@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::checks::ProbeKind;
 use super::waiting::Waits;
 use crate::naming::PodName;
 use crate::runtime::{Check, ContainerConfig, Volume};
@@ -108,11 +109,19 @@ pub enum StopReason {
     /// A stop that was begun is ended, whatever its reason was.
     UnderWay,
     Unhealthy {
+        probe: ProbeKind,
         /// The probe's last output.
         output: String,
         restarts: bool,
     },
     PostStartFailed,
+}
+
+impl StopReason {
+    /// Nothing of the pod is to run any more.
+    pub fn ends_the_pod(&self) -> bool {
+        matches!(self, StopReason::PodDeleted | StopReason::PodFinished | StopReason::PodUnwanted)
+    }
 }
 
 impl fmt::Display for StopReason {
@@ -128,8 +137,10 @@ impl fmt::Display for StopReason {
             StopReason::Replaced => "there is a newer one",
             StopReason::EndedForGood => "it has ended for good before",
             StopReason::UnderWay => "it is being stopped",
-            StopReason::Unhealthy { output, restarts: true } => return write!(f, "its liveness probe failed: {output}"),
-            StopReason::Unhealthy { output, restarts: false } => return write!(f, "its liveness probe failed for good: {output}"),
+            StopReason::Unhealthy { probe, output, restarts } => {
+                let for_good = if *restarts { "" } else { " for good" };
+                return write!(f, "its {} probe failed{for_good}: {output}", probe.name().to_lowercase());
+            }
             StopReason::PostStartFailed => "its postStart hook failed",
         })
     }

@@ -21,6 +21,8 @@ pub enum Rule {
     MembersFollowTheirSandbox,
     /// A sandbox is replaced only when nothing of the old one runs.
     RemovalsFirst,
+    /// Init containers run one after the other, and the main ones after them.
+    InitContainersComeFirst,
     /// The restart policy says whether what ended starts again.
     PolicyDecides,
     /// An ephemeral container starts once and never again.
@@ -52,7 +54,7 @@ pub enum Rule {
 }
 
 impl Rule {
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 24] = [
         Rule::BusyPodsWait,
         Rule::UnknownIsNotAbsent,
         Rule::GonePodsEnd,
@@ -62,6 +64,7 @@ impl Rule {
         Rule::StrangersEnd,
         Rule::MembersFollowTheirSandbox,
         Rule::RemovalsFirst,
+        Rule::InitContainersComeFirst,
         Rule::PolicyDecides,
         Rule::EphemeralsStartOnce,
         Rule::RestartsBackOff,

@@ -305,6 +305,121 @@ fn ephemeral_containers_start_once() {
     check(&[], world(&wanted, Some(RUNS), RUNS, Some(RUNS)), 0, &["stop c e"]);
 }
 
+/// A world of a pod whose containers are as told, by name: attempt, sandbox and state.
+fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32, u32, State)]) -> World {
+    let mut all = world(wanted, None, &[]);
+    let mut add = |config: ContainerConfig, state: State| {
+        let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
+        let seen = Seen { id, name, labels, image, image_id: String::new(), created_ms: 0, state, ip: None, message: None };
+        all.containers.push(seen);
+    };
+    if let Some((attempt, state)) = sandbox {
+        add(sandbox_config(&Node::default(), wanted, attempt, 0, wanted.sandbox_hash.clone()), state);
+    }
+    for (name, attempt, sandbox, state) in members {
+        let member = wanted.member(name).unwrap();
+        let instance = Instance { attempt: *attempt, sandbox: *sandbox, step: 0, hash: wanted.hash_of(&member), processes_of: None };
+        add(member_config(&Node::default(), &[], wanted, member.spec, &Image::default(), instance).unwrap(), state.clone());
+    }
+    all
+}
+
+#[test]
+fn init_containers_run_in_order() {
+    let with = |policy: &str| {
+        let init = json!([{"name": "a", "image": "i:1"}, {"name": "b", "image": "i:1"}]);
+        pod(
+            json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "i:1"}]}),
+        )
+    };
+    let always = with("Always");
+    let up = || Some((0, RUNS));
+    let now = |wanted: &Wanted, world: World, expected: &[&str]| check(from_ref(wanted), world, 0, expected);
+    now(&always, ordered(&always, None, &[]), &["start POD 0 step 0", "start a 0 step 0"]);
+    now(&always, ordered(&always, up(), &[("a", 0, 0, RUNS)]), &[]);
+    now(&always, ordered(&always, up(), &[("a", 0, 0, died(0))]), &["start b 0 step 0"]);
+    now(&always, ordered(&always, up(), &[("a", 0, 0, died(1))]), &["start a 1 step 1"]);
+    let done = [("a", 0, 0, died(0)), ("b", 0, 0, died(0))];
+    now(&always, ordered(&always, up(), &done), &["start c 0 step 0", "start d 0 step 0"]);
+    // Beside main containers none starts again, though nothing is left of it.
+    now(&always, ordered(&always, up(), &[("c", 0, 0, RUNS)]), &["start d 0 step 0"]);
+    // In a new sandbox all of them do.
+    let before = [("a", 0, 0, died(0)), ("b", 0, 0, died(0)), ("c", 0, 0, died(143)), ("d", 0, 0, died(143))];
+    now(&always, ordered(&always, Some((1, RUNS)), &before), &["start a 1 step 0"]);
+    // One that fails for good ends its pod.
+    let never = with("Never");
+    now(&never, ordered(&never, up(), &[("a", 0, 0, died(1))]), &["stop POD"]);
+    now(&never, ordered(&never, up(), &[("a", 0, 0, died(0))]), &["start b 0 step 0"]);
+}
+
+#[test]
+fn sidecars_start_before_and_end_after_the_main_ones() {
+    let with = |policy: &str, probe: Value| {
+        let side = |name: &str| json!({"name": name, "image": "i:1", "restartPolicy": "Always", "startupProbe": probe});
+        let init = json!([side("s"), side("t"), {"name": "a", "image": "i:1"}]);
+        pod(json!({"restartPolicy": policy, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]}))
+    };
+    let up = || Some((0, RUNS));
+    let now = |wanted: &Wanted, world: World, expected: &[&str]| check(from_ref(wanted), world, 0, expected);
+    let plain = with("OnFailure", Value::Null);
+    now(&plain, ordered(&plain, up(), &[]), &["start s 0 step 0"]);
+    now(&plain, ordered(&plain, up(), &[("s", 0, 0, RUNS)]), &["start t 0 step 0"]);
+    now(&plain, ordered(&plain, up(), &[("s", 0, 0, RUNS), ("t", 0, 0, RUNS)]), &["start a 0 step 0"]);
+    // One that ended starts again, also where the main ones would not.
+    let running = [("t", 0, 0, RUNS), ("a", 0, 0, died(0)), ("c", 0, 0, RUNS)];
+    let mut all = running.to_vec();
+    all.push(("s", 0, 0, died(0)));
+    now(&plain, ordered(&plain, up(), &all), &["start s 1 step 1"]);
+    // Its startup probe passes before the next one starts.
+    let probed = with("Always", json!({"exec": {"command": ["true"]}}));
+    let mut world = ordered(&probed, up(), &[("s", 0, 0, RUNS)]);
+    now(&probed, world.clone(), &[]);
+    let id = world.containers[1].id.clone();
+    world.verdicts.insert(id, Verdict { started: true, ..Verdict::default() });
+    now(&probed, world, &["start t 0 step 0"]);
+    // The main ones have ended: the last sidecar first, one after the other.
+    let ended = |s: State, t: State| ordered(&plain, up(), &[("s", 0, 0, s), ("t", 0, 0, t), ("a", 0, 0, died(0)), ("c", 0, 0, died(0))]);
+    now(&plain, ended(RUNS, RUNS), &["stop t"]);
+    now(&plain, ended(RUNS, died(143)), &["stop s"]);
+    now(&plain, ended(died(143), died(143)), &["stop POD"]);
+    // Also where nobody knows the manifest any more.
+    check(&[], ordered(&plain, up(), &[("s", 0, 0, RUNS), ("t", 0, 0, RUNS), ("c", 0, 0, RUNS)]), 0, &["stop c"]);
+    check(&[], ordered(&plain, up(), &[("s", 0, 0, RUNS), ("t", 0, 0, RUNS), ("c", 0, 0, died(143))]), 0, &["stop t"]);
+}
+
+/// The pod has one grace: what its main containers took of it is gone for its sidecars.
+#[test]
+fn a_sidecar_gets_what_is_left_of_the_grace() {
+    let init = json!([{"name": "s", "image": "i:1", "restartPolicy": "Always"}]);
+    let spec = json!({"terminationGracePeriodSeconds": 10, "initContainers": init, "containers": [{"name": "c", "image": "i:1"}]});
+    let gone = pod(spec);
+    let ending = |main_took_ms: i64| {
+        let mut world = ordered(&gone, Some((0, RUNS)), &[("s", 0, 0, RUNS), ("c", 0, 0, died(143))]);
+        let stopping = memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None };
+        world.memory.stops.insert("k8s_s_p_d_u_0".to_owned(), stopping);
+        world.memory.ending.insert("u".to_owned(), 0);
+        world
+    };
+    check(&[], ending(4_000), 9_999, &[]);
+    check(&[], ending(4_000), 10_000, &["kill s"]);
+    check(&[], ending(10_000), 11_999, &[]);
+    check(&[], ending(10_000), 12_000, &["kill s"]);
+}
+
+#[test]
+fn a_probe_has_a_grace_of_its_own() {
+    let probe = json!({"exec": {"command": ["false"]}, "terminationGracePeriodSeconds": 3});
+    let wanted = pod(json!({"containers": [{"name": "c", "image": "i:1", "startupProbe": probe}]}));
+    let mut world = ordered(&wanted, Some((0, RUNS)), &[("c", 0, 0, RUNS)]);
+    let id = world.containers[1].id.clone();
+    let dead = Some(Dead { probe: checks::ProbeKind::Startup, output: String::new() });
+    world.verdicts.insert(id.clone(), Verdict { dead, ..Verdict::default() });
+    check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
+    world.memory.stops.insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None });
+    check(from_ref(&wanted), world.clone(), 2_999, &[]);
+    check(from_ref(&wanted), world, 3_000, &["kill c"]);
+}
+
 #[test]
 fn refused_fields_are_told_and_nothing_starts() {
     let refused = pod(json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));

@@ -42,6 +42,7 @@ pub enum WaitReason {
     ErrImagePull,
     ImagePullBackOff,
     InvalidImageName,
+    PodInitializing,
     PostStartHookError,
     // Of pods, or of an ephemeral container.
     HostPortTaken,
@@ -61,6 +62,7 @@ impl WaitReason {
             WaitReason::ErrImagePull => "ErrImagePull",
             WaitReason::ImagePullBackOff => "ImagePullBackOff",
             WaitReason::InvalidImageName => "InvalidImageName",
+            WaitReason::PodInitializing => "PodInitializing",
             WaitReason::PostStartHookError => "PostStartHookError",
             WaitReason::HostPortTaken => "HostPortTaken",
             WaitReason::SandboxBackOff => "SandboxBackOff",

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::backoff::Now;
+use super::checks::ProbeKind;
 use super::memory::Memory;
 use super::rules::Rules;
 use super::seen::{self, Run};
@@ -71,6 +72,16 @@ pub type Verdicts = BTreeMap<String, Verdict>;
 pub struct Verdict {
     /// Of the readiness probe; None before its first result. Without a probe nobody asks.
     pub ready: Option<bool>,
-    /// Set once the liveness probe failed as often as its threshold says: the last output, in words.
-    pub dead: Option<String>,
+    /// The startup probe has passed.
+    pub started: bool,
+    /// Set once the startup or the liveness probe has failed as often as its threshold says.
+    pub dead: Option<Dead>,
+}
+
+/// How a probe found a container dead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dead {
+    pub probe: ProbeKind,
+    /// The probe's last output, in words.
+    pub output: String,
 }

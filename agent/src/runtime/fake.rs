@@ -317,6 +317,20 @@ impl Inner {
         Some(format!("Bind for 0.0.0.0:{} failed: port is already allocated", clash.host_port))
     }
 
+    /// The simulation calls main containers `c...` and init containers `i...`.
+    fn check_order(&mut self, held: &Held) {
+        let label = |held: &Held, label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();
+        let is_init = |other: &&Held| {
+            let same_pod = label(other, LABEL_POD_UID) == label(held, LABEL_POD_UID);
+            same_pod && !other.foreign && other.seen.runs() && label(other, LABEL_CONTAINER).starts_with('i')
+        };
+        if label(held, LABEL_CONTAINER).starts_with('c')
+            && let Some(init) = self.containers.values().find(is_init)
+        {
+            self.wrongs.push(format!("{} starts while {} runs", held.seen.name, init.seen.name));
+        }
+    }
+
     fn start(&mut self, id: &str) -> Result<(), Failure> {
         let Some(held) = self.containers.get(id).cloned() else { return Err(Failure::NotFound(format!("no container {id}"))) };
         if held.seen.runs() {
@@ -336,6 +350,7 @@ impl Inner {
         if let Some(twin) = self.containers.values().find(|other| other.seen.runs() && same(other)) {
             self.wrongs.push(format!("{} starts while {} runs", held.seen.name, twin.seen.name));
         }
+        self.check_order(&held);
         self.count_start(&held.seen.labels);
         if matches!(held.seen.state, State::Exited { .. }) {
             let label = |label: &str| held.seen.labels.get(label).cloned().unwrap_or_default();

@@ -161,13 +161,17 @@ pub enum Check {
         host: String,
         port: u16,
     },
+    /// A hook that only waits.
+    Sleep {
+        seconds: u64,
+    },
 }
 
 impl Check {
     /// An empty host means the pod: this is the one place that says so.
     pub fn is_for_pod(&self) -> bool {
         match self {
-            Check::Exec { .. } => false,
+            Check::Exec { .. } | Check::Sleep { .. } => false,
             Check::Http { host, .. } | Check::Tcp { host, .. } => host.is_empty(),
         }
     }

@@ -5,7 +5,7 @@ use coracle_api::pod::Container;
 use serde_json::{Value, json};
 
 use crate::desired::{Wanted, status_of};
-use crate::members::Member;
+use crate::members::{Kind, Member};
 use crate::naming::PodName;
 use crate::plan::images;
 use crate::plan::memory::{Lost, UNKNOWN_CODE};
@@ -20,6 +20,8 @@ pub(super) struct Case<'a> {
     pub(super) waits: &'a Waits,
     /// The status that was shown before.
     pub(super) was: &'a Value,
+    /// Its init containers are over.
+    pub(super) initialized: bool,
 }
 
 pub(super) struct One {
@@ -37,35 +39,31 @@ pub(super) struct One {
 }
 
 pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is_over: bool) -> One {
-    let Case { wanted, world, waits, .. } = *case;
+    let Case { wanted, world, waits, initialized, .. } = *case;
     let container = member.spec;
     let newest = seen::of(runs, &container.name).next();
     let previous = seen::of(runs, &container.name).nth(1);
     let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
+    let creating = Waiting::new(about_to_start(wanted), "");
     let waiting = waits.containers.get(&container.name);
+    let waiting = waiting.map(|waiting| if waiting.reason == WaitReason::ContainerCreating { &creating } else { waiting });
     if let Some(before) = recorded(case, member, newest, lost.filter(|_| waiting.is_none())) {
         return ended_before(before);
     }
     let mut before = previous.map_or(Value::Null, terminated);
-    let mut exit_code = None;
-    let (mut runs_now, mut unmade) = (false, false);
+    let (mut exit_code, mut runs_now, mut unmade) = (None, false, false);
     let state = match (newest, lost) {
         (_, Some(lost)) => {
             exit_code = lost.exit_code;
-            let unknown = unknown(&lost.text);
-            match (waiting, lost.exit_code) {
-                (Some(waiting), _) => {
-                    // What was never made never ended either.
-                    before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown), terminated);
-                    wait(waiting)
-                }
-                (None, Some(_)) => json!({"terminated": unknown}),
-                (None, None) => wait(&Waiting::new(WaitReason::CreateContainerError, lost.text.clone())),
+            if waiting.is_some() {
+                // What was never made never ended either.
+                before = newest.map_or_else(|| lost.exit_code.map_or(Value::Null, |_| unknown(&lost.text)), terminated);
             }
+            of_lost(lost, waiting)
         }
         (Some(run), None) => match &run.seen.state {
-            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&Waiting::creating()),
+            State::Running { .. } if world.memory.hooks_running.contains(&run.seen.id) => wait(&creating),
             State::Running { .. } if world.memory.hooks_failed.contains_key(&run.seen.id) => {
                 wait(&hook_failed(wanted, container, &world.memory.hooks_failed[&run.seen.id]))
             }
@@ -73,13 +71,13 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
                 runs_now = true;
                 json!({"running": {"startedAt": time(*started_ms)}})
             }
-            State::Created { refused: None } => wait(&Waiting::creating()),
+            State::Created { refused: None } => wait(&creating),
             State::Created { refused: Some(_) } | State::Exited { .. } => {
                 let death = terminated(run);
                 // It was stopped to be replaced, which is not its end, unless that is on record.
                 let edited = wanted.ended_before(member).is_none() && is_edited(wanted, member, run);
                 exit_code = death["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok()).filter(|_| !edited);
-                match waiting.or(edited.then_some(&Waiting::creating())) {
+                match waiting.or(edited.then_some(&creating)) {
                     Some(waiting) => {
                         before = death;
                         wait(waiting)
@@ -88,20 +86,21 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
                 }
             }
         },
-        (None, None) if pod_is_over => {
-            unmade = true;
-            exit_code = Some(UNKNOWN_CODE);
-            json!({"terminated": unknown("The container could not be located when the pod was terminated")})
+        (None, None) => {
+            let absent = absent(member.kind, initialized, pod_is_over);
+            (exit_code, unmade) = (absent.as_ref().and_then(|absent| absent.exit_code), pod_is_over && absent.is_some());
+            absent.and_then(|absent| absent.state).unwrap_or_else(|| wait(waiting.unwrap_or(&creating)))
         }
-        (None, None) => wait(waiting.unwrap_or(&Waiting::creating())),
     };
     let verdict = newest.and_then(|run| world.verdicts.get(&run.seen.id));
-    let ready = runs_now && (container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true)));
+    let started = runs_now && (container.startup_probe.is_none() || verdict.is_some_and(|verdict| verdict.started));
+    let passed = container.readiness_probe.is_none() || verdict.is_some_and(|verdict| verdict.ready == Some(true));
+    let ready = if member.kind == Kind::Init { exit_code == Some(0) && state["terminated"].is_object() } else { started && passed };
     let attempt = lost.map(|lost| lost.attempt).or(newest.map(|run| run.tag.attempt)).unwrap_or(0);
     let never_ran = state.get("waiting").is_some() && before.is_null();
     let mut value = json!({
         "name": container.name, "state": state, "lastState": {}, "ready": ready, "restartCount": attempt,
-        "image": container.image, "imageID": "", "started": runs_now,
+        "image": container.image, "imageID": "", "started": started,
     });
     if !before.is_null() {
         value["lastState"] = json!({"terminated": before});
@@ -111,9 +110,39 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
 
+/// The state of a container whose newest start left nothing.
+fn of_lost(lost: &Lost, waiting: Option<&Waiting>) -> Value {
+    match (waiting, lost.exit_code) {
+        (Some(waiting), _) => wait(waiting),
+        (None, Some(_)) => json!({"terminated": unknown(&lost.text)}),
+        (None, None) => wait(&Waiting::new(WaitReason::CreateContainerError, lost.text.clone())),
+    }
+}
+
+/// What a container shows of which nothing is here and that will not start.
+struct Absent {
+    /// None: it waits as before.
+    state: Option<Value>,
+    exit_code: Option<i32>,
+}
+
+fn absent(kind: Kind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
+    let unknown = || unknown("The container could not be located when the pod was terminated");
+    let completed = || json!({"exitCode": 0, "reason": "Completed", "startedAt": null, "finishedAt": null});
+    match kind {
+        // It has succeeded: others would not have started.
+        Kind::Init if initialized => Some(Absent { state: Some(json!({"terminated": completed()})), exit_code: Some(0) }),
+        _ if !pod_is_over => None,
+        _ if initialized => Some(Absent { state: Some(json!({"terminated": unknown()})), exit_code: Some(UNKNOWN_CODE) }),
+        // Its turn never came.
+        Kind::Init | Kind::Sidecar => Some(Absent { state: None, exit_code: None }),
+        Kind::Main | Kind::Ephemeral => Some(Absent { state: None, exit_code: Some(UNKNOWN_CODE) }),
+    }
+}
+
 /// Whether it was started of something else than what is wanted now, and its end would be one for good.
 fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
-    let may_end = matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure");
+    let may_end = member.kind != Kind::Sidecar && matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure");
     may_end && wanted.pod.metadata.deletion_timestamp.is_none() && wanted.hash_of(member) != run.tag.hash
 }
 
@@ -152,6 +181,11 @@ fn add_origin(value: &mut Value, wanted: &Wanted, member: &Member<'_>, newest: O
         add_resources(value, wanted, member);
     }
     add_mounts(value, member.spec);
+}
+
+/// The reason of what nothing stands in the way of.
+fn about_to_start(wanted: &Wanted) -> WaitReason {
+    if wanted.pod.spec.init_containers.is_empty() { WaitReason::ContainerCreating } else { WaitReason::PodInitializing }
 }
 
 fn wait(waiting: &Waiting) -> Value {

@@ -30,6 +30,8 @@ struct Bed {
     desired: watch::Sender<Arc<Desired>>,
     happenings: mpsc::Sender<Happening>,
     shown: watch::Receiver<Arc<Shown>>,
+    /// As it was when the pod was last wanted: events are told while it is.
+    known: Arc<Shown>,
     agent: Vec<JoinHandle<()>>,
 }
 
@@ -44,12 +46,13 @@ pub fn play(name: &str, case: &Value) -> Vec<Value> {
             desired: watch::channel(Arc::new(Desired::default())).0,
             happenings,
             shown: watch::channel(Arc::new(Shown::default())).1,
+            known: Arc::default(),
             agent: Vec::new(),
         };
         bed.want(source(case), &document(name, UID, case));
         bed.boot();
         bed.live(name, case).await;
-        let shown = bed.shown.borrow().clone();
+        let shown = bed.known.clone();
         let counted = Counted { name: "e", count: 1, first: Time::from_seconds(0).unwrap(), last: Time::from_seconds(0).unwrap() };
         std::iter::from_fn(|| happened.try_recv().ok()).map(|happening| events::event(&happening, &shown, NODE, counted)).collect()
     })
@@ -118,6 +121,10 @@ impl Bed {
             }
             if self.engine.fake.with(|engine| std::mem::take(&mut engine.event)) {
                 self.wake.notify_one();
+            }
+            let shown = self.shown.borrow().clone();
+            if shown.desired.pods.contains_key(UID) {
+                self.known = shown;
             }
             sleep(TICK).await;
         }

@@ -128,6 +128,7 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
             wrongs.push(format!("{name} was started again although its policy is {policy}"));
         }
     }
+    check_sidecars(pod, &wanted, own, all_ended, restless, &mut wrongs);
     restless |= check_ephemeral(story, pod, &wanted, own, all_ended, &mut wrongs);
     for held in own.iter().filter(|held| held.seen.runs()) {
         let name = held.seen.labels[LABEL_CONTAINER].as_str();
@@ -140,6 +141,18 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
         wrongs.push(format!("{}: a dead sandbox is left", pod.uid));
     }
     (wrongs, restless)
+}
+
+/// They run as long as their pod does.
+fn check_sidecars(pod: &Pod, wanted: &Wanted, own: &[&Held], all_ended: bool, restless: bool, wrongs: &mut Vec<String>) {
+    for member in wanted.members().filter(|member| member.kind == Kind::Sidecar) {
+        let mine = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == member.spec.name);
+        let alive = mine.filter(|held| held.seen.runs()).count();
+        let expected = usize::from(!all_ended);
+        if alive != expected && !restless {
+            wrongs.push(format!("{}/{}: {alive} run, not {expected}", pod.uid, member.spec.name));
+        }
+    }
 }
 
 /// Whether one of them still waits for its image.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::naming::{LABEL_CONTAINER, LABEL_KIND, LABEL_POD_UID, SANDBOX, container_name};
-use coracle_agent::plan::{Node, Rules, Verdict, Verdicts};
+use coracle_agent::plan::checks::ProbeKind;
+use coracle_agent::plan::{Dead, Node, Rules, Verdict, Verdicts};
 use coracle_agent::runtime::fake::{Fake, Faults, Random};
 use coracle_agent::sync::{self, Ends, Shown};
 use serde_json::{Value, json};
@@ -199,6 +200,9 @@ impl Story {
             "metadata": {"namespace": "default", "name": format!("pod{number}"), "uid": uid},
             "spec": {"restartPolicy": policy, "terminationGracePeriodSeconds": 2, "containers": containers},
         });
+        if self.random.percent(30) {
+            document["spec"]["initContainers"] = self.init_containers();
+        }
         if self.random.percent(40) {
             document["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
         }
@@ -211,6 +215,18 @@ impl Story {
         }
         self.say(format!("add {document}"));
         self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused });
+    }
+
+    /// One that ends, and mostly a sidecar before or after it.
+    fn init_containers(&mut self) -> Value {
+        let image = ["steady:1", "slow:1", "stubborn:1"][usize::try_from(self.random.below(3)).unwrap()];
+        let init = json!({"name": "i0", "image": "done:1", "imagePullPolicy": "IfNotPresent"});
+        let sidecar = json!({"name": "s0", "image": image, "imagePullPolicy": "IfNotPresent", "restartPolicy": "Always"});
+        match self.random.below(3) {
+            0 => json!([init]),
+            1 => json!([init, sidecar]),
+            _ => json!([sidecar, init]),
+        }
     }
 
     fn container(&mut self, name: &str) -> Value {
@@ -404,7 +420,8 @@ impl Story {
         let Some((id, uid, name)) = self.pick(&running) else { return };
         self.say(format!("{name} fails its liveness probe"));
         self.touched(&uid);
-        self.verdicts.insert(id, Verdict { ready: None, dead: Some("no answer".to_owned()) });
+        self.verdicts
+            .insert(id, Verdict { dead: Some(Dead { probe: ProbeKind::Liveness, output: "no answer".to_owned() }), ..Verdict::default() });
         self.heard.send_replace(Arc::new(self.verdicts.clone()));
     }
 

@@ -21,6 +21,11 @@ impl Docker {
         match check {
             Check::Exec { command } => self.exec(id, command, at_most).await,
             Check::Http { scheme, host, port, path, headers } => Ok(http(scheme, host, *port, path, headers, at_most).await),
+            Check::Sleep { seconds } => {
+                let asked = Duration::from_secs(*seconds);
+                tokio::time::sleep(asked.min(at_most)).await;
+                Ok(if asked <= at_most { passed(String::new()) } else { failed(String::new()) })
+            }
             Check::Tcp { host, port } => Ok(match within(at_most, TcpStream::connect((host.as_str(), *port))).await {
                 Some(Ok(_)) => passed(String::new()),
                 Some(Err(error)) => failed(format!("dial tcp {host}:{port}: connect: {}", plain(&error))),

@@ -1,0 +1,51 @@
+//! The order in which the containers of a pod start: init containers one after the other with sidecars among them, then the
+//! main ones beside each other. PURE.
+
+use super::containers::Story;
+use super::rules::Rule;
+use super::seen::{self, Run};
+use super::world::{PodCase, World};
+use crate::desired::Wanted;
+use crate::members::{Kind, Member};
+
+/// For each container, in the same order: whether it may run now, and start where it does not.
+pub fn turns(pod: PodCase<'_>, stories: &[Story<'_>], sandbox: u32) -> Vec<bool> {
+    let in_order = pod.case.rules.hold(Rule::InitContainersComeFirst);
+    let initialized = is_initialized_in(pod.wanted, pod.runs, Some(sandbox));
+    let mut open = true;
+    let mut turn = |story: &Story<'_>| {
+        let (turn, opens_next) = match story.member.kind {
+            // It does not start again beside the main containers.
+            Kind::Init => (!initialized && !story.done_in(sandbox), story.done_in(sandbox)),
+            Kind::Sidecar => (true, has_started(pod.case.world, &story.member, story.newest, sandbox)),
+            Kind::Main | Kind::Ephemeral => (true, true),
+        };
+        let turn = turn && open;
+        open &= opens_next || initialized || !in_order;
+        turn
+    };
+    stories.iter().map(&mut turn).collect()
+}
+
+/// Whether the init containers are over: a main container was made in the newest sandbox.
+pub fn is_initialized(wanted: &Wanted, runs: &[Run<'_>]) -> bool {
+    is_initialized_in(wanted, runs, runs.iter().map(|run| run.tag.sandbox).max())
+}
+
+fn is_initialized_in(wanted: &Wanted, runs: &[Run<'_>], sandbox: Option<u32>) -> bool {
+    let is_main = |run: &Run<'_>| wanted.member(&run.tag.container).is_some_and(|member| member.kind == Kind::Main);
+    let made = |run: &Run<'_>| Some(run.tag.sandbox) == sandbox && is_main(run);
+    wanted.pod.spec.init_containers.is_empty() || seen::members(runs).any(made)
+}
+
+/// It runs, and its startup probe has passed.
+pub fn is_up(world: &World, member: &Member<'_>, run: &Run<'_>) -> bool {
+    let id = &run.seen.id;
+    let hooks = &world.memory;
+    let passed = member.spec.startup_probe.is_none() || world.verdicts.get(id).is_some_and(|verdict| verdict.started);
+    run.seen.runs() && passed && !hooks.hooks_running.contains(id) && !hooks.hooks_failed.contains_key(id)
+}
+
+fn has_started(world: &World, member: &Member<'_>, newest: Option<&Run<'_>>, sandbox: u32) -> bool {
+    newest.is_some_and(|run| run.tag.sandbox == sandbox && is_up(world, member, run))
+}
