@@ -6,6 +6,7 @@ use coracle_api::pod::{Container, PodSpec};
 use coracle_api::service::Service;
 
 use crate::desired::Wanted;
+use crate::downward;
 use crate::members::{Kind, Member, members};
 use crate::naming::{PodName, SANDBOX, Tag, container_name, message_file};
 use crate::plan::checks::check_of;
@@ -40,6 +41,8 @@ pub struct Instance {
     pub hash: String,
     /// Of an ephemeral container: the name of the one whose processes it sees.
     pub processes_of: Option<String>,
+    /// The pod's; empty where it is not known and nobody asks.
+    pub address: String,
 }
 
 pub fn sandbox_config(node: &Node, wanted: &Wanted, attempt: u32, step: u32, hash: String) -> ContainerConfig {
@@ -82,7 +85,8 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, attempt: u32, step: u32, has
         hostname: (!spec.host_network).then(|| hostname(wanted)),
         labels: tag.labels(),
         network: if spec.host_network { Network::Host } else { Network::Pods },
-        ipc: Ipc::Shareable,
+        ipc: if spec.host_ipc { Ipc::Host } else { Ipc::Shareable },
+        host_processes: spec.host_pid,
         ports: published,
         extra_hosts: spec.host_aliases.iter().flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip))).collect(),
         sysctls: spec.security_context.sysctls.iter().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect(),
@@ -105,7 +109,7 @@ pub fn member_config(
     check_user(wanted, container, image)?;
     let uid = &wanted.name.uid;
     let message = message_file(&node.data_dir, uid, &container.name, instance.attempt);
-    let environment = environment(services, wanted, container);
+    let environment = environment(node, services, wanted, container, &instance.address)?;
     let expand = |words: &[String]| -> Option<Vec<String>> {
         (!words.is_empty()).then(|| words.iter().map(|word| expand(word, &environment)).collect())
     };
@@ -113,7 +117,11 @@ pub fn member_config(
     let security = &container.security_context;
     let capabilities = security.capabilities.clone().unwrap_or_default();
     let (cpu_shares, cpu_quota_us) = cpu(container);
-    let processes_of = instance.processes_of.clone();
+    let processes_of = match instance.processes_of.clone() {
+        None if spec.share_process_namespace == Some(true) => Some(join.clone()),
+        other => other,
+    };
+    let ipc = if spec.host_ipc { Ipc::Host } else { Ipc::Join(join.clone()) };
     let tag = tag(wanted, container, image, instance, message.clone());
     Ok(ContainerConfig {
         name: tag.name(),
@@ -125,8 +133,9 @@ pub fn member_config(
         extra_groups: spec.security_context.supplemental_groups.iter().map(ToString::to_string).collect(),
         hostname: None,
         labels: tag.labels(),
-        network: Network::Join(join.clone()),
-        ipc: Ipc::Join(join),
+        network: Network::Join(join),
+        ipc,
+        host_processes: spec.host_pid,
         processes_of,
         ports: Vec::new(),
         extra_hosts: Vec::new(),
@@ -199,20 +208,32 @@ fn mounts(node: &Node, wanted: &Wanted, container: &Container, message: &str) ->
 }
 
 /// What the pod asks for, in its own order and over the variables of services, which come first.
-fn environment(services: &[Service], wanted: &Wanted, container: &Container) -> Vec<(String, String)> {
+fn environment(
+    node: &Node,
+    services: &[Service],
+    wanted: &Wanted,
+    container: &Container,
+    address: &str,
+) -> Result<Vec<(String, String)>, Waiting> {
     let mut environment: Vec<(String, String)> = if wanted.pod.spec.enable_service_links == Some(false) {
         Vec::new()
     } else {
         services::variables(services, &wanted.name.namespace).into_iter().collect()
     };
     for variable in &container.env {
-        let value = expand(&variable.value, &environment);
+        let source = variable.value_from.clone().unwrap_or_default();
+        let value = match (&source.field_ref, &source.resource_field_ref) {
+            (Some(field), _) => downward::field(field, wanted, node, address),
+            (None, Some(resource)) => downward::resource(resource, wanted, container, node),
+            (None, None) => Ok(expand(&variable.value, &environment)),
+        };
+        let value = value.map_err(|text| Waiting::new(WaitReason::CreateContainerConfigError, text))?;
         match environment.iter_mut().find(|(name, _)| *name == variable.name) {
             Some(entry) => entry.1 = value,
             None => environment.push((variable.name.clone(), value)),
         }
     }
-    environment
+    Ok(environment)
 }
 
 /// `$(NAME)` is the variable's value, `$$(NAME)` is `$(NAME)`, and what names no variable stays as it is.
@@ -312,9 +333,9 @@ mod tests {
             let instance = match member.kind {
                 Kind::Ephemeral => {
                     let processes_of = Some(container_name(&wanted.name, target, 2));
-                    Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of }
+                    Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of, address: String::new() }
                 }
-                _ => Instance { attempt: 2, sandbox: 0, step: 1, hash, processes_of: None },
+                _ => Instance { attempt: 2, sandbox: 0, step: 1, hash, processes_of: None, address: String::new() },
             };
             configs.push(member_config(&node, &services, &wanted, member.spec, &image, instance).unwrap());
         }
@@ -358,6 +379,12 @@ mod tests {
             json!({"containers": [{"name": "c", "image": "i:1"}], "ephemeralContainers": [{"name": "dbg", "image": "busybox", "command": ["sh"],
                 "targetContainerName": "c", "stdin": true, "tty": true, "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}]}),
         );
+        check(
+            "shared",
+            json!({"shareProcessNamespace": true, "hostIPC": true, "containers": [{"name": "c", "image": "i:1", "env": [
+                {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "HELLO", "value": "$(NAME)"}]}]}),
+        );
+        check("host-processes", json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));
         check(
             "host-network",
             json!({"hostNetwork": true, "containers": [{"name": "c", "image": "i:1", "ports": [{"containerPort": 80}],

@@ -29,9 +29,10 @@ pub fn container_hash(container: &Value) -> String {
 
 /// Of all that the containers of a pod share: a change replaces the whole pod.
 pub fn sandbox_hash(document: &Value) -> String {
-    const SHARED: [&str; 9] = [
+    const SHARED: [&str; 10] = [
         "hostNetwork",
         "hostIPC",
+        "hostPID",
         "hostname",
         "subdomain",
         "hostAliases",

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod config;
 pub mod container;
 pub mod desired;
+pub mod downward;
 pub mod endpoints;
 pub mod events;
 pub mod giving;

@@ -272,7 +272,7 @@ mod tests {
         });
         let wanted = Wanted::new(Source::Master, document).unwrap();
         let runs = |index: usize, id: &str| {
-            let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None };
+            let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None, address: String::new() };
             let spec = &wanted.pod.spec.containers[index];
             let config = member_config(&Node::default(), &[], &wanted, spec, &Image::default(), instance).unwrap();
             let state = State::Running { started_ms: 0 };

@@ -326,7 +326,7 @@ mod tests {
             let mut world = World::default();
             if let Some((state, hash)) = seen {
                 let hash = if hash.is_empty() { wanted.hash_of(&wanted.member("c").unwrap()) } else { hash.to_owned() };
-                let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None };
+                let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None, address: String::new() };
                 let image = crate::runtime::Image::default();
                 let config = member_config(&Node::default(), &[], &wanted, &wanted.pod.spec.containers[0], &image, instance).unwrap();
                 let (id, image) = (config.name.clone(), config.image);

@@ -6,7 +6,7 @@
 use coracle_api::pod::{PodSpec, Volume as Asked};
 
 use crate::naming::{memory_volume_name, volume_dir};
-use crate::runtime::{MountSource, Volume};
+use crate::runtime::{HostFile, MountSource, Volume};
 
 /// Where the volumes of one pod are.
 #[derive(Clone, Copy, Debug)]
@@ -42,9 +42,15 @@ pub fn needed(spec: &PodSpec, home: &Home<'_>) -> Vec<Volume> {
 fn host_path(volume: &Asked, _: &Home<'_>) -> Option<Source> {
     let host = volume.host_path.as_ref()?;
     let directory = |create| Some(Volume::HostDirectory { path: host.path.clone(), create });
+    let file = |kind, create| Some(Volume::HostFile { path: host.path.clone(), kind, create });
     let needs = match host.kind.as_str() {
         "DirectoryOrCreate" => directory(true),
         "Directory" => directory(false),
+        "FileOrCreate" => file(HostFile::Regular, true),
+        "File" => file(HostFile::Regular, false),
+        "Socket" => file(HostFile::Socket, false),
+        "CharDevice" => file(HostFile::CharDevice, false),
+        "BlockDevice" => file(HostFile::BlockDevice, false),
         _ => None,
     };
     Some(Source { needs, mount: MountSource::Path(host.path.clone()) })
@@ -85,6 +91,12 @@ mod tests {
         check(host(""), None, path("/srv"));
         check(host("Directory"), host_directory(false), path("/srv"));
         check(host("DirectoryOrCreate"), host_directory(true), path("/srv"));
+        let host_file = |kind, create| Some(Volume::HostFile { path: "/srv".to_owned(), kind, create });
+        check(host("FileOrCreate"), host_file(HostFile::Regular, true), path("/srv"));
+        check(host("File"), host_file(HostFile::Regular, false), path("/srv"));
+        check(host("Socket"), host_file(HostFile::Socket, false), path("/srv"));
+        check(host("CharDevice"), host_file(HostFile::CharDevice, false), path("/srv"));
+        check(host("BlockDevice"), host_file(HostFile::BlockDevice, false), path("/srv"));
         let directory = || Some(Volume::Directory { path: "/data/pods/u/volumes/v".to_owned() });
         check(json!({}), directory(), path("/data/pods/u/volumes/v"));
         check(json!({"emptyDir": {}}), directory(), path("/data/pods/u/volumes/v"));

@@ -48,6 +48,12 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].env[].name", Acted),
     ("containers[].env[].value", Acted),
     ("containers[].env[].valueFrom", Refused),
+    ("containers[].env[].valueFrom.configMapKeyRef", Refused),
+    ("containers[].env[].valueFrom.fieldRef", Acted),
+    ("containers[].env[].valueFrom.fileKeyRef", Refused),
+    ("containers[].env[].valueFrom.resourceFieldRef", Acted),
+    ("containers[].env[].valueFrom.resourceFieldRef.resource", Only(&["limits.cpu", "limits.memory", "requests.cpu", "requests.memory"])),
+    ("containers[].env[].valueFrom.secretKeyRef", Refused),
     ("containers[].image", Acted),
     ("containers[].imagePullPolicy", Acted),
     ("containers[].lifecycle.postStart.exec", Acted),
@@ -126,9 +132,9 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("ephemeralContainers[].startupProbe", Refused),
     ("ephemeralContainers[].targetContainerName", Acted),
     ("hostAliases", Acted),
-    ("hostIPC", Refused),
+    ("hostIPC", Acted),
     ("hostNetwork", Acted),
-    ("hostPID", Refused),
+    ("hostPID", Acted),
     ("hostUsers", Only(&["true"])),
     ("hostname", Acted),
     ("hostnameOverride", Refused),
@@ -169,7 +175,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("serviceAccount", NO_ACCOUNTS),
     ("serviceAccountName", NO_ACCOUNTS),
     ("setHostnameAsFQDN", Refused),
-    ("shareProcessNamespace", Refused),
+    ("shareProcessNamespace", Acted),
     ("subdomain", Refused),
     ("terminationGracePeriodSeconds", Acted),
     ("tolerations", FOR_SCHEDULERS),
@@ -178,7 +184,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("volumes[].emptyDir.medium", Only(&["Memory"])),
     ("volumes[].emptyDir.sizeLimit", Acted),
     ("volumes[].hostPath.path", Acted),
-    ("volumes[].hostPath.type", Only(&["Directory", "DirectoryOrCreate"])),
+    ("volumes[].hostPath.type", Acted),
     ("volumes[].name", Acted),
 ];
 
@@ -378,13 +384,17 @@ mod tests {
     #[test]
     fn refused_by_name() {
         check(json!({}), &[]);
-        check(json!({"hostPID": true}), &["spec.hostPID"]);
+        check(json!({"resources": {"limits": {"cpu": "1"}}}), &["spec.resources"]);
+        check(json!({"hostPID": true, "hostIPC": true, "shareProcessNamespace": true}), &[]);
         check(json!({"hostPID": false, "hostUsers": true, "initContainers": []}), &[]);
         check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Always", "startupProbe": {"exec": {}}}]}), &[]);
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &["spec.initContainers[0].restartPolicy (Never)"]);
         check(json!({"initContainers": [{"envFrom": [{"configMapRef": {}}]}]}), &["spec.initContainers[0].envFrom"]);
-        check(json!({"containers": [{"env": [{"name": "a", "valueFrom": {"fieldRef": {}}}]}]}), &["spec.containers[0].env[0].valueFrom"]);
+        check(
+            json!({"containers": [{"env": [{"name": "a", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}]}),
+            &["spec.containers[0].env[0].valueFrom.secretKeyRef"],
+        );
         check(
             json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}),
             &["livenessProbe.httpGet.scheme (HTTPS)"],
@@ -428,7 +438,10 @@ mod tests {
             json!({"name": "e", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
             &["securityContext.seccompProfile.type (Unconfined)"],
         );
-        check(json!({"name": "e", "env": [{"name": "A", "valueFrom": {"fieldRef": {}}}]}), &["env[0].valueFrom"]);
+        check(
+            json!({"name": "e", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}),
+            &["env[0].valueFrom.secretKeyRef"],
+        );
         check(json!({"name": "e", "ports": [{"containerPort": 1}], "livenessProbe": {"exec": {}}}), &["ports", "livenessProbe"]);
         check(json!({"name": "e", "somethingNew": 1}), &["somethingNew"]);
     }
@@ -438,22 +451,22 @@ mod tests {
         let check = |spec: Value, path: &str, expected: &[&str]| assert_eq!(warnings(&spec, path), expected);
         check(json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}), "spec", &[]);
         check(
-            json!({"hostIPC": true, "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
+            json!({"setHostnameAsFQDN": true, "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
             "spec",
             &[
-                "no agent will start this pod: spec.hostIPC is not supported by this version of the agent",
+                "no agent will start this pod: spec.setHostnameAsFQDN is not supported by this version of the agent",
                 "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by this version of the agent",
             ],
         );
         check(
-            json!({"hostPID": true, "volumes": [{"name": "v", "secret": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1"}}]}),
+            json!({"setHostnameAsFQDN": true, "volumes": [{"name": "v", "secret": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1"}}]}),
             "spec.template.spec",
-            &["no agent will start a pod of this template: spec.template.spec.hostPID, \
+            &["no agent will start a pod of this template: spec.template.spec.setHostnameAsFQDN, \
                spec.template.spec.volumes[1].emptyDir.sizeLimit without medium Memory are not supported by this version of the agent"],
         );
-        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}})).collect();
+        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}})).collect();
         let said = warnings(&json!({"containers": [{"env": env}]}), "spec").remove(0);
-        assert!(said.contains("env[7].valueFrom, and 12 more are not") && !said.contains("env[8]"), "{said}");
+        assert!(said.contains("env[7].valueFrom.secretKeyRef, and 12 more are not") && !said.contains("env[8]"), "{said}");
     }
 
     /// Every field that the types of the API know has a row, and every row is about a field that they know.

@@ -15,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("life_container_killed_by_hand", container_killed_by_hand),
     ("life_agent_killed_and_restarted", agent_killed_and_restarted),
     ("life_what_ended_stays_ended", what_ended_stays_ended),
+    ("life_init_containers_and_sidecars", init_containers_and_sidecars),
     ("life_agent_killed_while_starting_pods", agent_killed_while_starting_pods),
     ("life_engine_absent_then_there", engine_absent_then_there),
     ("life_engine_restarted", engine_restarted),
@@ -138,6 +139,39 @@ fn what_ended_stays_ended(bed: &mut Bed) {
     for (n, (name, _, code)) in pods.into_iter().enumerate().take(2) {
         assert_eq!((all_of(bed, name).len(), shown(bed, name, name)), (0, Some((ended[n].clone(), code))), "{name}");
     }
+}
+
+/// An init container hears of its pod and tells the main one, beside a sidecar that starts before both and ends after them.
+fn init_containers_and_sidecars(bed: &mut Bed) {
+    let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
+    let mounts = json!([{"name": "v", "mountPath": "/v"}]);
+    let side = "sleep 1; touch /tmp/up; trap 'echo ended >> /v/log; exit 0' TERM; while true; do sleep 0.1; done";
+    let document = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+        "spec": {
+            "restartPolicy": "Never", "shareProcessNamespace": true, "terminationGracePeriodSeconds": 10,
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "initContainers": [
+                {"name": "side", "image": BUSYBOX, "restartPolicy": "Always", "volumeMounts": mounts, "command": ["sh", "-c", side],
+                    "startupProbe": {"exec": {"command": ["cat", "/tmp/up"]}, "periodSeconds": 1}},
+                {"name": "init", "image": BUSYBOX, "volumeMounts": mounts,
+                    "env": [{"name": "NAME", "valueFrom": field("metadata.name")}, {"name": "IP", "valueFrom": field("status.podIP")}],
+                    "command": ["sh", "-c", "test -n \"$IP\" && echo init $NAME >> /v/log"]},
+            ],
+            "containers": [{"name": "main", "image": BUSYBOX, "volumeMounts": mounts,
+                "command": ["sh", "-c", "echo main >> /v/log; ps | grep -q /pause && sleep 1; cat /v/log > /dev/termination-log"]}],
+        },
+    });
+    bed.start();
+    bed.post("/api/v1/namespaces/default/pods", &document.to_string());
+    let pod = bed.until("the pod has succeeded", |bed| bed.pod_like("p").filter(|pod| pod["status"]["phase"] == "Succeeded"));
+    let status = &pod["status"];
+    let ended = |list: &str, at: usize| status[list][at]["state"]["terminated"]["exitCode"].clone();
+    let codes = [ended("initContainerStatuses", 0), ended("initContainerStatuses", 1), ended("containerStatuses", 0)];
+    assert_eq!(codes, [json!(0), json!(0), json!(0)], "{status:#}");
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["message"], "init p\nmain\n");
+    let started = |list: &str, at: usize| status[list][at]["state"]["terminated"]["startedAt"].as_str().unwrap().to_owned();
+    assert!(started("initContainerStatuses", 0) < started("initContainerStatuses", 1), "{status:#}");
 }
 
 fn agent_killed_while_starting_pods(bed: &mut Bed) {

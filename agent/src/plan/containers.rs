@@ -15,6 +15,7 @@ use super::world::{Case, Dead, PodCase};
 use super::{images, stops};
 use crate::container::{self, Instance};
 use crate::desired::Wanted;
+use crate::downward;
 use crate::members::{Kind, Member};
 use crate::runtime::{Check, State};
 
@@ -242,9 +243,14 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
             };
         }
     }
+    if address.is_empty() && downward::needs_address(spec) {
+        // Its sandbox comes up in this round, and the next look shows where.
+        part.waits.containers.insert(spec.name.clone(), Waiting::creating());
+        return;
+    }
     let attempt = story.attempt.map_or(0, |attempt| attempt.saturating_add(1));
     let processes_of = target.map(str::to_owned);
-    let instance = Instance { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of };
+    let instance = Instance { attempt, sandbox: *sandbox_attempt, step, hash: story.hash.clone(), processes_of, address: address.clone() };
     match prepare(pod, part, story, instance, address) {
         Ok(start) => part.act(What::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),

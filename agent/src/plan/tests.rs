@@ -49,7 +49,7 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
     for (attempt, step, state) in members {
         let first = wanted.members().next().unwrap();
         let hash = wanted.hash_of(&first);
-        let instance = Instance { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None };
+        let instance = Instance { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None, address: String::new() };
         add(member_config(&Node::default(), &[], wanted, first.spec, &image, instance).unwrap(), state.clone());
     }
     world
@@ -267,7 +267,8 @@ fn ephemeral_containers_start_once() {
     // A world in which the pod runs, and this came of its ephemeral container.
     let world = |wanted: &Wanted, sandbox: Option<State>, member: State, ephemeral: Option<State>| {
         let mut world = world(wanted, sandbox, &[(0, 0, member)]);
-        let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of: None };
+        let instance =
+            Instance { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of: None, address: String::new() };
         let spec = &wanted.pod.spec.ephemeral_containers[0];
         let config = member_config(&Node::default(), &[], wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
@@ -318,7 +319,14 @@ fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32
     }
     for (name, attempt, sandbox, state) in members {
         let member = wanted.member(name).unwrap();
-        let instance = Instance { attempt: *attempt, sandbox: *sandbox, step: 0, hash: wanted.hash_of(&member), processes_of: None };
+        let instance = Instance {
+            attempt: *attempt,
+            sandbox: *sandbox,
+            step: 0,
+            hash: wanted.hash_of(&member),
+            processes_of: None,
+            address: String::new(),
+        };
         add(member_config(&Node::default(), &[], wanted, member.spec, &Image::default(), instance).unwrap(), state.clone());
     }
     all
@@ -422,7 +430,7 @@ fn a_probe_has_a_grace_of_its_own() {
 
 #[test]
 fn refused_fields_are_told_and_nothing_starts() {
-    let refused = pod(json!({"hostPID": true, "containers": [{"name": "c", "image": "i:1"}]}));
+    let refused = pod(json!({"setHostnameAsFQDN": true, "containers": [{"name": "c", "image": "i:1"}]}));
     check(from_ref(&refused), world(&refused, None, &[]), 0, &["waits: UnsupportedField"]);
 }
 

@@ -131,6 +131,15 @@ pub struct Image {
     pub stop_signal: Option<String>,
 }
 
+/// The kinds of files that a hostPath may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HostFile {
+    Regular,
+    Socket,
+    CharDevice,
+    BlockDevice,
+}
+
 /// What a pod's containers share on the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volume {
@@ -139,6 +148,8 @@ pub enum Volume {
     /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing, or is no
     /// directory, is `Refused`.
     HostDirectory { path: String, create: bool },
+    /// A file of the host of that kind; an empty regular one is made (0644) where it is missing if `create`.
+    HostFile { path: String, kind: HostFile, create: bool },
     /// A local engine volume of type tmpfs, bounded, gone with the pod.
     Memory { name: String, size_bytes: Option<u64> },
 }
@@ -213,6 +224,9 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     pub network: Network,
     pub ipc: Ipc,
+    /// It sees the processes of the host.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub host_processes: bool,
     /// The container, by its name, whose processes this one sees. None: its own alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes_of: Option<String>,

@@ -1,7 +1,7 @@
 //! The containers of a pod, and what they are run with.
 
 use super::ResourceList;
-use crate::quantity::IntOrString;
+use crate::quantity::{IntOrString, Quantity};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -55,7 +55,31 @@ pub struct ContainerPort {
 pub struct EnvVar {
     pub name: String,
     pub value: String,
-    pub value_from: Option<Value>,
+    pub value_from: Option<EnvVarSource>,
+}
+
+/// The sources that are acted on; exactly one is given.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EnvVarSource {
+    pub field_ref: Option<ObjectFieldSelector>,
+    pub resource_field_ref: Option<ResourceFieldSelector>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ObjectFieldSelector {
+    pub field_path: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResourceFieldSelector {
+    /// Empty: the container that asks.
+    pub container_name: String,
+    pub resource: String,
+    /// None or zero: whole units.
+    pub divisor: Option<Quantity>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

@@ -37,6 +37,8 @@ const SCRIPTS: &[(&str, &[Does])] = &[
     ("delete-grace", &[Does::Obeys("c", 2_000, 0)]),
     ("delete-two-containers", &[Does::Obeys("a", SOON_MS, 3)]),
     ("ephemeral", &[Does::Ends("dbg", 3_000, 0)]),
+    ("downward-env", &[Does::Ends("c", SOON_MS, 0)]),
+    ("downward-no-limits", &[Does::Ends("c", SOON_MS, 0)]),
     ("exit0-always", &[Does::Ends("c", SOON_MS, 0)]),
     ("exit0-never", &[Does::Ends("c", SOON_MS, 0)]),
     ("exit0-onfailure", &[Does::Ends("c", SOON_MS, 0)]),

@@ -211,7 +211,7 @@ impl Story {
         }
         let refused = self.random.percent(7);
         if refused {
-            document["spec"]["hostPID"] = json!(true);
+            document["spec"]["setHostnameAsFQDN"] = json!(true);
         }
         self.say(format!("add {document}"));
         self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused });

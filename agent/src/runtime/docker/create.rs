@@ -47,7 +47,10 @@ fn host_config(config: &ContainerConfig) -> HostConfig {
             Ipc::Host => "host".to_owned(),
             Ipc::Join(name) => format!("container:{name}"),
         }),
-        pid_mode: config.processes_of.as_ref().map(|name| format!("container:{name}")),
+        pid_mode: match &config.processes_of {
+            Some(name) => Some(format!("container:{name}")),
+            None => config.host_processes.then(|| "host".to_owned()),
+        },
         port_bindings: port_bindings(&config.ports),
         // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
         mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(mount).collect()),
@@ -119,6 +122,8 @@ mod tests {
         check(config(), "/HostConfig/LogConfig/Type", json!("none"));
         check(ContainerConfig { network: Network::Join("p".into()), ..config() }, "/HostConfig/NetworkMode", json!("container:p"));
         check(ContainerConfig { ipc: Ipc::Join("p".into()), ..config() }, "/HostConfig/IpcMode", json!("container:p"));
+        check(ContainerConfig { host_processes: true, ..config() }, "/HostConfig/PidMode", json!("host"));
+        check(ContainerConfig { processes_of: Some("p".into()), ..config() }, "/HostConfig/PidMode", json!("container:p"));
         check(ContainerConfig { memory_bytes: Some(64), ..config() }, "/HostConfig/MemorySwap", json!(64));
         let log = Log::JsonFile { bytes_max: 10, files_max: 2 };
         check(ContainerConfig { log, ..config() }, "/HostConfig/LogConfig/Config", json!({ "max-size": "10", "max-file": "2" }));

@@ -3,13 +3,13 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{Failure, Volume};
+use super::super::{Failure, HostFile, Volume};
 use super::connection::Docker;
 use crate::naming::{LABEL_KIND, LABEL_POD_UID};
 
@@ -40,6 +40,7 @@ impl Docker {
             match volume {
                 Volume::Directory { path } => make_directory(Path::new(path))?,
                 Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
+                Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
                 Volume::Memory { name, size_bytes } => self.create_memory(uid, name, *size_bytes).await?,
             }
         }
@@ -108,6 +109,22 @@ fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
     if path.is_dir() { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not a directory", path.display()))) }
 }
 
+/// Links are followed, as the engine does when it mounts.
+fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
+    if !path.exists() && create {
+        let made = fs::OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
+        return made.map(|_| ()).map_err(|error| disk("make", path, &error));
+    }
+    let found = fs::metadata(path).ok().map(|found| found.file_type());
+    let (fits, words) = match kind {
+        HostFile::Regular => (found.is_some_and(|found| found.is_file()), "a file"),
+        HostFile::Socket => (found.is_some_and(|found| found.is_socket()), "a socket file"),
+        HostFile::CharDevice => (found.is_some_and(|found| found.is_char_device()), "a character device"),
+        HostFile::BlockDevice => (found.is_some_and(|found| found.is_block_device()), "a block device"),
+    };
+    if fits { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not {words}", path.display()))) }
+}
+
 fn make_directory(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
@@ -118,4 +135,32 @@ fn make_directory(path: &Path) -> Result<(), Failure> {
 
 fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::Refused(format!("{what} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_path_is_of_its_kind() {
+        let folder = std::env::temp_dir().join(format!("coracle-host-file-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(folder.join("socket")).unwrap();
+        let check = |path: &Path, kind: HostFile, create: bool, expected: Result<(), &str>| {
+            let found = host_file(path, kind, create).map_err(|failure| failure.text().to_owned());
+            let wrong = expected.map_err(|words| format!("hostPath type check failed: {} is not {words}", path.display()));
+            assert_eq!(found, wrong, "{} {kind:?}", path.display());
+        };
+        let file = folder.join("file");
+        check(&file, HostFile::Regular, false, Err("a file"));
+        check(&file, HostFile::Regular, true, Ok(()));
+        check(&file, HostFile::Regular, false, Ok(()));
+        check(&file, HostFile::Socket, false, Err("a socket file"));
+        check(&folder.join("socket"), HostFile::Socket, false, Ok(()));
+        check(&folder, HostFile::Regular, true, Err("a file"));
+        check(Path::new("/dev/null"), HostFile::CharDevice, false, Ok(()));
+        check(Path::new("/dev/null"), HostFile::BlockDevice, false, Err("a block device"));
+        drop(socket);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }
