@@ -168,7 +168,8 @@ impl Start<'_> {
         }
         // Where no file has a stamp, an edit shows none.
         let any_bare = self.left.closed && !bare.is_empty();
-        let files = any_bare || !edited.is_empty() || self.left.any_aside || self.report.knows_of_strange_files();
+        let strange = any_bare || !edited.is_empty() || self.left.any_aside || self.report.knows_of_strange_files();
+        let files = self.left.explained.unwrap_or(strange);
         let shown = match (self.left.gone > 0, files) {
             (true, _) => Shown::Gone,
             (false, true) => Shown::Files,

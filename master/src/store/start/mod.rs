@@ -25,7 +25,8 @@ pub use journal_view::view;
 
 use super::commit::Writer;
 use super::discover::{find_head, find_journal, silent};
-use super::disk::Disk;
+use super::disk::{Disk, Stamp};
+use super::files::OBJECTS;
 use super::head::{HEAD, Head};
 use super::journal::held::Held;
 use super::journal::recover::Recovered;
@@ -33,7 +34,7 @@ use super::protocol::Rule;
 use super::setup::{RESERVE, Setup};
 use super::state::State;
 use super::sums::Sums;
-use super::{Damage, LeftOut, OpenError, Rules, backup, parallel_read, quarantine, volatile};
+use super::{Damage, LeftOut, OpenError, Rules, backup, names, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
 use journal_view::View;
 use judge::Sum;
@@ -73,6 +74,8 @@ struct Left {
     gone: u64,
     /// Some were set aside since.
     any_aside: bool,
+    /// Whether the files that people changed are all that differs. None: nobody knows.
+    explained: Option<bool>,
 }
 
 /// A start under way.
@@ -124,7 +127,10 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
     let (stamped, lacks) = look(&*disk, head.as_ref(), sum, &mut scanned);
     let aside = head.as_ref().map_or(0, |head| quarantine::count(&*disk, head.incidents..first_incident));
     let gone = head.as_ref().map_or(0, |head| gone(head, &scanned, &journal, &report, strangers as u64 + aside));
-    let left = Left { closed, sum, gone, any_aside: aside > 0 };
+    let any_aside = aside > 0 || strangers > 0;
+    let explained = head.as_ref().filter(|_| sum == Sum::Differs && !any_aside);
+    let explained = explained.and_then(|head| is_explained(&*disk, &head.files, &scanned, &journal, &report));
+    let left = Left { closed, sum, gone, any_aside: aside > 0, explained };
     let mut start = Start { objects, journal, report, left, stamped, unstamped: Vec::new(), brought: Vec::new() };
     if start.left.closed && start.left.sum == Sum::Differs {
         // Who saw what is gone now has to look again.
@@ -175,6 +181,25 @@ fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Repor
         None => Sum::Unknown,
         Some(then) if then == *left => Sum::AsLeft,
         Some(_) => Sum::Differs,
+    }
+}
+
+/// Whether all files but those that people changed are the ones that HEAD.json describes. It may have been written without
+/// them, by a start that could not take them in; and with files of kinds that only a newer version knows.
+fn is_explained(disk: &dyn Disk, left: &Sums, scanned: &Scanned, journal: &View, report: &Report) -> Option<bool> {
+    let (mut sums, any_bare) = scanned.sums_stamped(journal)?;
+    if sums.contains(left) {
+        return Some(true);
+    }
+    for LeftOut { file, .. } in &report.left_alone {
+        let key = file.strip_prefix(OBJECTS).and_then(|path| names::key(path.trim_start_matches('/')));
+        if let (Some(key), Ok(Stamp::Intact(said) | Stamp::Touched(said))) = (key, disk.stamp(file)) {
+            sums.iter_mut().for_each(|sum| sum.add(&key, said));
+        }
+    }
+    match sums.contains(left) {
+        false if any_bare => None,
+        is => Some(is),
     }
 }
 

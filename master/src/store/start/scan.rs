@@ -35,6 +35,8 @@ pub struct Found {
     pub evidence: Evidence,
     pub content: Content,
     pub kept: Option<Kept>,
+    /// The checksum in its stamp. None: it has no stamp, or nobody has looked.
+    pub stamped: Option<u32>,
 }
 
 pub enum Content {
@@ -194,7 +196,7 @@ fn silent_files(
 }
 
 fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> Found {
-    Found { key, evidence: Evidence { journal: Journal::Silent, file, mark: Mark::Fits }, content, kept }
+    Found { key, evidence: Evidence { journal: Journal::Silent, file, mark: Mark::Fits }, content, kept, stamped: None }
 }
 
 /// Whether a file says a revision; or why it is not the object that its place says.
@@ -272,7 +274,7 @@ fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread
             }
         };
         let content = wrong.map_or(Content::Absent, Content::Wrong);
-        all.push(Found { key: Key::clone(key), evidence, content, kept: None });
+        all.push(Found { key: Key::clone(key), evidence, content, kept: None, stamped: None });
     }
     all
 }
@@ -297,6 +299,29 @@ impl Scanned {
         Some(sum)
     }
 
+    /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it the
+    /// sum without such files, and whether a file has no stamp: it may be new, or have been one of those.
+    pub fn sums_stamped(&self, journal: &View) -> Option<([Sums; 2], bool)> {
+        let (mut stamped, mut untouched, mut any_bare) = (Sums::default(), Sums::default(), false);
+        for found in self.silent.iter().filter(|found| !matches!(found.content, Content::Absent)) {
+            let Some(crc) = found.stamped else {
+                any_bare = true;
+                continue;
+            };
+            stamped.add(&found.key, crc);
+            if found.crc() == Some(crc) {
+                untouched.add(&found.key, crc);
+            }
+        }
+        for (key, said) in journal {
+            if let Some(crc) = said.file_before()? {
+                stamped.add(key, crc);
+                untouched.add(key, crc);
+            }
+        }
+        Some(([stamped, untouched], any_bare))
+    }
+
     /// How many files there were then, as far as they are there still; what a person made is not among them. None:
     /// nobody knows.
     pub fn count_then(&self, journal: &View) -> Option<usize> {
@@ -317,13 +342,17 @@ impl Scanned {
     /// those that somebody made or replaced: editors replace a file, and what stood beside the old one is gone; a
     /// directory that was copied has no stamps.
     pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
-        let stamp = |found: &Found| found.crc().map(|_| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
+        let is_there = |found: &Found| !matches!(found.content, Content::Absent);
+        let stamp = |found: &Found| is_there(found).then(|| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
         let stamps: Vec<Option<io::Result<Stamp>>> = self.silent.iter().map(stamp).collect();
         let is_one = |stamp: &Option<io::Result<Stamp>>| matches!(stamp, Some(Ok(Stamp::Intact(_) | Stamp::Touched(_))));
         let any = stamps.iter().any(is_one) || self.journaled.iter().any(|found| found.evidence.mark != Mark::Bare);
         let replaced = any && stamped;
         let mut any_bare = false;
         for (found, stamp) in self.silent.iter_mut().zip(stamps) {
+            if let Some(Ok(Stamp::Intact(said) | Stamp::Touched(said))) = stamp {
+                found.stamped = Some(said);
+            }
             // What cannot be read is unknown, not absent.
             let (Some(crc), Some(Ok(stamp))) = (found.crc(), stamp) else { continue };
             let has_revision = matches!(found.content, Content::Object { has_revision: true, .. });

@@ -285,6 +285,27 @@ fn a_file_of_another_day_is_told_once_and_whoever_saw_any_object_looks_again() {
 }
 
 #[test]
+fn a_file_of_another_day_is_told_though_people_changed_others() {
+    let edit = |disk: &SimDisk| {
+        let text = String::from_utf8(disk.peek(&file("P-3")).expect("its file")).expect("text");
+        disk.overwrite(&file("P-3"), text.replace("\"a\"", "\"c\"").as_bytes());
+    };
+    let leave = |disk: &SimDisk| disk.place("objects/future.io/things/default/a.json", b"{}");
+    let changes: [(&str, &dyn Fn(&SimDisk), &[&str]); 2] = [("an edit", &edit, &["P-3"]), ("a kind of tomorrow", &leave, &[])];
+    for closed in [true, false] {
+        for (case, change, changed) in changes {
+            let (disk, before, older) = grown(closed);
+            change(&disk);
+            let changed = changed.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(renewed(&disk.fork(2), &before), (false, changed), "{case} alone, closed {closed}");
+            disk.place_stamped(&file("P-5"), &older);
+            let (told, all) = renewed(&disk, &before);
+            assert!(told && all.len() == GROWN, "{case}, closed {closed}: {all:?}");
+        }
+    }
+}
+
+#[test]
 fn a_file_that_is_gone_costs_the_others_nothing_where_the_store_was_closed() {
     for closed in [true, false] {
         let (disk, before, _) = grown(closed);
