@@ -129,5 +129,5 @@ fn told(call: &Call, row: &Kind, stored: &Stored, warnings: &[String]) -> Result
 
 fn answer(call: &Call, row: &Kind, stored: &Stored) -> Result<Answer, Fault> {
     let scale = scale::shown(places(call)?, &write::parsed(stored)?);
-    Ok(shown(call, StatusCode::OK, render::document(call.form, Message::of(&row), &scale, wall_clock())))
+    Ok(shown(call, StatusCode::OK, render::document(call.form, Message::of(row), &scale, wall_clock())))
 }

@@ -291,7 +291,8 @@ fn a_file_of_another_day_is_told_though_people_changed_others() {
         disk.overwrite(&file("P-3"), text.replace("\"a\"", "\"c\"").as_bytes());
     };
     let leave = |disk: &SimDisk| disk.place("objects/future.io/things/default/a.json", b"{}");
-    let changes: [(&str, &dyn Fn(&SimDisk), &[&str]); 2] = [("an edit", &edit, &["P-3"]), ("a kind of tomorrow", &leave, &[])];
+    type Change<'a> = (&'a str, &'a dyn Fn(&SimDisk), &'a [&'a str]);
+    let changes: [Change; 2] = [("an edit", &edit, &["P-3"]), ("a kind of tomorrow", &leave, &[])];
     for closed in [true, false] {
         for (case, change, changed) in changes {
             let (disk, before, older) = grown(closed);
