@@ -24,7 +24,7 @@ pub enum Verdict {
 use Verdict::{Acted, Harmless, Keys, Only, Refused};
 
 const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
-const NO_ACCOUNTS: Verdict = Harmless("no token is mounted before requests are authenticated");
+const ACCOUNTS: Verdict = Harmless("the master's to act on: it adds the volume of the token");
 
 const EPHEMERAL: &str = "ephemeralContainers";
 const INIT: &str = "initContainers";
@@ -34,26 +34,29 @@ const WARNED_MAX: usize = 8;
 
 /// `[]` stands for each entry of a list.
 pub const TABLE: &[(&str, Verdict)] = &[
-    ("activeDeadlineSeconds", Refused),
+    ("activeDeadlineSeconds", Acted),
     ("affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
-    ("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
+    ("affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution", Acted),
     ("affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
-    ("affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
+    ("affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
     ("affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
-    ("affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution", Refused),
-    ("automountServiceAccountToken", NO_ACCOUNTS),
+    ("affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution", FOR_SCHEDULERS),
+    ("automountServiceAccountToken", ACCOUNTS),
     ("containers[].args", Acted),
     ("containers[].command", Acted),
-    ("containers[].envFrom", Refused),
+    ("containers[].envFrom", Acted),
     ("containers[].env[].name", Acted),
     ("containers[].env[].value", Acted),
     ("containers[].env[].valueFrom", Refused),
-    ("containers[].env[].valueFrom.configMapKeyRef", Refused),
+    ("containers[].env[].valueFrom.configMapKeyRef", Acted),
     ("containers[].env[].valueFrom.fieldRef", Acted),
     ("containers[].env[].valueFrom.fileKeyRef", Refused),
     ("containers[].env[].valueFrom.resourceFieldRef", Acted),
-    ("containers[].env[].valueFrom.resourceFieldRef.resource", Only(&["limits.cpu", "limits.memory", "requests.cpu", "requests.memory"])),
-    ("containers[].env[].valueFrom.secretKeyRef", Refused),
+    (
+        "containers[].env[].valueFrom.resourceFieldRef.resource",
+        Only(&["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"]),
+    ),
+    ("containers[].env[].valueFrom.secretKeyRef", Acted),
     ("containers[].image", Acted),
     ("containers[].imagePullPolicy", Acted),
     ("containers[].lifecycle.postStart.exec", Acted),
@@ -68,7 +71,6 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].lifecycle.preStop.tcpSocket", Acted),
     ("containers[].lifecycle.stopSignal", Acted),
     ("containers[].livenessProbe", Acted),
-    ("containers[].livenessProbe.grpc", Refused),
     ("containers[].livenessProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].name", Acted),
     ("containers[].ports[].containerPort", Acted),
@@ -77,31 +79,28 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].ports[].name", Acted),
     ("containers[].ports[].protocol", Only(&["TCP", "UDP"])),
     ("containers[].readinessProbe", Acted),
-    ("containers[].readinessProbe.grpc", Refused),
     ("containers[].readinessProbe.httpGet.scheme", Only(&["HTTP"])),
-    ("containers[].resizePolicy", Harmless("says what a resize would do, and none is offered")),
+    ("containers[].resizePolicy", Acted),
     ("containers[].resources.claims", Refused),
-    ("containers[].resources.limits", Keys(&["cpu", "memory"])),
-    ("containers[].resources.requests", Keys(&["cpu", "memory"])),
-    ("containers[].restartPolicy", Refused),
-    ("containers[].restartPolicyRules", Refused),
+    ("containers[].resources.limits", Acted),
+    ("containers[].resources.requests", Acted),
+    ("containers[].restartPolicy", Acted),
+    ("containers[].restartPolicyRules", Acted),
+    ("containers[].restartPolicyRules[].action", Only(&["Restart"])),
     ("containers[].securityContext.allowPrivilegeEscalation", Acted),
-    ("containers[].securityContext.appArmorProfile.localhostProfile", Refused),
-    ("containers[].securityContext.appArmorProfile.type", Only(&["RuntimeDefault"])),
+    ("containers[].securityContext.appArmorProfile", Acted),
     ("containers[].securityContext.capabilities.add", Acted),
     ("containers[].securityContext.capabilities.drop", Acted),
     ("containers[].securityContext.privileged", Acted),
-    ("containers[].securityContext.procMount", Only(&["Default"])),
+    ("containers[].securityContext.procMount", Acted),
     ("containers[].securityContext.readOnlyRootFilesystem", Acted),
     ("containers[].securityContext.runAsGroup", Acted),
     ("containers[].securityContext.runAsNonRoot", Acted),
     ("containers[].securityContext.runAsUser", Acted),
-    ("containers[].securityContext.seLinuxOptions", Refused),
-    ("containers[].securityContext.seccompProfile.localhostProfile", Refused),
-    ("containers[].securityContext.seccompProfile.type", Only(&["RuntimeDefault"])),
+    ("containers[].securityContext.seLinuxOptions", Acted),
+    ("containers[].securityContext.seccompProfile", Acted),
     ("containers[].securityContext.windowsOptions", Refused),
     ("containers[].startupProbe", Acted),
-    ("containers[].startupProbe.grpc", Refused),
     ("containers[].startupProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].stdin", Acted),
     ("containers[].stdinOnce", Acted),
@@ -110,16 +109,15 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].tty", Acted),
     ("containers[].volumeDevices", Refused),
     ("containers[].volumeMounts[].mountPath", Acted),
-    ("containers[].volumeMounts[].mountPropagation", Only(&["None"])),
+    ("containers[].volumeMounts[].mountPropagation", Acted),
     ("containers[].volumeMounts[].name", Acted),
     ("containers[].volumeMounts[].readOnly", Acted),
-    ("containers[].volumeMounts[].recursiveReadOnly", Only(&["Disabled"])),
-    ("containers[].volumeMounts[].subPath", Refused),
-    ("containers[].volumeMounts[].subPathExpr", Refused),
+    ("containers[].volumeMounts[].recursiveReadOnly", Acted),
+    ("containers[].volumeMounts[].subPath", Acted),
+    ("containers[].volumeMounts[].subPathExpr", Acted),
     ("containers[].workingDir", Acted),
-    ("dnsConfig", Refused),
-    // There is no cluster DNS: names resolve as on the host, which is what a kubelet without one does too.
-    ("dnsPolicy", Only(&["ClusterFirst", "ClusterFirstWithHostNet", "Default"])),
+    ("dnsConfig", Acted),
+    ("dnsPolicy", Acted),
     ("enableServiceLinks", Acted),
     // Each of their fields as that of a container, but for these. What is refused holds up that container alone.
     ("ephemeralContainers", Acted),
@@ -137,55 +135,61 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("hostPID", Acted),
     ("hostUsers", Only(&["true"])),
     ("hostname", Acted),
-    ("hostnameOverride", Refused),
-    ("imagePullSecrets", Refused),
+    ("hostnameOverride", Acted),
+    ("imagePullSecrets", Acted),
     // Each of their fields as that of a container.
     ("initContainers", Acted),
-    ("initContainers[].restartPolicy", Only(&["Always"])),
     ("nodeName", FOR_SCHEDULERS),
     ("nodeSelector", FOR_SCHEDULERS),
-    ("os.name", Only(&["linux"])),
+    ("os.name", Acted),
     ("overhead", FOR_SCHEDULERS),
     ("preemptionPolicy", FOR_SCHEDULERS),
     ("priority", FOR_SCHEDULERS),
     ("priorityClassName", FOR_SCHEDULERS),
-    ("readinessGates", Refused),
+    ("readinessGates", Acted),
     ("resourceClaims", Refused),
     ("resources", Refused),
     ("restartPolicy", Acted),
-    ("runtimeClassName", Refused),
+    ("runtimeClassName", Acted),
     ("schedulerName", FOR_SCHEDULERS),
     ("schedulingGates", FOR_SCHEDULERS),
     ("schedulingGroup", Refused),
-    ("securityContext.appArmorProfile.localhostProfile", Refused),
-    ("securityContext.appArmorProfile.type", Only(&["RuntimeDefault"])),
-    ("securityContext.fsGroup", Refused),
-    ("securityContext.fsGroupChangePolicy", Refused),
+    ("securityContext.appArmorProfile", Acted),
+    ("securityContext.fsGroup", Acted),
+    ("securityContext.fsGroupChangePolicy", Acted),
     ("securityContext.runAsGroup", Acted),
     ("securityContext.runAsNonRoot", Acted),
     ("securityContext.runAsUser", Acted),
-    ("securityContext.seLinuxChangePolicy", Refused),
-    ("securityContext.seLinuxOptions", Refused),
-    ("securityContext.seccompProfile.localhostProfile", Refused),
-    ("securityContext.seccompProfile.type", Only(&["RuntimeDefault"])),
+    ("securityContext.seLinuxChangePolicy", Harmless("says how volumes get labels, and none are relabelled")),
+    ("securityContext.seLinuxOptions", Acted),
+    ("securityContext.seccompProfile", Acted),
     ("securityContext.supplementalGroups", Acted),
-    ("securityContext.supplementalGroupsPolicy", Only(&["Merge"])),
+    ("securityContext.supplementalGroupsPolicy", Acted),
     ("securityContext.sysctls", Acted),
     ("securityContext.windowsOptions", Refused),
-    ("serviceAccount", NO_ACCOUNTS),
-    ("serviceAccountName", NO_ACCOUNTS),
-    ("setHostnameAsFQDN", Refused),
+    ("serviceAccount", ACCOUNTS),
+    ("serviceAccountName", Acted),
+    ("setHostnameAsFQDN", Acted),
     ("shareProcessNamespace", Acted),
-    ("subdomain", Refused),
+    ("subdomain", Acted),
     ("terminationGracePeriodSeconds", Acted),
     ("tolerations", FOR_SCHEDULERS),
     ("topologySpreadConstraints", FOR_SCHEDULERS),
     ("volumes[]", Refused),
+    ("volumes[].configMap", Acted),
+    ("volumes[].downwardAPI", Acted),
     ("volumes[].emptyDir.medium", Only(&["Memory"])),
     ("volumes[].emptyDir.sizeLimit", Acted),
+    ("volumes[].ephemeral", Acted),
     ("volumes[].hostPath.path", Acted),
     ("volumes[].hostPath.type", Acted),
     ("volumes[].name", Acted),
+    ("volumes[].nfs", Acted),
+    ("volumes[].persistentVolumeClaim", Acted),
+    ("volumes[].projected", Acted),
+    ("volumes[].projected.sources[].clusterTrustBundle", Refused),
+    ("volumes[].projected.sources[].podCertificate", Refused),
+    ("volumes[].secret", Acted),
 ];
 
 /// What keeps this pod from being started, in words that name each field; None if nothing does.
@@ -227,7 +231,6 @@ fn of_pod(spec: &Value, path: &str) -> Vec<String> {
     for (index, one) in spec[INIT].as_array().into_iter().flatten().enumerate() {
         walk.found.extend(of_container(INIT, one, &format!("{path}.{INIT}[{index}]")));
     }
-    disk_limits(spec, path, &mut walk.found);
     walk.found
 }
 
@@ -358,16 +361,6 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// A limit of a directory on the disk is not enforced; of a tmpfs it is.
-fn disk_limits(spec: &Value, path: &str, found: &mut Vec<String>) {
-    for (index, volume) in spec["volumes"].as_array().into_iter().flatten().enumerate() {
-        let source = &volume["emptyDir"];
-        if !is_empty(&source["sizeLimit"]) && source["medium"] != "Memory" {
-            found.push(format!("{path}.volumes[{index}].emptyDir.sizeLimit without medium Memory"));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,31 +382,35 @@ mod tests {
         check(json!({"hostPID": false, "hostUsers": true, "initContainers": []}), &[]);
         check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);
         check(json!({"initContainers": [{"name": "x", "restartPolicy": "Always", "startupProbe": {"exec": {}}}]}), &[]);
-        check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &["spec.initContainers[0].restartPolicy (Never)"]);
-        check(json!({"initContainers": [{"envFrom": [{"configMapRef": {}}]}]}), &["spec.initContainers[0].envFrom"]);
-        check(
-            json!({"containers": [{"env": [{"name": "a", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}]}),
-            &["spec.containers[0].env[0].valueFrom.secretKeyRef"],
-        );
+        check(json!({"initContainers": [{"name": "x", "restartPolicy": "Never"}]}), &[]);
+        let rules = |action: &str| json!({"containers": [{"restartPolicy": "Never", "restartPolicyRules": [{"action": action}]}]});
+        check(rules("Restart"), &[]);
+        check(rules("RestartAllContainers"), &["spec.containers[0].restartPolicyRules[0].action (RestartAllContainers)"]);
+        check(json!({"initContainers": [{"volumeDevices": [{"name": "x"}]}]}), &["spec.initContainers[0].volumeDevices"]);
+        check(json!({"containers": [{"resources": {"claims": [{"name": "x"}]}}]}), &["spec.containers[0].resources.claims"]);
         check(
             json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}),
             &["livenessProbe.httpGet.scheme (HTTPS)"],
         );
         check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTP"}, "periodSeconds": 3}}]}), &[]);
-        check(json!({"containers": [{"livenessProbe": {"grpc": {"port": 1}}}]}), &["spec.containers[0].livenessProbe.grpc"]);
+        check(json!({"containers": [{"livenessProbe": {"grpc": {"port": 1}}}]}), &[]);
         check(json!({"containers": [{"lifecycle": {"preStop": {"exec": {"command": ["a"]}}}}]}), &[]);
-        check(json!({"containers": [{"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}), &["limits[nvidia.com/gpu]"]);
+        check(json!({"containers": [{"resources": {"limits": {"cpu": "1", "nvidia.com/gpu": "1"}}}]}), &[]);
         check(json!({"volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/x", "type": ""}}]}), &[]);
-        check(json!({"volumes": [{"name": "v", "secret": {"secretName": "x"}}]}), &["spec.volumes[0].secret"]);
+        check(json!({"volumes": [{"name": "v", "secret": {"secretName": "x", "items": [{"key": "k", "path": "p", "mode": 256}]}}]}), &[]);
+        check(
+            json!({"volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "x"}}, {"podCertificate": {"keyType": "RSA"}}]}}]}),
+            &["spec.volumes[0].projected.sources[1].podCertificate"],
+        );
         check(json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "x"}}]}), &["spec.volumes[0].gcePersistentDisk"]);
-        check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), &["sizeLimit"]);
+        check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), &[]);
         check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}]}), &[]);
         check(
-            json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}},
+            json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]},
                 "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}}),
-            &["spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"],
+            &[],
         );
-        check(json!({"ephemeralContainers": [{"name": "e", "envFrom": [{"configMapRef": {}}]}]}), &[]);
+        check(json!({"ephemeralContainers": [{"name": "e", "volumeDevices": [{"name": "x"}]}]}), &[]);
         check(json!({"somethingNew": 1}), &["spec.somethingNew"]);
         check(json!({"containers": [{"somethingNew": {"deep": "x"}}]}), &["spec.containers[0].somethingNew.deep"]);
     }
@@ -435,13 +432,10 @@ mod tests {
             &[],
         );
         check(
-            json!({"name": "e", "securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
-            &["securityContext.seccompProfile.type (Unconfined)"],
+            json!({"name": "e", "securityContext": {"seccompProfile": {"type": "Unconfined"}, "windowsOptions": {"hostProcess": true}}}),
+            &["securityContext.windowsOptions"],
         );
-        check(
-            json!({"name": "e", "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}}]}),
-            &["env[0].valueFrom.secretKeyRef"],
-        );
+        check(json!({"name": "e", "volumeDevices": [{"name": "x"}]}), &["volumeDevices"]);
         check(json!({"name": "e", "ports": [{"containerPort": 1}], "livenessProbe": {"exec": {}}}), &["ports", "livenessProbe"]);
         check(json!({"name": "e", "somethingNew": 1}), &["somethingNew"]);
     }
@@ -451,22 +445,22 @@ mod tests {
         let check = |spec: Value, path: &str, expected: &[&str]| assert_eq!(warnings(&spec, path), expected);
         check(json!({"containers": [{"name": "c", "image": "i", "ports": [{"containerPort": 80}]}]}), "spec", &[]);
         check(
-            json!({"setHostnameAsFQDN": true, "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
+            json!({"resourceClaims": [{"name": "x"}], "ephemeralContainers": [{"name": "e"}, {"name": "f", "ports": [{}]}]}),
             "spec",
             &[
-                "no agent will start this pod: spec.setHostnameAsFQDN is not supported by this version of the agent",
+                "no agent will start this pod: spec.resourceClaims is not supported by this version of the agent",
                 "no agent will start this ephemeral container: spec.ephemeralContainers[1].ports is not supported by this version of the agent",
             ],
         );
         check(
-            json!({"setHostnameAsFQDN": true, "volumes": [{"name": "v", "secret": {}}, {"name": "w", "emptyDir": {"sizeLimit": "1"}}]}),
+            json!({"resourceClaims": [{"name": "x"}], "volumes": [{"name": "v", "secret": {}}, {"name": "w", "flexVolume": {"driver": "d"}}]}),
             "spec.template.spec",
-            &["no agent will start a pod of this template: spec.template.spec.setHostnameAsFQDN, \
-               spec.template.spec.volumes[1].emptyDir.sizeLimit without medium Memory are not supported by this version of the agent"],
+            &["no agent will start a pod of this template: spec.template.spec.resourceClaims, \
+               spec.template.spec.volumes[1].flexVolume.driver are not supported by this version of the agent"],
         );
-        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"secretKeyRef": {"name": "x", "key": "k"}}})).collect();
+        let env: Vec<Value> = (0..20).map(|_| json!({"name": "A", "valueFrom": {"unheardRef": {"name": "x"}}})).collect();
         let said = warnings(&json!({"containers": [{"env": env}]}), "spec").remove(0);
-        assert!(said.contains("env[7].valueFrom.secretKeyRef, and 12 more are not") && !said.contains("env[8]"), "{said}");
+        assert!(said.contains("env[7].valueFrom.unheardRef.name, and 12 more are not") && !said.contains("env[8]"), "{said}");
     }
 
     /// Every field that the types of the API know has a row, and every row is about a field that they know.

@@ -3,11 +3,13 @@
 
 pub mod annotations;
 pub mod fields;
+pub mod job;
 pub mod kinds;
 pub mod labels;
 pub mod meta;
 pub mod node;
 pub mod old;
+pub mod placement;
 pub mod pod;
 pub mod quantity;
 pub mod query;

@@ -54,6 +54,15 @@ pub struct NodeStatus {
     pub conditions: Vec<NodeCondition>,
     pub addresses: Vec<NodeAddress>,
     pub node_info: NodeSystemInfo,
+    pub images: Vec<ContainerImage>,
+}
+
+/// An image that a node has, under all its names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerImage {
+    pub names: Vec<String>,
+    pub size_bytes: i64,
 }
 
 impl NodeStatus {

@@ -1,6 +1,6 @@
 //! Amounts, and what is a number or a name.
 
-pub use coracle_schema::{Quantity, QuantityError};
+pub use coracle_schema::{Quantity, QuantityError, Sum};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;

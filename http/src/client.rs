@@ -3,7 +3,8 @@
 //! A pool would be no gain: over the Unix socket a short request must close its connection (the other side has few threads, and
 //! overlooks connections in a burst), and a heartbeat in ten seconds does not pay for a kept one over TCP.
 use crate::outbound::{self, Driven, Fetched};
-use crate::{HeaderMap, Method, StatusCode, header};
+use crate::upgrade::Upgraded;
+use crate::{HeaderMap, Method, StatusCode, header, websocket};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -31,6 +32,9 @@ pub const CONNECT: Duration = Duration::from_secs(5);
 
 /// From the request to the head of its answer; the local side picks up an overlooked connection within a second.
 pub const HEAD: Duration = Duration::from_secs(10);
+
+/// Sixteen bytes that tell a server of WebSocket from one that answers what it has answered before: the agent's socket has no cache.
+const KEY: &str = "Y29yYWNsZS1hZ2VudC0xLg==";
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
@@ -120,10 +124,38 @@ impl Client {
         Ok(Lines { target: self.target.clone(), body: fetched.body, read: BytesMut::new(), searched: 0, _connection: fetched.connection })
     }
 
+    /// Asks with a POST to go on with another protocol; an answer that does not is `CallError::Refused`.
+    pub async fn take_over(&self, path_and_query: &str, protocol: &'static str, body: Bytes) -> Result<Upgraded, CallError> {
+        self.go_on(self.request(Method::POST, path_and_query).header(header::UPGRADE, protocol), Some(("application/json", body))).await
+    }
+
+    /// Goes on as a WebSocket with this protocol in it; see `websocket::begin`. An answer that does not is `CallError::Refused`.
+    pub async fn web_socket(&self, path_and_query: &str, protocol: &'static str) -> Result<Upgraded, CallError> {
+        let request = self.request(Method::GET, path_and_query).header(header::UPGRADE, "websocket");
+        let request = request.header(header::SEC_WEBSOCKET_VERSION, websocket::VERSION).header(header::SEC_WEBSOCKET_KEY, KEY);
+        self.go_on(request.header(header::SEC_WEBSOCKET_PROTOCOL, protocol), None).await
+    }
+
+    async fn go_on(&self, request: http::request::Builder, body: Option<(&'static str, Bytes)>) -> Result<Upgraded, CallError> {
+        let fetched = self.fetch_as(request.header(header::CONNECTION, "Upgrade"), body).await?;
+        if fetched.head.status != StatusCode::SWITCHING_PROTOCOLS {
+            let reply = timeout(CALL, self.reply(fetched)).await.map_err(|_| self.slow("the whole reply"))??;
+            return Err(CallError::Refused(self.target.clone(), Box::new(reply)));
+        }
+        let taken_over = hyper::upgrade::on(http::Response::from_parts(fetched.head, ())).await;
+        Ok(taken_over.map_err(|e| self.broken(&e))?.into())
+    }
+
     async fn fetch(&self, method: Method, path_and_query: &str, body: Option<(&'static str, Bytes)>) -> Result<Fetched, CallError> {
-        let mut request = http::Request::builder().method(method).uri(path_and_query);
-        request =
-            request.header(header::HOST, self.target.host()).header(header::CONNECTION, "close").header(header::USER_AGENT, self.name);
+        self.fetch_as(self.request(method, path_and_query).header(header::CONNECTION, "close"), body).await
+    }
+
+    fn request(&self, method: Method, path_and_query: &str) -> http::request::Builder {
+        let request = http::Request::builder().method(method).uri(path_and_query);
+        request.header(header::HOST, self.target.host()).header(header::USER_AGENT, self.name)
+    }
+
+    async fn fetch_as(&self, mut request: http::request::Builder, body: Option<(&'static str, Bytes)>) -> Result<Fetched, CallError> {
         if let Some((form, _)) = &body {
             request = request.header(header::CONTENT_TYPE, *form);
         }

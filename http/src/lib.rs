@@ -12,6 +12,7 @@
 pub mod budget;
 pub mod channel;
 pub mod client;
+mod gather;
 mod identity;
 pub mod local;
 pub mod lull;
@@ -22,11 +23,14 @@ mod pull;
 mod refusal;
 pub mod resident;
 mod socket_file;
+pub mod spdy;
 pub mod system;
 mod upgrade;
+pub mod websocket;
 
 use budget::Party;
 use bytes::Bytes;
+pub use gather::gather;
 pub use http::uri::PathAndQuery;
 pub use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 pub use identity::Identity;

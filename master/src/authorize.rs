@@ -36,16 +36,21 @@ impl Attributes {
     /// Of a request, also of one that leads nowhere.
     pub fn of(route: &Result<Route<'_>, Misdirected>, method: &str, path: &str) -> Attributes {
         match route {
-            Ok(Route::Object(call)) => Attributes::of_call(call),
+            Ok(Route::Object(call)) => Attributes::of_call(call, method),
             Ok(Route::Through(through)) => Attributes::of_through(through, method),
             Ok(Route::Page(_) | Route::Upkeep(_)) | Err(_) => Attributes::Path { verb: method.to_ascii_lowercase(), path: path.to_owned() },
         }
     }
 
-    fn of_call(call: &Call) -> Attributes {
-        let (verb, subresource) = words(call);
+    fn of_call(call: &Call, method: &str) -> Attributes {
+        let (verb, subresource) = words(call, method);
         let (verb, subresource, resource) = (verb.to_owned(), subresource.to_owned(), call.shown.resource.clone());
         Attributes::Resource { verb, resource, subresource, namespace: call.namespace.clone(), name: call.name.clone() }
+    }
+
+    /// What else is asked about a call that lets somebody into a pod: a GET, too, may change what runs there.
+    pub fn of_entry(call: &Call) -> Attributes {
+        Attributes::of_call(call, "POST")
     }
 
     fn of_through(through: &Through, method: &str) -> Attributes {
@@ -106,7 +111,8 @@ impl Attributes {
 }
 
 /// The verb and the subresource of a call.
-fn words(call: &Call) -> (&'static str, &'static str) {
+fn words(call: &Call, method: &str) -> (&'static str, &'static str) {
+    let connect = if method == "POST" { "create" } else { "get" };
     let part = call.share.map(|share| share.name).unwrap_or_default();
     match call.verb {
         Verb::List => ("list", ""),
@@ -131,6 +137,9 @@ fn words(call: &Call) -> (&'static str, &'static str) {
         Verb::Bind => ("create", "binding"),
         Verb::Token => ("create", "token"),
         Verb::Log => ("get", "log"),
+        Verb::Exec => (connect, "exec"),
+        Verb::Attach => (connect, "attach"),
+        Verb::PortForward => (connect, "portforward"),
     }
 }
 
@@ -164,6 +173,10 @@ mod tests {
             ("POST", "/api/v1/namespaces/a/bindings", "create bindings./ a/"),
             ("POST", "/api/v1/namespaces/a/pods/b/binding", "create pods./binding a/b"),
             ("GET", "/api/v1/namespaces/a/pods/b/log", "get pods./log a/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b/exec?command=c", "get pods./exec a/b"),
+            ("POST", "/api/v1/namespaces/a/pods/b/exec", "create pods./exec a/b"),
+            ("POST", "/api/v1/namespaces/a/pods/b/attach", "create pods./attach a/b"),
+            ("GET", "/api/v1/namespaces/a/pods/b/portforward", "get pods./portforward a/b"),
             ("POST", "/api/v1/namespaces/a/services/b:80/proxy/c", "create services./proxy a/b"),
             ("GET", "/api/v1beta1/minions/m", "get nodes./ /m"),
             ("POST", "/api/v1beta1/pods", "create pods./ default/"),

@@ -9,7 +9,7 @@
 
 use crate::form::Form;
 pub use crate::form::Version;
-use crate::page::{self, Page, Task};
+use crate::page::{self, AboutPage, Task};
 pub use crate::query::{FieldValidation, Options};
 use crate::query::{decode, flag, options, parameters, timeout};
 use crate::through::{self, Through};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub enum Route<'k> {
     Object(Box<Call<'k>>),
     Through(Box<Through<'k>>),
-    Page(Page),
+    Page(AboutPage),
     /// Of the command line; on the local socket alone.
     Upkeep(Task),
 }
@@ -53,6 +53,10 @@ pub enum Verb {
     Bind,
     Token,
     Log,
+    /// A conversation with what runs in a pod.
+    Exec,
+    Attach,
+    PortForward,
 }
 
 #[derive(Debug)]
@@ -138,7 +142,7 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
     if !version.is_flat() && place.kind.namespaced && place.namespace.is_none() && placed {
         return Err(Misdirected::Method);
     }
-    if version == Version::V1 && !matches!(verb, Verb::Watch | Verb::Log) {
+    if version == Version::V1 && !matches!(verb, Verb::Watch | Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward) {
         timeout(&parameters)?;
     }
     let share = share(&place);
@@ -164,8 +168,8 @@ pub fn parse<'k>(kinds: &'k Kinds, method: &str, path: &str, query: &str) -> Res
         party: Party::Local,
         identity: Arc::default(),
     };
-    if verb == Verb::Log {
-        call.options.log = parameters;
+    if matches!(verb, Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward) {
+        call.options.of_node = parameters;
     }
     Ok(Route::Object(Box::new(call)))
 }
@@ -308,6 +312,9 @@ fn verb(method: &str, place: &Place, watch: bool, watch_path: bool) -> Result<Ve
         ("POST", "binding") => Verb::Bind,
         ("POST", "token") => Verb::Token,
         ("GET", "log") => Verb::Log,
+        ("GET" | "POST", "exec") => Verb::Exec,
+        ("GET" | "POST", "attach") => Verb::Attach,
+        ("GET" | "POST", "portforward") => Verb::PortForward,
         _ => return Err(Misdirected::Method),
     };
     if offered(place, verb) { Ok(verb) } else { Err(Misdirected::Method) }
@@ -335,6 +342,7 @@ fn offered(place: &Place, verb: Verb) -> bool {
         Verb::PatchPart | Verb::PatchScale => part(kinds::Verb::Patch),
         Verb::Evict => part(kinds::Verb::Create),
         Verb::GetStatus | Verb::UpdateStatus | Verb::PatchStatus | Verb::Bind | Verb::Token | Verb::Log => true,
+        Verb::Exec | Verb::Attach | Verb::PortForward => true,
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running
+//! status                                  a running master, through the local socket
 //! store flush, backup                     through the local socket while a master runs; the directory itself while none does
 //! ```
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
-use crate::config::{Config, Deed};
+use crate::config::{Config, Deed, Form};
 use crate::owner;
 use crate::page::{BACKUP, FLUSH};
+use crate::state;
 use crate::store::{self, Backup, Findings, FlatStore, LeftOut, OpenError};
 use crate::upkeep;
 use crate::with_rules;
@@ -26,6 +28,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes of the head of an answer, and of a refusal.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// Bytes of a page: the figures, or all nodes.
+const PAGE_BYTES_MAX: u64 = 16 << 20;
 
 /// Done, but for what is named. 2 is the command line's.
 const INCOMPLETE: u8 = 3;
@@ -51,8 +56,12 @@ pub fn run(deed: &Deed, config: &Config) -> ExitCode {
         Deed::Flush => flush(config),
         Deed::Backup(file) => backup(config, file),
         Deed::Restore(file) => restore(config, file),
+        Deed::Status(form) => status(config, *form),
     };
     let Outcome { mut text, code } = done.unwrap_or_else(|why| Outcome { text: format!("coracle-master: {why}"), code: 1 });
+    if text.is_empty() {
+        return ExitCode::from(code);
+    }
     text.push('\n');
     // Nobody may be reading any more.
     let told = if code == 0 { io::stdout().write_all(text.as_bytes()) } else { io::stderr().write_all(text.as_bytes()) };
@@ -124,6 +133,28 @@ fn flush(config: &Config) -> Result<Outcome, String> {
             Ok(Outcome::good(format!("{}: the files say all that the journal does", config.data_dir.display())))
         }
     }
+}
+
+fn status(config: &Config, form: Form) -> Result<Outcome, String> {
+    let page = |path: &str| match ask(config, "GET", path) {
+        Ok(Some(Answered { body, .. })) => {
+            let mut text = String::new();
+            body.take(PAGE_BYTES_MAX).read_to_string(&mut text).map_err(|error| format!("the master's answer broke off: {error}"))?;
+            Ok(text)
+        }
+        Ok(None) => Err(format!("no master answers on {}: systemctl status coracle-master", config.admin_socket.display())),
+        Err(why) => Err(why),
+    };
+    let metrics = page("/metrics")?;
+    let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
+    let told = state::told(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
+    let text = match form {
+        Form::Text => told.lines.join("\n"),
+        Form::Json => format!("{:#}", told.document),
+    };
+    // What was asked for, also where it is not well.
+    let _ = writeln!(io::stdout(), "{text}");
+    Ok(Outcome { text: String::new(), code: u8::from(!told.well) })
 }
 
 fn backup(config: &Config, file: &Path) -> Result<Outcome, String> {
@@ -246,7 +277,8 @@ fn ask(config: &Config, method: &str, path: &str) -> Result<Option<Answered>, St
     stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
     // In HTTP/1.0 the end of the connection is the end of the body.
     let query = upkeep::query(&config.data_dir);
-    write!(stream, "{method} {path}?{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
+    let join = if path.contains('?') { '&' } else { '?' };
+    write!(stream, "{method} {path}{join}{query} HTTP/1.0\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n").map_err(broken)?;
     let mut answer = BufReader::new(stream);
     let status = head_line(&mut answer).map_err(broken)?;
     let mut warned = Vec::new();

@@ -5,14 +5,32 @@
 //! A flag wins over the file. Every mistake is one line that names the flag, or the file and the line.
 
 use crate::usage;
-use coracle_api::strategy::Cidr;
+use coracle_api::strategy::{Cidr, NodePorts};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const SERVICE_CIDR: &str = "10.96.0.0/16";
-const KEYS: [&str; 6] = ["data-dir", "listen", "admin-socket", "agent-sockets", "service-cidr", "store-limit"];
+const KEYS: [&str; 9] = [
+    "data-dir",
+    "listen",
+    "admin-socket",
+    "agent-sockets",
+    "service-cidr",
+    "service-node-port-range",
+    "load-balancer",
+    "store-limit",
+    "node-monitor-grace",
+];
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "admin-socket"];
+/// As Kubernetes has it: five beats of an agent.
+const NODE_MONITOR_GRACE: Duration = Duration::from_secs(50);
+/// Seconds of the shortest: less than one lost message would make a node look dead.
+const GRACE_MIN_S: u64 = 5;
+const GRACE_MAX_S: u64 = 3600;
+/// What the packaged master is started with.
+const PACKAGED: &str = "/etc/coracle/master.conf";
 /// Bytes of a configuration file: a mistaken path to something huge is refused, not read.
 const FILE_BYTES_MAX: usize = 64 * 1024;
 /// Addresses of the largest service network, a /12: more would only make the search for a free one longer.
@@ -28,8 +46,13 @@ pub struct Config {
     /// The directory of the agents' sockets, `NODE.sock` each.
     pub agent_sockets: PathBuf,
     pub service_cidr: Cidr,
+    pub node_ports: NodePorts,
+    /// Services of type LoadBalancer get the nodes' addresses. Without it somebody else is their balancer.
+    pub balancer: bool,
     /// Bytes that the store may hold. None: a share of the memory that there is.
     pub store_limit: Option<u64>,
+    /// Silence after which a node counts as gone.
+    pub node_monitor_grace: Duration,
     /// Whether pods are placed, replicated and guarded. Without a flag: an API server alone is for tests.
     pub workloads: bool,
 }
@@ -42,14 +65,17 @@ impl Default for Config {
             admin_socket: "/run/coracle/master/api.sock".into(),
             agent_sockets: "/run/coracle/agent".into(),
             service_cidr: Cidr::parse(SERVICE_CIDR).expect("the default is a network"),
+            node_ports: NodePorts::default(),
+            balancer: true,
             store_limit: None,
+            node_monitor_grace: NODE_MONITOR_GRACE,
             workloads: true,
         }
     }
 }
 
 #[derive(Debug, PartialEq)]
-pub enum Asked {
+pub enum Invocation {
     Run(Config),
     Do(Deed, Config),
     /// What to say.
@@ -66,15 +92,33 @@ pub enum Deed {
     Salvage,
     Backup(PathBuf),
     Restore(PathBuf),
+    Status(Form),
+}
+
+/// Of what a command tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Form {
+    #[default]
+    Text,
+    Json,
 }
 
 /// `arguments` without the program's name; `read` gives the text of a file.
-pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Asked, String> {
+pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -> std::io::Result<String>) -> Result<Invocation, String> {
     let mut given: Vec<(String, String)> = Vec::new();
     let mut file = None;
     let mut words: Vec<String> = Vec::new();
+    let mut form = None;
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
+        if argument == "-o" {
+            form = Some(match arguments.next().as_deref() {
+                Some("json") => Form::Json,
+                Some("text") => Form::Text,
+                other => return Err(format!("-o {}: it is json or text", other.unwrap_or_default())),
+            });
+            continue;
+        }
         let Some(flag) = argument.strip_prefix("--") else {
             words.push(argument);
             continue;
@@ -86,9 +130,9 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
         match key {
             "help" => {
                 words.extend(arguments.filter(|argument| !argument.starts_with("--")));
-                return Ok(Asked::Help(usage::of(&words)));
+                return Ok(Invocation::Help(usage::of(&words)));
             }
-            "version" => return Ok(Asked::Version),
+            "version" => return Ok(Invocation::Version),
             _ if key != "config" && !KEYS.contains(&key) => return Err(format!("unknown flag --{key}, see --help")),
             _ => {}
         }
@@ -99,7 +143,14 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
             given.push((key.to_owned(), value));
         }
     }
-    let deed = deed(&words)?;
+    let deed = match (deed(&words)?, form) {
+        (Some(Deed::Status(_)), form) => Some(Deed::Status(form.unwrap_or_default())),
+        (deed, None) => deed,
+        _ => return Err("-o is for status, see --help".to_owned()),
+    };
+    // Who asks how the packaged master is means the one of its configuration.
+    let packaged = || Some(PathBuf::from(PACKAGED)).filter(|path| matches!(deed, Some(Deed::Status(_))) && read(path).is_ok());
+    let file = file.or_else(packaged);
     let mut config = Config::default();
     if let Some(path) = file {
         read_file(&mut config, &path, read)?;
@@ -110,8 +161,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
         set(&mut config, &key, &value).map_err(|why| format!("--{key} {value}: {why}"))?;
     }
     Ok(match deed {
-        None => Asked::Run(config),
-        Some(deed) => Asked::Do(deed, config),
+        None => Invocation::Run(config),
+        Some(deed) => Invocation::Do(deed, config),
     })
 }
 
@@ -129,6 +180,8 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
         ["store", "fsck" | "verify" | "flush" | "salvage", more, ..] => {
             return Err(format!("unexpected argument {more:?}: store {0} takes flags alone, see store {0} --help", words[1]));
         }
+        ["status"] => Deed::Status(Form::default()),
+        ["status", more, ..] => return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help")),
         ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see store --help".to_owned()),
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
         [word, ..] => return Err(format!("unexpected argument {word:?}: flags begin with --, see --help")),
@@ -172,7 +225,10 @@ fn set(config: &mut Config, key: &str, value: &str) -> Result<(), String> {
         "listen" if value.is_empty() => config.listen = None,
         "listen" => config.listen = Some(listen(value)?),
         "service-cidr" => config.service_cidr = cidr(value)?,
+        "service-node-port-range" => config.node_ports = NodePorts::parse(value)?,
+        "load-balancer" => config.balancer = yes(value)?,
         "store-limit" => config.store_limit = Some(bytes(value)?),
+        "node-monitor-grace" => config.node_monitor_grace = grace(value)?,
         _ => return Err("unknown key".to_owned()),
     }
     Ok(())
@@ -209,6 +265,26 @@ fn cidr(value: &str) -> Result<Cidr, String> {
     Ok(cidr)
 }
 
+fn yes(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err("must be yes or no".to_owned()),
+    }
+}
+
+/// `50s` or `5m`, as Kubernetes writes it.
+fn grace(value: &str) -> Result<Duration, String> {
+    let factor = match value.chars().last() {
+        Some('s') => 1,
+        Some('m') => 60,
+        _ => return Err("must be a number of seconds or minutes, like 50s or 5m".to_owned()),
+    };
+    let seconds = value[..value.len() - 1].parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    let seconds = seconds.filter(|seconds| (GRACE_MIN_S..=GRACE_MAX_S).contains(seconds));
+    seconds.map(Duration::from_secs).ok_or_else(|| format!("must be between {GRACE_MIN_S}s and {}m", GRACE_MAX_S / 60))
+}
+
 /// `128M`, as systemd writes it.
 fn bytes(value: &str) -> Result<u64, String> {
     let shift = match value.chars().last() {
@@ -226,7 +302,7 @@ mod tests {
 
     const FILE: &str = "# where\n\ndata-dir = /srv/coracle\nlisten=127.0.0.1:8080\n";
 
-    fn check(arguments: &str, expected: Result<Asked, &str>) {
+    fn check(arguments: &str, expected: Result<Invocation, &str>) {
         let read = |path: &Path| match path.to_str() {
             Some("/good") => Ok(FILE.to_owned()),
             Some("/twice") => Ok("listen = [::1]:1\nlisten = [::1]:2\n".to_owned()),
@@ -246,30 +322,46 @@ mod tests {
     #[test]
     fn flags_and_files() {
         let plain = Config::default();
-        check("", Ok(Asked::Run(plain.clone())));
-        check("--help", Ok(Asked::Help(usage::PROGRAM)));
-        check("--data-dir /a --version", Ok(Asked::Version));
+        check("", Ok(Invocation::Run(plain.clone())));
+        check("--help", Ok(Invocation::Help(usage::PROGRAM)));
+        check("--data-dir /a --version", Ok(Invocation::Version));
+        let node_ports = NodePorts::parse("20000-20999").unwrap();
+        let other = Config { node_ports, balancer: false, ..plain.clone() };
+        check("--service-node-port-range 20000-20999 --load-balancer=no", Ok(Invocation::Run(other)));
         let listen = Some("127.0.0.1:8080".parse().unwrap());
-        check("--config /good", Ok(Asked::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
-        check("--data-dir=/b --config /good", Ok(Asked::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
+        check("--config /good", Ok(Invocation::Run(Config { data_dir: "/srv/coracle".into(), listen, ..plain.clone() })));
+        check("--data-dir=/b --config /good", Ok(Invocation::Run(Config { data_dir: "/b".into(), listen, ..plain.clone() })));
         let here = std::env::current_dir().unwrap();
         let relative = Config { data_dir: here.join("data"), admin_socket: here.join("run/api.sock"), ..plain.clone() };
-        check("--data-dir data --admin-socket ./run/api.sock", Ok(Asked::Run(relative)));
+        check("--data-dir data --admin-socket ./run/api.sock", Ok(Invocation::Run(relative)));
         let service_cidr = Cidr::parse("10.0.0.0/24").unwrap();
-        check("--service-cidr 10.0.0.0/24", Ok(Asked::Run(Config { service_cidr, ..plain.clone() })));
-        check("--store-limit 128M", Ok(Asked::Run(Config { store_limit: Some(128 << 20), ..plain.clone() })));
-        check("--store-limit=2G", Ok(Asked::Run(Config { store_limit: Some(2 << 30), ..plain.clone() })));
+        check("--service-cidr 10.0.0.0/24", Ok(Invocation::Run(Config { service_cidr, ..plain.clone() })));
+        check("--store-limit 128M", Ok(Invocation::Run(Config { store_limit: Some(128 << 20), ..plain.clone() })));
+        check("--store-limit=2G", Ok(Invocation::Run(Config { store_limit: Some(2 << 30), ..plain.clone() })));
+        let patient = Config { node_monitor_grace: Duration::from_secs(120), ..plain.clone() };
+        check("--node-monitor-grace 2m", Ok(Invocation::Run(patient)));
         let copy = Config { data_dir: "/copy".into(), ..plain.clone() };
-        check("store verify --data-dir /copy", Ok(Asked::Do(Deed::Verify, copy.clone())));
-        check("--data-dir /copy store fsck", Ok(Asked::Do(Deed::Fsck, copy)));
-        check("store flush", Ok(Asked::Do(Deed::Flush, plain.clone())));
-        check("store salvage", Ok(Asked::Do(Deed::Salvage, plain.clone())));
-        check("backup a.jsonl", Ok(Asked::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
-        check("restore /a", Ok(Asked::Do(Deed::Restore("/a".into()), plain.clone())));
-        check("store fsck --help", Ok(Asked::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
-        check("--data-dir /a --help backup", Ok(Asked::Help(usage::of(&["backup".to_owned()]))));
-        check("--agent-sockets /tmp/a", Ok(Asked::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })));
-        check("--listen localhost:0", Ok(Asked::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
+        check("store verify --data-dir /copy", Ok(Invocation::Do(Deed::Verify, copy.clone())));
+        check("--data-dir /copy store fsck", Ok(Invocation::Do(Deed::Fsck, copy)));
+        check("store flush", Ok(Invocation::Do(Deed::Flush, plain.clone())));
+        check("store salvage", Ok(Invocation::Do(Deed::Salvage, plain.clone())));
+        check("backup a.jsonl", Ok(Invocation::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
+        check("status", Ok(Invocation::Do(Deed::Status(Form::Text), plain.clone())));
+        check("status -o json", Ok(Invocation::Do(Deed::Status(Form::Json), plain.clone())));
+        check("restore /a", Ok(Invocation::Do(Deed::Restore("/a".into()), plain.clone())));
+        check("store fsck --help", Ok(Invocation::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
+        check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));
+        check("--agent-sockets /tmp/a", Ok(Invocation::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })));
+        check("--listen localhost:0", Ok(Invocation::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
+    }
+
+    #[test]
+    fn the_manual_and_the_help_name_every_flag() {
+        let manual = include_str!("../../packaging/man/coracle-master.8");
+        for key in KEYS {
+            assert!(usage::PROGRAM.contains(&format!("--{key} ")), "--help names {key}");
+            assert!(manual.contains(&format!("\\-\\-{}", key.replace('-', "\\-"))), "the manual names {key}");
+        }
     }
 
     #[test]
@@ -280,6 +372,9 @@ mod tests {
         check("store frob", Err("one of fsck, verify, flush and salvage"));
         check("backup", Err("backup takes one file"));
         check("restore a b", Err("restore takes one file"));
+        check("status now", Err("status takes flags alone"));
+        check("status -o yaml", Err("json or text"));
+        check("-o json", Err("-o is for status"));
         check("serve", Err("unexpected argument \"serve\""));
         check("--data-dir", Err("--data-dir needs a value"));
         check("--agent-sockets here", Err("absolute path"));
@@ -287,9 +382,15 @@ mod tests {
         check("--config /relative", Err("/relative line 1: data-dir = here: must be an absolute path"));
         check("--listen 0.0.0.0:80", Err("only loopback"));
         check("--listen 80", Err("an address and a port"));
+        check("--service-node-port-range 20000", Err("30000-32767"));
+        check("--service-node-port-range 20000-19999", Err("30000-32767"));
+        check("--load-balancer maybe", Err("yes or no"));
         check("--service-cidr 10.96.0.0", Err("an IPv4 network"));
         check("--service-cidr 10.96.0.1/16", Err("which is 10.96.0.0/16"));
         check("--service-cidr 10.96.0.0/31", Err("between /12 and /30"));
+        check("--node-monitor-grace 4s", Err("--node-monitor-grace 4s: must be between 5s and 60m"));
+        check("--node-monitor-grace 50", Err("must be a number of seconds or minutes, like 50s or 5m"));
+        check("--node-monitor-grace xs", Err("must be between"));
         check("--store-limit 128", Err("--store-limit 128: must be a number of megabytes or gigabytes"));
         check("--store-limit 0M", Err("a whole number with M or G"));
         check("--store-limit 1.5G", Err("a whole number with M or G"));

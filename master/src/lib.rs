@@ -13,6 +13,7 @@ pub mod commit;
 pub mod config;
 pub mod control;
 pub mod fault;
+pub mod figures;
 pub mod form;
 pub mod making;
 pub mod memory;
@@ -23,10 +24,12 @@ pub mod prepare;
 pub mod query;
 pub mod render;
 pub mod serve;
+pub mod state;
 pub mod store;
 pub mod through;
 pub mod upkeep;
 pub mod usage;
+mod zones;
 
 use crate::cluster_keys::ClusterKeys;
 use crate::commit::Registry;
@@ -39,7 +42,7 @@ use crate::upkeep::Upkeep;
 use coracle_api::kinds::{Kind, Kinds, Misfit};
 use coracle_api::meta::{Durable, Key, Resource};
 use coracle_api::strategy::CREATION_TOKEN;
-use coracle_api::strategy::namespace::PROTECTED;
+use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
@@ -89,14 +92,15 @@ pub fn start(config: &Config) -> Result<Master, String> {
     let kinds = Arc::new(Kinds::builtin());
     let store = open(config, &kinds)?;
     let shared: Arc<dyn Store> = Arc::new(store.clone());
-    let maker = Arc::new(Maker::new(shared.clone(), config.service_cidr).map_err(|error| format!("/dev/urandom: {error}"))?);
+    let maker =
+        Arc::new(Maker::new(shared.clone(), config.service_cidr, config.node_ports).map_err(|error| format!("/dev/urandom: {error}"))?);
     let registry = Registry::new(kinds, shared.clone(), maker);
     // What is damaged or has no room is no reason to serve nothing: tokens are refused, and the next start tries again.
     let keys = ClusterKeys::open(&registry).inspect_err(|why| log::error!("{why}")).ok().map(Arc::new);
     let registry = Arc::new(registry.trusting(keys.as_deref().map(ClusterKeys::authority)));
     // What keeps a store from being written to is said already.
     if store.frozen().is_none() {
-        for name in PROTECTED {
+        for name in SYSTEM {
             if let Err(why) = registry.ensure_namespace(name) {
                 log::error!("{why}");
             }
@@ -105,8 +109,12 @@ pub fn start(config: &Config) -> Result<Master, String> {
             log::error!("{why}");
         }
     }
-    let gate =
-        Gate::new(registry.clone()).with_workloads(config.workloads).keeping(Own { range: config.service_cidr, host: making::host_name() });
+    let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
+    let gate = Gate::new(registry.clone())
+        .with_workloads(config.workloads)
+        .awaiting_nodes_for(config.node_monitor_grace)
+        .keeping(own)
+        .measured_by(config.agent_sockets.clone());
     let upkeep = Upkeep::new(store.clone(), &config.data_dir);
     let serve = Serve::new(registry.clone(), keys).asking_agents_in(config.agent_sockets.clone()).kept_by(upkeep);
     let store::Health { damaged, told, .. } = shared.health();
@@ -174,7 +182,7 @@ fn edited(kinds: &Kinds, key: &Key, object: Value) -> Result<Value, String> {
 
 /// The namespace that an object lies in, where it has to be there before it.
 fn home(key: &Key) -> Option<Key> {
-    let made_later = PROTECTED.contains(&&*key.namespace);
+    let made_later = SYSTEM.contains(&&*key.namespace);
     let namespace = || Key { resource: Resource::core("namespaces"), namespace: String::new(), name: key.namespace.clone() };
     (!key.namespace.is_empty() && !made_later).then(namespace)
 }

@@ -2,7 +2,7 @@
 
 use coracle_http::resident;
 use coracle_master::command;
-use coracle_master::config::{self, Asked};
+use coracle_master::config::{self, Invocation};
 use nix::sys::signal::{SigSet, Signal};
 use std::process::ExitCode;
 
@@ -15,13 +15,13 @@ fn main() -> ExitCode {
         log::warn!("block SIGXFSZ: {error}");
     }
     let config = match config::parse(std::env::args().skip(1), |path| std::fs::read_to_string(path)) {
-        Ok(Asked::Run(config)) => {
+        Ok(Invocation::Run(config)) => {
             resident::settle();
             config
         }
-        Ok(Asked::Do(deed, config)) => return command::run(&deed, &config),
-        Ok(Asked::Help(text)) => return say(text),
-        Ok(Asked::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Invocation::Do(deed, config)) => return command::run(&deed, &config),
+        Ok(Invocation::Help(text)) => return say(text),
+        Ok(Invocation::Version) => return say(concat!("coracle-master ", env!("CARGO_PKG_VERSION"), "\n")),
         Err(why) => {
             eprintln!("coracle-master: {why}");
             return ExitCode::from(2);

@@ -1,8 +1,10 @@
 //! What a create needs and pure code must not invent: the time, a uid, the random part of a name, a free address or port.
 
-use crate::store::Store;
+use crate::store::{Store, Stored};
 use coracle_api::meta::Time;
-use coracle_api::strategy::{Cidr, Making};
+use coracle_api::strategy::addresses::{RANGES, cidrs, is_ready};
+use coracle_api::strategy::{Cidr, Making, NodePorts, Ranges};
+use serde_json::Value;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,21 +16,19 @@ const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_BYTES: usize = 5;
 /// The kernel has 64.
 const HOST_NAME_BYTES_MAX: u64 = 256;
-const NODE_PORTS: std::ops::RangeInclusive<u16> = 30000..=32767;
-/// The first of them are for people, as many as in Kubernetes: a part of 32, and given only when no other is left.
-const NODE_PORTS_CHOSEN: u32 = 86;
 
 /// Makes a `Making` for one decision.
 pub struct Maker {
     store: Arc<dyn Store>,
     service_cidr: Cidr,
+    node_ports: NodePorts,
     entropy: Entropy,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
 }
 
 impl Maker {
-    pub fn new(store: Arc<dyn Store>, service_cidr: Cidr) -> io::Result<Maker> {
-        Ok(Maker { store, service_cidr, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
+    pub fn new(store: Arc<dyn Store>, service_cidr: Cidr, node_ports: NodePorts) -> io::Result<Maker> {
+        Ok(Maker { store, service_cidr, node_ports, entropy: Entropy::open()?, clock: Box::new(wall_clock) })
     }
 
     /// For simulations: chance and time are the caller's.
@@ -38,12 +38,27 @@ impl Maker {
         random: impl Fn(&mut [u8]) + Send + Sync + 'static,
         clock: impl Fn() -> Time + Send + Sync + 'static,
     ) -> Maker {
-        Maker { store, service_cidr, entropy: Entropy::Simulated(Box::new(random)), clock: Box::new(clock) }
+        Maker {
+            store,
+            service_cidr,
+            node_ports: NodePorts::default(),
+            entropy: Entropy::Simulated(Box::new(random)),
+            clock: Box::new(clock),
+        }
     }
 
-    /// Where service addresses come from.
-    pub fn service_cidr(&self) -> Cidr {
-        self.service_cidr
+    /// All ranges of service addresses: the cluster's own, and those of ServiceCIDRs that are ready.
+    pub fn service_ranges(&self) -> Ranges {
+        let ready = |stored: &Stored| -> Vec<Cidr> {
+            let document: Value = serde_json::from_slice(&stored.json).unwrap_or_default();
+            if is_ready(&document) { cidrs(&document).collect() } else { Vec::new() }
+        };
+        let more = self.store.list(&RANGES, None).items.iter().flat_map(ready).collect::<Vec<_>>();
+        Ranges::new(std::iter::once(self.service_cidr).chain(more.into_iter().filter(|range| *range != self.service_cidr)))
+    }
+
+    pub fn node_ports(&self) -> NodePorts {
+        self.node_ports
     }
 
     pub fn uuid(&self) -> String {
@@ -53,6 +68,11 @@ impl Maker {
     /// Numbers that nobody can guess.
     pub fn random<const N: usize>(&self) -> [u8; N] {
         self.entropy.bytes()
+    }
+
+    /// Letters for a name that nobody has.
+    pub fn suffix(&self) -> String {
+        self.entropy.suffix()
     }
 
     /// What a create needs that cannot be computed: handed to `with`, which decides.
@@ -67,20 +87,20 @@ impl Maker {
         let mut addresses = taken("clusterIP");
         let mut ports = taken("nodePort");
         let mut given_ports: Vec<String> = Vec::new();
-        let cidr = self.service_cidr;
         let mut making = Making {
             now: (self.clock)(),
             uid: self.entropy.uuid(),
             suffix: &mut || self.entropy.suffix(),
             service_address: &mut || {
                 let start = self.entropy.below(u32::MAX);
-                let free = free_address(cidr.usable(), |n| cidr.nth(n), start, |text| given.contains(&text.to_owned()) || addresses(text));
+                let mut taken = |text: &str| given.contains(&text.to_owned()) || addresses(text);
+                let free = self.service_ranges().iter().find_map(|cidr| free_address(cidr.usable(), |n| cidr.nth(n), start, &mut taken));
                 given.extend(free.map(|address| address.to_string()));
                 free
             },
             node_port: &mut || {
                 let start = self.entropy.below(u32::MAX);
-                let free = free_port(start, |text| given_ports.contains(&text.to_owned()) || ports(text));
+                let free = free_port(self.node_ports, start, |text| given_ports.contains(&text.to_owned()) || ports(text));
                 given_ports.extend(free.map(|port| port.to_string()));
                 free
             },
@@ -172,10 +192,12 @@ fn free_address(usable: u32, nth: impl Fn(u32) -> Option<Ipv4Addr>, start: u32, 
 }
 
 /// A free port, in the same way.
-fn free_port(start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
-    let (first, count) = (u32::from(*NODE_PORTS.start()), NODE_PORTS.len() as u32);
-    let upper = count - NODE_PORTS_CHOSEN;
-    let order = (0..upper).map(|n| NODE_PORTS_CHOSEN + (start % upper + n) % upper).chain(0..NODE_PORTS_CHOSEN);
+fn free_port(ports: NodePorts, start: u32, mut taken: impl FnMut(&str) -> bool) -> Option<u16> {
+    let (first, count) = (u32::from(ports.first()), ports.count());
+    // As many for people as in Kubernetes, given only when no other is left.
+    let chosen = Some((count / 32).clamp(16, 128)).filter(|chosen| *chosen < count).unwrap_or_default();
+    let upper = count - chosen;
+    let order = (0..upper).map(|n| chosen + (start % upper + n) % upper).chain(0..chosen);
     order.map(|n| first + n).filter_map(|port| u16::try_from(port).ok()).find(|port| !taken(&port.to_string()))
 }
 
@@ -205,10 +227,13 @@ mod tests {
 
     #[test]
     fn ports() {
-        assert_eq!(free_port(5, |_| false), Some(30091));
-        assert_eq!(free_port(2681, |port| port == "32767"), Some(30086));
-        assert_eq!(free_port(0, |port| port >= "30086"), Some(30000));
-        assert_eq!(free_port(0, |_| true), None);
-        assert!(free_port(u32::MAX, |port| port != "30000").is_some());
+        let usual = NodePorts::default();
+        assert_eq!(free_port(usual, 5, |_| false), Some(30091));
+        assert_eq!(free_port(usual, 2681, |port| port == "32767"), Some(30086));
+        assert_eq!(free_port(usual, 0, |port| port >= "30086"), Some(30000));
+        assert_eq!(free_port(usual, 0, |_| true), None);
+        assert!(free_port(usual, u32::MAX, |port| port != "30000").is_some());
+        let few = NodePorts::parse("80-82").unwrap();
+        assert_eq!((free_port(few, 4, |_| false), free_port(few, 4, |port| port != "80")), (Some(81), Some(80)));
     }
 }

@@ -29,10 +29,10 @@ impl Task {
 
 /// Documents that are about the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Page {
+pub enum AboutPage {
     /// `/`: the paths that there are.
     Root,
-    Health(Health),
+    Health(HealthQuestion),
     Metrics,
     Version,
     /// `/api`: the versions of the core group.
@@ -68,21 +68,26 @@ pub enum Page {
     Nothing,
 }
 
-impl Page {
+impl AboutPage {
     /// Whether it is answered whatever the method is: most that are no resources are, as in Kubernetes.
     pub fn any_method(&self) -> bool {
         match self {
-            Page::Root | Page::Health(_) | Page::Metrics | Page::Groups | Page::Group { .. } | Page::Nothing => true,
-            Page::Swagger | Page::OpenApiIndex | Page::OpenApi { .. } => true,
-            Page::Version | Page::Versions | Page::Resources { .. } => false,
-            Page::OldResources(_) | Page::Operations(_) | Page::Operation(_) => false,
+            AboutPage::Root
+            | AboutPage::Health(_)
+            | AboutPage::Metrics
+            | AboutPage::Groups
+            | AboutPage::Group { .. }
+            | AboutPage::Nothing => true,
+            AboutPage::Swagger | AboutPage::OpenApiIndex | AboutPage::OpenApi { .. } => true,
+            AboutPage::Version | AboutPage::Versions | AboutPage::Resources { .. } => false,
+            AboutPage::OldResources(_) | AboutPage::Operations(_) | AboutPage::Operation(_) => false,
         }
     }
 }
 
 /// A question after the health of this server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct HealthQuestion {
     /// `healthz`, `livez`, `readyz`.
     pub endpoint: &'static str,
     /// One check alone.
@@ -92,50 +97,50 @@ pub struct Health {
 }
 
 /// What stands at a path without a slash at its end; None: an object's path, or one below a group.
-pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
+pub fn of(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
     let mut parts = path.split('/').skip(1);
     let (first, second, third, fourth) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());
     let more = fourth.is_some();
     match (first, second, third) {
-        ("", None, _) => Some(Page::Root),
-        ("version", None, _) => Some(Page::Version),
-        ("metrics", None, _) => Some(Page::Metrics),
-        ("healthz" | "livez" | "readyz", check, None) => Some(Page::Health(health(first, check, query))),
-        ("api", None, _) => Some(Page::Versions),
-        ("api", Some("v1"), None) => Some(Page::Resources { group: String::new(), version: "v1".to_owned() }),
+        ("", None, _) => Some(AboutPage::Root),
+        ("version", None, _) => Some(AboutPage::Version),
+        ("metrics", None, _) => Some(AboutPage::Metrics),
+        ("healthz" | "livez" | "readyz", check, None) => Some(AboutPage::Health(health(first, check, query))),
+        ("api", None, _) => Some(AboutPage::Versions),
+        ("api", Some("v1"), None) => Some(AboutPage::Resources { group: String::new(), version: "v1".to_owned() }),
         // Clients between the old and the new discovery look for it there.
-        ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => Some(Page::OldResources(version)),
+        ("api" | "apis", Some(version), None) if let Some(version) = Version::named(version) => Some(AboutPage::OldResources(version)),
         ("api", Some(version), Some("operations")) => operations(Version::named(version)?, fourth, parts.next().is_some()),
         ("api", _, _) => None,
-        ("apis", None, _) => Some(Page::Groups),
-        ("apis", Some(group), None) if serves(kinds, group, None) => Some(Page::Group { group: group.to_owned() }),
+        ("apis", None, _) => Some(AboutPage::Groups),
+        ("apis", Some(group), None) if serves(kinds, group, None) => Some(AboutPage::Group { group: group.to_owned() }),
         ("apis", Some(group), Some(version)) if !more && serves(kinds, group, Some(version)) => {
-            Some(Page::Resources { group: group.to_owned(), version: version.to_owned() })
+            Some(AboutPage::Resources { group: group.to_owned(), version: version.to_owned() })
         }
         ("apis", Some(group), _) if serves(kinds, group, None) => None,
-        ("openapi", Some("v2"), None) => Some(Page::Swagger),
-        ("openapi", Some("v3"), None) => Some(Page::OpenApiIndex),
-        ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(Page::Nothing)),
-        _ => Some(Page::Nothing),
+        ("openapi", Some("v2"), None) => Some(AboutPage::Swagger),
+        ("openapi", Some("v3"), None) => Some(AboutPage::OpenApiIndex),
+        ("openapi", Some("v3"), Some(_)) => Some(open_api(kinds, path, query).unwrap_or(AboutPage::Nothing)),
+        _ => Some(AboutPage::Nothing),
     }
 }
 
-fn operations(version: Version, number: Option<&str>, more: bool) -> Option<Page> {
+fn operations(version: Version, number: Option<&str>, more: bool) -> Option<AboutPage> {
     match number {
-        None => Some(Page::Operations(version)),
-        Some(number) if !more && number.parse::<u64>().is_ok() => Some(Page::Operation(version)),
+        None => Some(AboutPage::Operations(version)),
+        Some(number) if !more && number.parse::<u64>().is_ok() => Some(AboutPage::Operation(version)),
         Some(_) => None,
     }
     .filter(|_| version.is_flat())
 }
 
-fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<Page> {
+fn open_api(kinds: &Kinds, path: &str, query: &str) -> Option<AboutPage> {
     let (group, version) = match path.strip_prefix("/openapi/v3/")? {
         "api/v1" => ("", "v1"),
         rest => rest.strip_prefix("apis/")?.split_once('/')?,
     };
     let hash = query.split('&').find_map(|pair| pair.strip_prefix("hash=")).map(str::to_owned);
-    serves(kinds, group, Some(version)).then(|| Page::OpenApi { group: group.to_owned(), version: version.to_owned(), hash })
+    serves(kinds, group, Some(version)).then(|| AboutPage::OpenApi { group: group.to_owned(), version: version.to_owned(), hash })
 }
 
 /// None: in any version.
@@ -143,11 +148,11 @@ fn serves(kinds: &Kinds, group: &str, version: Option<&str>) -> bool {
     kinds.iter().any(|kind| kind.resource.group == group && version.is_none_or(|version| kind.version == version))
 }
 
-fn health(endpoint: &str, check: Option<&str>, query: &str) -> Health {
+fn health(endpoint: &str, check: Option<&str>, query: &str) -> HealthQuestion {
     let values = |name: &'static str| {
         query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).filter(move |(known, _)| *known == name)
     };
-    Health {
+    HealthQuestion {
         endpoint: ["healthz", "livez", "readyz"].into_iter().find(|known| *known == endpoint).unwrap_or("healthz"),
         check: check.map(str::to_owned),
         verbose: values("verbose").next().is_some(),
@@ -164,36 +169,37 @@ mod tests {
         let kinds = Kinds::builtin();
         let health = |check: Option<&str>, verbose, exclude: &[&str]| {
             let exclude = exclude.iter().map(|name| (*name).to_owned()).collect();
-            Some(Page::Health(Health { endpoint: "readyz", check: check.map(str::to_owned), verbose, exclude }))
+            Some(AboutPage::Health(HealthQuestion { endpoint: "readyz", check: check.map(str::to_owned), verbose, exclude }))
         };
-        let core = |hash: Option<&str>| Some(Page::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) });
+        let core =
+            |hash: Option<&str>| Some(AboutPage::OpenApi { group: String::new(), version: "v1".into(), hash: hash.map(str::to_owned) });
         for (path, query, expected) in [
-            ("", "", Some(Page::Root)),
-            ("/version", "timeout=32s", Some(Page::Version)),
+            ("", "", Some(AboutPage::Root)),
+            ("/version", "timeout=32s", Some(AboutPage::Version)),
             ("/readyz", "", health(None, false, &[])),
             ("/readyz", "verbose", health(None, true, &[])),
             ("/readyz/store", "verbose=1&exclude=a&exclude=b,c", health(Some("store"), true, &["a", "b", "c"])),
-            ("/readyz/a/b", "", Some(Page::Nothing)),
-            ("/api", "", Some(Page::Versions)),
-            ("/api/v1", "", Some(Page::Resources { group: String::new(), version: "v1".into() })),
-            ("/api/v1beta1", "", Some(Page::OldResources(Version::V1beta1))),
-            ("/apis/v1beta3", "", Some(Page::OldResources(Version::V1beta3))),
-            ("/api/v1beta1/operations", "", Some(Page::Operations(Version::V1beta1))),
-            ("/api/v1beta2/operations/17", "", Some(Page::Operation(Version::V1beta2))),
+            ("/readyz/a/b", "", Some(AboutPage::Nothing)),
+            ("/api", "", Some(AboutPage::Versions)),
+            ("/api/v1", "", Some(AboutPage::Resources { group: String::new(), version: "v1".into() })),
+            ("/api/v1beta1", "", Some(AboutPage::OldResources(Version::V1beta1))),
+            ("/apis/v1beta3", "", Some(AboutPage::OldResources(Version::V1beta3))),
+            ("/api/v1beta1/operations", "", Some(AboutPage::Operations(Version::V1beta1))),
+            ("/api/v1beta2/operations/17", "", Some(AboutPage::Operation(Version::V1beta2))),
             ("/api/v1beta1/operations/x", "", None),
             ("/api/v1beta1/operations/17/x", "", None),
             ("/api/v1beta3/operations", "", None),
             ("/api/v2", "", None),
             ("/api/v1/pods", "", None),
-            ("/apis", "", Some(Page::Groups)),
-            ("/apis/nope.io", "", Some(Page::Nothing)),
-            ("/apis/nope.io/v1/things", "", Some(Page::Nothing)),
-            ("/nope", "", Some(Page::Nothing)),
-            ("/openapi/v2", "", Some(Page::Swagger)),
-            ("/openapi/v3", "", Some(Page::OpenApiIndex)),
+            ("/apis", "", Some(AboutPage::Groups)),
+            ("/apis/nope.io", "", Some(AboutPage::Nothing)),
+            ("/apis/nope.io/v1/things", "", Some(AboutPage::Nothing)),
+            ("/nope", "", Some(AboutPage::Nothing)),
+            ("/openapi/v2", "", Some(AboutPage::Swagger)),
+            ("/openapi/v3", "", Some(AboutPage::OpenApiIndex)),
             ("/openapi/v3/api/v1", "hash=AB", core(Some("AB"))),
             ("/openapi/v3/api/v1", "", core(None)),
-            ("/openapi/v3/api/v2", "", Some(Page::Nothing)),
+            ("/openapi/v3/api/v2", "", Some(AboutPage::Nothing)),
         ] {
             assert_eq!(of(&kinds, path, query), expected, "{path}?{query}");
         }

@@ -42,8 +42,8 @@ pub struct Options {
     pub pretty: Option<bool>,
     /// What rows of a table carry.
     pub include_object: String,
-    /// All parameters of a log request, as they came.
-    pub log: Vec<(String, String)>,
+    /// All parameters of a request that the node answers, as they came.
+    pub of_node: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,10 +4,12 @@ pub const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files
 
 usage: coracle-master [flags]
+       coracle-master status [-o json] [flags]
        coracle-master store fsck|verify|flush|salvage [flags]
        coracle-master backup FILE [flags]
        coracle-master restore FILE [flags]
 
+  status                how the running master is: health, store, nodes, clients, and what is wrong
   store verify          say what a start would find: whether everything that was acknowledged is there; changes nothing
   store fsck            the same, and hold every object against its kind
   store flush           bring the object files up to the journal now, also while a master runs
@@ -22,9 +24,29 @@ usage: coracle-master [flags]
   --admin-socket PATH   the local socket, for root and this user alone (default /run/coracle/master/api.sock)
   --agent-sockets DIR   where the agents' sockets are, NODE.sock each (default /run/coracle/agent)
   --service-cidr CIDR   addresses that services get (default 10.96.0.0/16)
+  --service-node-port-range FIRST-LAST
+                        ports of each node that services get (default 30000-32767)
+  --load-balancer yes|no
+                        services of type LoadBalancer get the nodes' addresses; no: a balancer of yours gives them others (default yes)
   --store-limit SIZE    how much all objects may take in memory, like 128M (default: a quarter of the memory, at least 64M)
+  --node-monitor-grace T
+                        silence after which a node counts as gone, like 50s or 5m (default 50s)
   --help                print this
   --version             print the version
+";
+
+const STATUS: &str = "\
+usage: coracle-master status [-o json] [--admin-socket PATH] [--data-dir DIR] [--config FILE]
+
+Asks the running master through its socket: its checks, how full the store is, its nodes, who is connected, and what is wrong, in
+plain words. Changes nothing. Without --config what the packaged master is started with is read.
+
+  --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
+  --data-dir DIR         the directory that it is to serve (default /var/lib/coracle/master)
+
+exit code 0: it runs, and all is well
+          1: it does not, or something is wrong; it says what
+          2: the command line is wrong
 ";
 
 const STORE: &str = "\
@@ -144,6 +166,7 @@ pub fn of(words: &[String]) -> &'static str {
         ["store", "flush", ..] => FLUSH,
         ["store", "salvage", ..] => SALVAGE,
         ["store", ..] => STORE,
+        ["status", ..] => STATUS,
         ["backup", ..] => BACKUP,
         ["restore", ..] => RESTORE,
         _ => PROGRAM,
@@ -169,7 +192,7 @@ mod tests {
         check("serve", "usage: coracle-master [flags]");
         check("store", "usage: coracle-master store verify|");
         check("store frob", "usage: coracle-master store verify|");
-        for command in ["store verify", "store fsck", "store flush", "store salvage"] {
+        for command in ["status", "store verify", "store fsck", "store flush", "store salvage"] {
             check(command, &format!("usage: coracle-master {command} ["));
         }
         for command in ["backup", "restore"] {

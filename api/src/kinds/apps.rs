@@ -21,39 +21,29 @@ pub fn rows() -> Vec<Kind> {
             .advised(advice::pods_of)
             .short(&["ds"])
             .in_all()
-            .with_status()
-            .idle(),
+            .with_status(),
         APPS.row("deployments", "deployment", "Deployment", &strategy::DEPLOYMENT)
             .advised(advice::workload)
             .short(&["deploy"])
             .in_all()
             .with_scale("spec.selector", Some("apps"))
             .with_status()
-            .status_keeps(&["labels"])
-            .idle(),
+            .status_keeps(&["labels"]),
         APPS.row("replicasets", "replicaset", "ReplicaSet", &strategy::REPLICA_SET)
             .advised(advice::workload)
             .short(&["rs"])
             .in_all()
             .with_scale("spec.selector", Some("apps"))
-            .with_status()
-            .idle(),
+            .with_status(),
         APPS.row("statefulsets", "statefulset", "StatefulSet", &strategy::STATEFUL_SET)
             .advised(advice::stateful_set)
             .short(&["sts"])
             .in_all()
             .with_scale("spec.selector", None)
-            .with_status()
-            .idle(),
+            .with_status(),
         autoscalers(),
         autoscalers_v1(),
-        BATCH
-            .row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB)
-            .advised(advice::cron_job)
-            .short(&["cj"])
-            .in_all()
-            .with_status()
-            .idle(),
+        BATCH.row("cronjobs", "cronjob", "CronJob", &strategy::CRON_JOB).advised(advice::cron_job).short(&["cj"]).in_all().with_status(),
         BATCH
             .row("jobs", "job", "Job", &strategy::JOB)
             .given(&[
@@ -72,8 +62,7 @@ pub fn rows() -> Vec<Kind> {
             .with_status()
             .selectable([SelectableField { path: "status.succeeded".into(), ..field_or("status.successful", "0") }])
             .orphans()
-            .parting(JOB_PARTING)
-            .idle(),
+            .parting(JOB_PARTING),
         POLICY
             .row("poddisruptionbudgets", "poddisruptionbudget", "PodDisruptionBudget", &strategy::DISRUPTION_BUDGET)
             .short(&["pdb"])
@@ -86,7 +75,7 @@ fn autoscalers() -> Kind {
     let row = SCALING.row("horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &strategy::AUTOSCALER);
     let (told, back) = (forms::show_autoscaler, forms::read_autoscaler);
     let other_form = Some(Form { api_version: "autoscaling/v1", type_name: "autoscaling.v1.HorizontalPodAutoscaler", told, back });
-    Kind { other_form, ..row.short(&["hpa"]).in_all().with_status().idle() }
+    Kind { other_form, ..row.short(&["hpa"]).in_all().with_status() }
 }
 
 /// The first version, which knows only processor use.
@@ -98,6 +87,6 @@ fn autoscalers_v1() -> Kind {
     Kind {
         other_form: Some(Form { api_version: of.0, type_name: "autoscaling.v2.HorizontalPodAutoscaler", told, back }),
         alias: Some(Alias { of, read: forms::read_autoscaler, show: forms::show_autoscaler }),
-        ..row.short(&["hpa"]).in_all().with_status().idle()
+        ..row.short(&["hpa"]).in_all().with_status()
     }
 }

@@ -10,6 +10,8 @@ const CORE: Group = Group { name: "", version: "v1", package: "" };
 const NAMED: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
 const CREATE: &[Verb] = &[Verb::Create];
 const GET: &[Verb] = &[Verb::Get];
+/// A POST, and a GET for browsers and WebSocket.
+const STREAM: &[Verb] = &[Verb::Create, Verb::Get];
 
 pub fn rows() -> Vec<Kind> {
     vec![
@@ -151,13 +153,13 @@ fn claims() -> Kind {
         .row("persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &strategy::CLAIM)
         .known_as("persistentVolumeClaims");
     let row = row.given(&["metadata.finalizers", "spec.storageClassName", "spec.dataSourceRef"]);
-    row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows().idle()
+    row.short(&["pvc"]).advised(advice::claim).with_status().delete_shows()
 }
 
 fn volumes() -> Kind {
     let row = CORE.row("persistentvolumes", "persistentvolume", "PersistentVolume", &strategy::VOLUME).known_as("persistentVolumes");
     let row = row.given(&["metadata.finalizers"]);
-    row.of_cluster().short(&["pv"]).advised(advice::volume).with_status().delete_shows().idle()
+    row.of_cluster().short(&["pv"]).advised(advice::volume).with_status().delete_shows()
 }
 
 fn pods() -> Kind {
@@ -174,7 +176,9 @@ fn pods() -> Kind {
     ];
     let row = row("pods", "pod", "Pod", &strategy::POD).short(&["po"]).in_all().advised(advice::pod);
     let row = row.part("binding", "Binding", None, CREATE).part("log", "Pod", None, GET).reached(Way::Pod, "PodProxyOptions");
-    let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS);
+    let row = row.part("attach", "PodAttachOptions", None, STREAM).part("exec", "PodExecOptions", None, STREAM);
+    let row = row.part("portforward", "PodPortForwardOptions", None, STREAM);
+    let row = row.share(&strategy::ephemeral::EPHEMERAL, PART_VERBS).share(&strategy::resize::RESIZE, PART_VERBS);
     let row = row.with_status().status_keeps(&["ownerReferences"]).evicted(("policy/v1", "PodDisruptionBudget"));
     let given =
         &["spec.tolerations", "spec.serviceAccountName", "spec.serviceAccount", "spec.priority", "spec.preemptionPolicy", "spec.nodeName"];

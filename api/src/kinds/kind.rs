@@ -160,6 +160,8 @@ pub struct Kind {
     pub other_form: Option<Form<'static>>,
     /// A question: a create is answered, and nothing is stored.
     pub answer: Option<review::Answer>,
+    /// Its objects are figures of what runs: read from nodes when somebody asks, and never stored.
+    pub read_from_nodes: bool,
     /// Said with every answer about it.
     pub deprecated: Option<&'static str>,
     /// What guards its objects from being evicted: `apiVersion` and `kind`.

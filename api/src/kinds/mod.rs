@@ -4,6 +4,7 @@
 
 mod apps;
 mod core;
+mod figures;
 mod kind;
 mod others;
 mod reviews;
@@ -49,7 +50,7 @@ impl std::error::Error for Misfit {}
 impl Kinds {
     /// The kinds that the programs are built with.
     pub fn builtin() -> Kinds {
-        let groups = [core::rows(), apps::rows(), others::rows(), storage::rows(), reviews::rows()];
+        let groups = [core::rows(), apps::rows(), others::rows(), storage::rows(), reviews::rows(), figures::rows()];
         Kinds::of(groups.into_iter().flatten().collect())
     }
 

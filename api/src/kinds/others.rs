@@ -39,7 +39,7 @@ pub fn rows() -> Vec<Kind> {
             .unowned(&["spec"])
             .idle(),
         LEASES.row("leases", "lease", "Lease", &strategy::LEASE).put_creates().put_names_revision(),
-        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice).idle(),
+        DISCOVERY.row("endpointslices", "endpointslice", "EndpointSlice", &strategy::ENDPOINT_SLICE).advised(advice::slice),
         NETWORKING.row("ingressclasses", "ingressclass", "IngressClass", &strategy::INGRESS_CLASS).of_cluster().idle(),
         NETWORKING
             .row("ingresses", "ingress", "Ingress", &strategy::INGRESS)
@@ -118,8 +118,8 @@ fn flows() -> Vec<Kind> {
 
 fn addresses() -> Vec<Kind> {
     vec![
-        NETWORKING.row("ipaddresses", "ipaddress", "IPAddress", &strategy::IP_ADDRESS).of_cluster().short(&["ip"]).idle(),
-        NETWORKING.row("servicecidrs", "servicecidr", "ServiceCIDR", &strategy::SERVICE_RANGE).of_cluster().with_status().idle(),
+        NETWORKING.row("ipaddresses", "ipaddress", "IPAddress", &strategy::IP_ADDRESS).of_cluster().short(&["ip"]),
+        NETWORKING.row("servicecidrs", "servicecidr", "ServiceCIDR", &strategy::SERVICE_RANGE).of_cluster().with_status(),
     ]
 }
 

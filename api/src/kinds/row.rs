@@ -96,6 +96,7 @@ impl Kind {
             alias: None,
             other_form: None,
             answer: None,
+            read_from_nodes: false,
             deprecated: None,
             guards: None,
             stays: None,

@@ -9,7 +9,7 @@ const STORAGE: Group = Group { name: "storage.k8s.io", version: "v1", package: "
 pub fn rows() -> Vec<Kind> {
     vec![
         STORAGE.row("csidrivers", "csidriver", "CSIDriver", &strategy::CSI_DRIVER).of_cluster().put_names_revision().delete_shows().idle(),
-        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().delete_shows().idle(),
+        STORAGE.row("csinodes", "csinode", "CSINode", &strategy::CSI_NODE).of_cluster().put_names_revision().delete_shows(),
         STORAGE
             .row("csistoragecapacities", "csistoragecapacity", "CSIStorageCapacity", &strategy::CSI_CAPACITY)
             .put_names_revision()
@@ -19,8 +19,7 @@ pub fn rows() -> Vec<Kind> {
             .of_cluster()
             .advised(advice::storage_class)
             .short(&["sc"])
-            .delete_shows()
-            .idle(),
+            .delete_shows(),
         STORAGE
             .row("volumeattachments", "volumeattachment", "VolumeAttachment", &strategy::VOLUME_ATTACHMENT)
             .of_cluster()

@@ -74,7 +74,7 @@ pub fn decode_any(document: &Value) -> Result<FromFile, FileRefused> {
             "kind",
             Reason::NotSupported,
             said("kind"),
-            "a manifest file holds one Pod: give each pod its own file, and anything else to the master",
+            "a manifest file holds pods, what they use, and workloads: give anything else to the master",
         ),
         (Some(version), _, kind) => container_manifest(from, version, kind),
         (None, Some(version), Some(_)) => container_manifest(from, version, None),
@@ -270,7 +270,7 @@ mod tests {
             ),
             (
                 json!({"apiVersion": "v1", "kind": "PodList", "items": []}),
-                "kind: Unsupported value: \"PodList\": a manifest file holds one Pod: give each pod its own file, and anything else to the master",
+                "kind: Unsupported value: \"PodList\": a manifest file holds pods, what they use, and workloads: give anything else to the master",
             ),
             (
                 json!({"version": "v1beta1", "restartPolicy": "always", "containers": [{"name": [], "restartPolicy": 1}], "volumes": {}}),

@@ -1,6 +1,6 @@
 //! The containers of a pod, and what they are run with.
 
-use super::ResourceList;
+use super::{EnvFromSource, KeySelector, ResourceList};
 use crate::quantity::{IntOrString, Quantity};
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,9 +16,10 @@ pub struct Container {
     pub args: Vec<String>,
     pub working_dir: String,
     pub ports: Vec<ContainerPort>,
-    pub env_from: Vec<Value>,
+    pub env_from: Vec<EnvFromSource>,
     pub env: Vec<EnvVar>,
     pub resources: ResourceRequirements,
+    pub resize_policy: Vec<ContainerResizePolicy>,
     pub volume_mounts: Vec<VolumeMount>,
     pub volume_devices: Vec<Value>,
     pub liveness_probe: Option<Probe>,
@@ -32,10 +33,38 @@ pub struct Container {
     pub stdin: bool,
     pub stdin_once: bool,
     pub tty: bool,
-    /// Of an init container: `Always` makes it a sidecar.
+    /// Its own, before its pod's. Of an init container: `Always` makes it a sidecar.
     pub restart_policy: String,
+    /// Before either policy.
+    pub restart_policy_rules: Vec<ContainerRestartRule>,
     /// Of an ephemeral container: whose processes it sees.
     pub target_container_name: String,
+}
+
+/// Whether a change of what it may use needs a new start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerResizePolicy {
+    pub resource_name: String,
+    /// NotRequired or RestartContainer.
+    pub restart_policy: String,
+}
+
+/// What follows when a container ends with certain codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerRestartRule {
+    /// Restart or RestartAllContainers.
+    pub action: String,
+    pub exit_codes: Option<ContainerRestartRuleOnExitCodes>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ContainerRestartRuleOnExitCodes {
+    /// In or NotIn.
+    pub operator: String,
+    pub values: Vec<i32>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -62,6 +91,8 @@ pub struct EnvVar {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvVarSource {
+    pub config_map_key_ref: Option<KeySelector>,
+    pub secret_key_ref: Option<KeySelector>,
     pub field_ref: Option<ObjectFieldSelector>,
     pub resource_field_ref: Option<ResourceFieldSelector>,
 }
@@ -134,7 +165,7 @@ pub struct Action {
     pub http_get: Option<HttpGetAction>,
     pub tcp_socket: Option<TcpSocketAction>,
     /// Probes only.
-    pub grpc: Option<Value>,
+    pub grpc: Option<GrpcAction>,
     /// Lifecycle hooks only.
     pub sleep: Option<SleepAction>,
 }
@@ -165,6 +196,13 @@ pub struct HttpHeader {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+pub struct GrpcAction {
+    pub port: i32,
+    pub service: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct TcpSocketAction {
     pub port: IntOrString,
     pub host: String,
@@ -187,9 +225,9 @@ pub struct SecurityContext {
     pub read_only_root_filesystem: Option<bool>,
     pub allow_privilege_escalation: Option<bool>,
     pub proc_mount: Option<String>,
-    pub se_linux_options: Option<Value>,
-    pub seccomp_profile: Option<Value>,
-    pub app_armor_profile: Option<Value>,
+    pub se_linux_options: Option<SeLinuxOptions>,
+    pub seccomp_profile: Option<Profile>,
+    pub app_armor_profile: Option<Profile>,
     pub windows_options: Option<Value>,
 }
 
@@ -198,4 +236,72 @@ pub struct SecurityContext {
 pub struct Capabilities {
     pub add: Vec<String>,
     pub drop: Vec<String>,
+}
+
+/// Of seccomp or AppArmor.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Profile {
+    /// RuntimeDefault, Unconfined or Localhost.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Of Localhost: its name.
+    pub localhost_profile: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SeLinuxOptions {
+    pub user: String,
+    pub role: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub level: String,
+}
+
+impl Container {
+    /// Whether it starts again after it ended with this code, in a pod with this policy: by the first of its rules that applies, else
+    /// by its own policy, else by the pod's.
+    pub fn starts_again(&self, policy: &str, exit_code: i32) -> bool {
+        let applies = |rule: &&ContainerRestartRule| {
+            rule.exit_codes.as_ref().is_some_and(|codes| match codes.operator.as_str() {
+                "In" => codes.values.contains(&exit_code),
+                "NotIn" => !codes.values.contains(&exit_code),
+                _ => false,
+            })
+        };
+        // Its rules count only beside a policy of its own.
+        if !self.restart_policy.is_empty() && self.restart_policy_rules.iter().any(|rule| applies(&rule)) {
+            return true;
+        }
+        match if self.restart_policy.is_empty() { policy } else { &self.restart_policy } {
+            "Never" => false,
+            "OnFailure" => exit_code != 0,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn who_starts_again() {
+        let check = |own: Value, policy: &str, expected: [bool; 3]| {
+            let container: Container = serde_json::from_value(own.clone()).unwrap();
+            assert_eq!([0, 1, 42].map(|code| container.starts_again(policy, code)), expected, "{own} {policy}");
+        };
+        check(json!({}), "", [true; 3]);
+        check(json!({}), "Always", [true; 3]);
+        check(json!({}), "OnFailure", [false, true, true]);
+        check(json!({}), "Never", [false; 3]);
+        check(json!({"restartPolicy": "Always"}), "Never", [true; 3]);
+        check(json!({"restartPolicy": "Never"}), "Always", [false; 3]);
+        let rule = |operator: &str| json!([{"action": "Restart", "exitCodes": {"operator": operator, "values": [42]}}]);
+        check(json!({"restartPolicy": "Never", "restartPolicyRules": rule("In")}), "Always", [false, false, true]);
+        check(json!({"restartPolicy": "Never", "restartPolicyRules": rule("NotIn")}), "Always", [true, true, false]);
+        check(json!({"restartPolicyRules": rule("In")}), "Never", [false; 3]);
+    }
 }

@@ -2,8 +2,10 @@
 //! the document itself stays the truth and carries everything.
 
 mod container;
+mod sources;
 
 pub use container::*;
+pub use sources::*;
 
 use crate::meta::{ObjectMeta, Time};
 use crate::quantity::Quantity;
@@ -63,6 +65,8 @@ pub struct PodSpec {
     pub image_pull_secrets: Vec<LocalObjectReference>,
     pub hostname: String,
     pub subdomain: String,
+    pub hostname_override: Option<String>,
+    pub runtime_class_name: Option<String>,
     #[serde(rename = "setHostnameAsFQDN")]
     pub set_hostname_as_fqdn: Option<bool>,
     pub scheduler_name: String,
@@ -75,6 +79,23 @@ pub struct PodSpec {
     /// What it asks for as a whole.
     pub resources: ResourceRequirements,
     pub scheduling_gates: Vec<LocalObjectReference>,
+    pub affinity: Option<PodAffinities>,
+    pub readiness_gates: Vec<PodReadinessGate>,
+}
+
+/// Whether a pod wants other pods near or far; who decides by it reads the document.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodAffinities {
+    pub pod_affinity: Value,
+    pub pod_anti_affinity: Value,
+}
+
+/// A condition that somebody else sets, and that a pod waits for before it is ready.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodReadinessGate {
+    pub condition_type: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -122,8 +143,15 @@ pub struct PodSecurityContext {
     pub run_as_group: Option<i64>,
     pub run_as_non_root: Option<bool>,
     pub supplemental_groups: Vec<i64>,
+    /// Empty means Merge.
+    pub supplemental_groups_policy: String,
     pub fs_group: Option<i64>,
+    /// Empty means Always.
+    pub fs_group_change_policy: String,
     pub sysctls: Vec<Sysctl>,
+    pub se_linux_options: Option<SeLinuxOptions>,
+    pub seccomp_profile: Option<Profile>,
+    pub app_armor_profile: Option<Profile>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -133,14 +161,32 @@ pub struct Sysctl {
     pub value: String,
 }
 
-/// A volume has exactly one source. The two that are acted on are typed; which others a document names is read off
+/// A volume has exactly one source. Those that are acted on are typed; which others a document names is read off
 /// the document.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Volume {
     pub name: String,
+    pub config_map: Option<ConfigMapProjection>,
+    #[serde(rename = "downwardAPI")]
+    pub downward_api: Option<DownwardApiProjection>,
     pub empty_dir: Option<EmptyDirVolumeSource>,
+    pub ephemeral: Option<Value>,
     pub host_path: Option<HostPathVolumeSource>,
+    pub nfs: Option<NfsVolumeSource>,
+    pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
+    pub projected: Option<ProjectedVolumeSource>,
+    pub secret: Option<SecretVolumeSource>,
+    /// No document has these: of the volume that a claim is bound to.
+    #[serde(skip)]
+    pub local: Option<LocalVolumeSource>,
+    /// Below the agent's own.
+    #[serde(skip)]
+    pub kept_directory: Option<String>,
+    #[serde(skip)]
+    pub mount_options: Vec<String>,
+    #[serde(skip)]
+    pub read_only: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -176,6 +222,7 @@ pub struct PodStatus {
     #[serde(rename = "podIPs")]
     pub pod_ips: Vec<PodIp>,
     pub start_time: Option<Time>,
+    pub nominated_node_name: String,
     pub init_container_statuses: Vec<ContainerStatus>,
     pub container_statuses: Vec<ContainerStatus>,
     pub qos_class: String,

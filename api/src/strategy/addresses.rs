@@ -4,16 +4,23 @@ use super::checks::immutable;
 use super::doc::{has, list, text};
 use super::meta::{self, Scope};
 use super::rules::{BuiltinStrategy, Rules, without_status};
-use super::{general, names, rbac};
-use crate::meta::Resource;
+use super::{Cidr, general, names, rbac};
+use crate::meta::{Durable, Resource};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 pub const RANGES: Resource = Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("servicecidrs") };
+pub const ADDRESSES: Resource = Resource { group: Cow::Borrowed("networking.k8s.io"), plural: Cow::Borrowed("ipaddresses") };
+/// Labels of an IPAddress: of which family it is, and who keeps it.
+pub const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+pub const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+pub const KEPT_BY_US: &str = "ipallocator.k8s.io";
 /// The range that the cluster was begun with, and the service of the API, as Kubernetes calls both.
 pub const OWN: &str = "kubernetes";
+/// A range with addresses in use is kept by it.
+pub const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
 /// The most of one range object: one of each family.
 const RANGES_MAX: usize = 2;
 
@@ -24,6 +31,8 @@ pub static IP_ADDRESS: BuiltinStrategy = BuiltinStrategy {
         found.extend(immutable(&new["spec"], &old["spec"], "parentRef", &Path::new("spec")));
         found
     },
+    // Those of services are worked out again.
+    durable: |address| if address["metadata"]["labels"][MANAGED_BY] == KEPT_BY_US { Durable::Nothing } else { Durable::Whole },
     ..general::strategy::<true, false>()
 };
 
@@ -33,6 +42,17 @@ pub static SERVICE_RANGE: BuiltinStrategy =
 /// The range object of the cluster itself.
 pub fn own_range(range: &str) -> Value {
     json!({"metadata": {"name": OWN}, "spec": {"cidrs": [range]}})
+}
+
+/// The ranges of a range object that addresses are given from here.
+pub fn cidrs(range: &Value) -> impl Iterator<Item = Cidr> {
+    list(&range["spec"], "cidrs").iter().filter_map(|text| Cidr::parse(text.as_str()?))
+}
+
+/// Whether addresses are given from it.
+pub fn is_ready(range: &Value) -> bool {
+    let ready = list(&range["status"], "conditions").iter().any(|one| one["type"] == "Ready" && one["status"] == "True");
+    ready && range["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// An address has one name.

@@ -441,9 +441,9 @@ mod tests {
 
     #[test]
     fn what_no_agent_starts() {
-        let template = json!({"spec": {"setHostnameAsFQDN": true}});
+        let template = json!({"spec": {"hostUsers": false}});
         let words = |what: &str, path: &str| {
-            vec![format!("no agent will start {what}: {path}.setHostnameAsFQDN is not supported by this version of the agent")]
+            vec![format!("no agent will start {what}: {path}.hostUsers (false) is not supported by this version of the agent")]
         };
         assert_eq!(pod(&json!({"metadata": {"name": "p"}, "spec": template["spec"]})), words("this pod", "spec"));
         let of = "a pod of this template";

@@ -10,7 +10,7 @@ use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
 /// Where a node is, which its pods may ask about themselves.
-const PLACES: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+pub const PLACES: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 /// A binding is never stored: it changes its pod. See `bind`.
 pub static BINDING: BuiltinStrategy = BuiltinStrategy {

@@ -37,6 +37,9 @@ const SOURCES: [&str; 22] = [
 ];
 const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
+/// Makes volumes of directories on nodes: the built-in class.
+pub const LOCAL_PROVISIONER: &str = "coracle/local";
+
 pub static CLAIM: BuiltinStrategy = BuiltinStrategy {
     create: |claim, making| {
         claim_defaults(claim);

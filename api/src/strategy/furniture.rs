@@ -1,5 +1,6 @@
 //! What every namespace holds: an account for pods that name none, and whom they trust. PURE.
 
+use super::claim::LOCAL_PROVISIONER;
 use crate::meta::Resource;
 use serde_json::{Value, json};
 
@@ -26,4 +27,15 @@ fn root(authority: &str) -> Value {
 /// Whether a config map says what it should.
 pub fn is_root(map: &Value, authority: &str) -> bool {
     map["data"][ROOT_KEY] == authority && map["data"].as_object().is_some_and(|data| data.len() == 1)
+}
+
+/// The class of claims that name none: a directory on the node of their pod. Who wants another default takes the mark away from this one.
+pub fn local_class() -> Value {
+    json!({
+        "metadata": {"name": "local", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": LOCAL_PROVISIONER,
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": true,
+    })
 }

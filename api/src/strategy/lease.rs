@@ -43,9 +43,11 @@ pub static ENDPOINT_SLICE: BuiltinStrategy = BuiltinStrategy {
     },
     validate: slice,
     validate_update: |new, old, rules| {
-        let mut found = general::changed(new, old, rules, slice);
-        found.extend(immutable(new, old, "addressType", &Path::root()));
-        found
+        // Addresses of another family are no news beside that.
+        match immutable(new, old, "addressType", &Path::root()) {
+            Some(problem) => vec![problem],
+            None => general::changed(new, old, rules, slice),
+        }
     },
     // Those of a controller are worked out again from Endpoints and pods.
     durable: |slice| if kept_by_us(slice) { Durable::Nothing } else { Durable::Whole },

@@ -11,20 +11,20 @@
 pub mod addresses;
 pub mod advice;
 mod affinity;
-mod amounts;
+pub mod amounts;
 mod annotated;
 mod apps;
 mod batch;
 pub mod binding;
 mod checks;
-mod claim;
+pub mod claim;
 mod classes;
 mod conditions;
 mod config;
 mod container;
 mod counts;
 mod creation_token;
-mod cron;
+pub mod cron;
 mod csi;
 mod custom;
 mod devices;
@@ -63,6 +63,7 @@ mod policies;
 pub mod qos;
 mod rbac;
 mod replicationcontroller;
+pub(crate) mod resize;
 pub mod review;
 mod rules;
 pub mod scale;
@@ -78,7 +79,7 @@ pub mod token;
 mod volume;
 mod webhooks;
 
-pub use network::Cidr;
+pub use network::{Cidr, NodePorts, Ranges};
 
 use coracle_schema::Problem;
 

@@ -13,8 +13,10 @@ const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 pub const FINALIZER: &str = finalizer::NAMESPACE;
 /// The namespace that is the cluster: its uid is the cluster's identity, and its secrets are the cluster's keys.
 pub const CLUSTER: &str = "kube-system";
-/// Every cluster has these, and nobody deletes them.
-pub const PROTECTED: [&str; 2] = ["default", CLUSTER];
+/// Every cluster has these.
+pub const SYSTEM: [&str; 4] = ["default", "kube-node-lease", "kube-public", CLUSTER];
+/// Nobody deletes these of them.
+pub const PROTECTED: [&str; 3] = ["default", "kube-public", CLUSTER];
 
 pub static NAMESPACE: BuiltinStrategy =
     BuiltinStrategy { create, update, status_update, validate, validate_update, delete, released, ..general::strategy::<true, false>() };

@@ -27,6 +27,11 @@ impl Cidr {
         u32::from(address) & mask(self.bits) == u32::from(self.base)
     }
 
+    /// All of the other.
+    pub fn holds(self, other: Cidr) -> bool {
+        self.bits <= other.bits && self.contains(other.base)
+    }
+
     /// How many addresses can be given to services: all but the range's own address and its broadcast.
     pub fn usable(self) -> u32 {
         (!mask(self.bits)).saturating_sub(1)
@@ -51,6 +56,75 @@ impl fmt::Display for Cidr {
 
 fn mask(bits: u8) -> u32 {
     if bits == 0 { 0 } else { u32::MAX << (32 - bits) }
+}
+
+/// Ranges of service addresses at once; further ones are not given from.
+const RANGES_MAX: usize = 8;
+
+/// Where service addresses come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ranges([Option<Cidr>; RANGES_MAX]);
+
+impl Ranges {
+    pub fn new(all: impl IntoIterator<Item = Cidr>) -> Ranges {
+        let mut all = all.into_iter();
+        Ranges(std::array::from_fn(|_| all.next()))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Cidr> {
+        self.0.into_iter().flatten()
+    }
+
+    pub fn can_give(&self, address: Ipv4Addr) -> bool {
+        self.iter().any(|range| range.can_give(address))
+    }
+}
+
+impl From<Cidr> for Ranges {
+    fn from(one: Cidr) -> Ranges {
+        Ranges::new([one])
+    }
+}
+
+/// Ports of each node that services may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePorts {
+    first: u16,
+    last: u16,
+}
+
+impl Default for NodePorts {
+    fn default() -> NodePorts {
+        NodePorts { first: 30_000, last: 32_767 }
+    }
+}
+
+impl NodePorts {
+    /// `30000-32767`
+    pub fn parse(text: &str) -> Result<NodePorts, String> {
+        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+        let both = text.split_once('-').and_then(|(first, last)| Some((port(first)?, port(last)?)));
+        let (first, last) = both.filter(|(first, last)| first <= last).ok_or("must be the first and the last port, like 30000-32767")?;
+        Ok(NodePorts { first, last })
+    }
+
+    pub fn first(self) -> u16 {
+        self.first
+    }
+
+    pub fn count(self) -> u32 {
+        u32::from(self.last - self.first) + 1
+    }
+
+    pub fn contains(self, port: i64) -> bool {
+        (i64::from(self.first)..=i64::from(self.last)).contains(&port)
+    }
+}
+
+impl fmt::Display for NodePorts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
 }
 
 /// A range of addresses of either family, as a number of 128 bits.

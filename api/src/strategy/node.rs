@@ -101,6 +101,8 @@ fn doubled_addresses(node: &Value) -> Vec<Problem> {
 
 fn validate_update(new: &Value, old: &Value, rules: Rules) -> Vec<Problem> {
     let mut found = general::changed(new, old, rules, validate);
+    // Of a node that stands each is looked at once more: what is wrong is a cause twice.
+    found.extend(pod_spec::taints(&new["spec"]));
     found.extend(doubled_addresses(new));
     for (field, said) in [("podCIDRs", "podCIDR"), ("providerID", "providerID")] {
         let (now, was) = (&new["spec"][field], &old["spec"][field]);

@@ -1,7 +1,7 @@
 //! The rules of one kind: a trait, the row of functions by which built-in kinds implement it, and the values that the
 //! rules take and return.
 
-use super::{Cidr, doc, finalizer};
+use super::{NodePorts, Ranges, doc, finalizer};
 use crate::meta::{Claim, Durable, Time};
 use coracle_schema::Problem;
 use serde_json::Value;
@@ -146,7 +146,9 @@ pub struct Rules {
     /// Only the values of labels as in 2014: v1beta3, whose names are those of v1.
     pub old_labels: bool,
     /// Where service addresses come from; a wanted address outside is a problem. None: unchecked.
-    pub service_cidr: Option<Cidr>,
+    pub service_cidr: Option<Ranges>,
+    /// Where node ports come from.
+    pub node_ports: NodePorts,
     /// The object exists, and its earlier form is unknown: fields that a create may not set may be set.
     pub standing: bool,
     /// A patch made the document: another uid in it is a problem of that field, and not a sign that another object was meant.
@@ -164,7 +166,7 @@ pub struct Making<'a> {
     pub suffix: &'a mut dyn FnMut() -> String,
     /// A free address of the service range; None when all are taken.
     pub service_address: &'a mut dyn FnMut() -> Option<Ipv4Addr>,
-    /// A free port of 30000-32767; None when all are taken.
+    /// A free port of the nodes; None when all are taken.
     pub node_port: &'a mut dyn FnMut() -> Option<u16>,
 }
 

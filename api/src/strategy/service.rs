@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-/// Ports of a node that services may take.
-pub const NODE_PORTS: std::ops::RangeInclusive<i64> = 30000..=32767;
+/// Candidates for one service: each of its ports may be one that it asks for itself.
+const CANDIDATES_MAX: usize = 1 << 16;
 /// How long a client stays with its pod unless a service says otherwise.
 const AFFINITY_S_DEFAULT: i64 = 3 * 60 * 60;
 /// A service without an address of its own.
@@ -161,7 +161,7 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
         let mut taken: HashSet<i64> = list(spec, "ports").iter().filter_map(|port| number(port, "nodePort")).collect();
         taken.extend(number(spec, "healthCheckNodePort"));
         // A candidate may be one that this very service asks for: then the next. None means that there are no more.
-        let mut free = NODE_PORTS.map_while(|_| (making.node_port)().map(i64::from)).filter(|candidate| taken.insert(*candidate));
+        let mut free = (0..CANDIDATES_MAX).map_while(|_| (making.node_port)().map(i64::from)).filter(|candidate| taken.insert(*candidate));
         // One port number has one node port over its protocols, as whoever asks a DNS server expects.
         let known = list(spec, "ports").iter().rev().filter_map(|port| Some((number(port, "port"), number(port, "nodePort")?)));
         let mut known: HashMap<_, _> = known.collect();
@@ -177,7 +177,9 @@ fn give(spec: &mut Value, making: &mut Making<'_>) {
 /// Services here are IPv4; a headless one without a selector leaves that to whoever fills it, as Kubernetes writes it.
 fn families(spec: &mut Value) {
     let open = is_headless(spec) && is_empty(&spec["selector"]);
-    if is_empty(&spec["ipFamilies"]) {
+    // Of an address of the other family nothing is concluded: validation says that there is none here.
+    let other = list(spec, "clusterIPs").first().and_then(Value::as_str).is_some_and(|ip| ip.contains(':'));
+    if is_empty(&spec["ipFamilies"]) && !other {
         spec["ipFamilies"] = if open { json!(["IPv4", "IPv6"]) } else { json!(["IPv4"]) };
         if open {
             default_to(spec, "ipFamilyPolicy", "RequireDualStack");
@@ -323,7 +325,7 @@ mod tests {
     }
 
     fn rules() -> Rules {
-        Rules { service_cidr: Cidr::parse("10.96.0.0/16"), ..Rules::default() }
+        Rules { service_cidr: Cidr::parse("10.96.0.0/16").map(Into::into), ..Rules::default() }
     }
 
     fn told(problems: &[Problem]) -> Vec<String> {
@@ -362,8 +364,7 @@ mod tests {
             let service = made(spec);
             assert_eq!(told(&service_rules::validate(&service, rules())), expected, "{service}");
         }
-        let words =
-            "failed to allocate IP 1.2.3.4: the provided IP (1.2.3.4) is not in the valid range. The range of valid IPs is 10.96.0.0/16";
+        let words = "failed to allocate IP 1.2.3.4: the provided network does not match the current range";
         check(
             json!({"clusterIP": "1.2.3.4", "ports": [{"port": 80}]}),
             &[&format!("spec.clusterIPs: Invalid value: [\"1.2.3.4\"]: {words}")],

@@ -5,7 +5,7 @@ use super::doc::{has, is_empty, list, number, text};
 use super::meta::{self, Scope};
 use super::names::{self, problems};
 use super::rules::Rules;
-use super::service::{HEADLESS, NODE_PORTS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
+use super::service::{HEADLESS, is_headless, is_reachable_from_outside, wants_address, wants_node_ports};
 use super::{container, endpoints};
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub fn validate(service: &Value, rules: Rules) -> Vec<Problem> {
         found.extend(problems(&path, ip, names::ip(ip).into_iter().chain(endpoints::elsewhere(ip)).collect()));
     }
     found.extend(supported(spec, "type", &TYPES, &path));
-    found.extend(node_ports(spec, &path));
+    found.extend(node_ports(spec, rules, &path));
     found.extend(duplicates(spec, &path));
     found.extend(source_ranges(service, &path));
     found.extend(balancer(service, &path));
@@ -202,10 +202,13 @@ fn this_address(ip: &str, family: Option<&Value>, all: &[Value], at: usize, rule
     if let Some(family) = family.filter(|family| (*family == "IPv6") != address.is_ipv6()) {
         return vec![Problem::invalid(&here, ip, format!("expected an {family} value as indicated by `ipFamilies[{at}]`"))];
     }
-    let given = |range: super::Cidr| matches!(address, IpAddr::V4(v4) if range.can_give(v4));
+    if family.is_none() && address.is_ipv6() && rules.service_cidr.is_some() {
+        return vec![Problem::invalid(&here, all.to_vec(), "IPv6 is not configured on this cluster")];
+    }
+    let given = |ranges: super::Ranges| matches!(address, IpAddr::V4(v4) if ranges.can_give(v4));
     match rules.service_cidr {
         Some(range) if !given(range) => {
-            let words = format!("the provided IP ({ip}) is not in the valid range. The range of valid IPs is {range}");
+            let words = "the provided network does not match the current range";
             vec![Problem::invalid(path, all.to_vec(), format!("failed to allocate IP {ip}: {words}"))]
         }
         _ => Vec::new(),
@@ -230,7 +233,8 @@ fn stack(spec: &Value, families_path: &Path, policy_path: &Path) -> Option<Probl
     Some(Problem::invalid(&families_path.index(other), families[other].clone(), "not configured on this cluster"))
 }
 
-fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
+fn node_ports(spec: &Value, rules: Rules, path: &Path) -> Vec<Problem> {
+    let range = rules.node_ports;
     let mut found = Vec::new();
     let mut seen = HashMap::new();
     for (at, port) in list(spec, "ports").iter().enumerate() {
@@ -240,15 +244,15 @@ fn node_ports(spec: &Value, path: &Path) -> Vec<Problem> {
         let path = path.field("ports").index(at).field("nodePort");
         let Some(number) = number(port, "nodePort").filter(|number| *number != 0) else {
             if wants_node_ports(spec) {
-                found.push(Problem::required(&path, format!("no port of {}-{} is free", NODE_PORTS.start(), NODE_PORTS.end())));
+                found.push(Problem::required(&path, format!("no port of {range} is free")));
             }
             continue;
         };
         if text(spec, "type") == "ClusterIP" {
             found.push(Problem::forbidden(&path, "may not be used when `type` is 'ClusterIP'"));
-        } else if !NODE_PORTS.contains(&number) {
-            let range = format!("The range of valid ports is {}-{}", NODE_PORTS.start(), NODE_PORTS.end());
-            found.push(Problem::invalid(&path, number, format!("provided port is not in the valid range. {range}")));
+        } else if !range.contains(number) {
+            let words = format!("provided port is not in the valid range. The range of valid ports is {range}");
+            found.push(Problem::invalid(&path, number, words));
         }
         // One port in two protocols may have one number for both.
         let same = (port["port"].as_i64(), text(port, "protocol"));

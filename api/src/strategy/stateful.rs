@@ -6,17 +6,33 @@ use super::doc::{default_to, has, is_empty, list, list_at, map_at, remove, text}
 use super::meta::{self, Scope};
 use super::rules::{BuiltinStrategy, Rules};
 use super::{claim, counts, general, inner, names, pod_spec};
+use crate::meta::Durable;
 use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
 pub static STATEFUL_SET: BuiltinStrategy = BuiltinStrategy {
-    create: |new, making| apps::create(new, making, defaults),
-    update: |new, old, making| apps::update(new, old, making, defaults),
+    create: |new, making| {
+        without_bounds(new);
+        apps::create(new, making, defaults)
+    },
+    update: |new, old, making| {
+        if old["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"].is_null() {
+            without_bounds(new);
+        }
+        apps::update(new, old, making, defaults)
+    },
     validate: |set, rules| stateful_set(set, true, rules),
     validate_update: update,
+    durable,
     ..COUNTED
 };
+
+/// In the middle of an update nothing else says which template the pods below the partition are of.
+fn durable(set: &Value) -> Durable {
+    let revision = |field: &str| text(&set["status"], field);
+    if revision("currentRevision") == revision("updateRevision") { Durable::WithoutStatus } else { Durable::Whole }
+}
 
 /// What of a stateful set may change.
 const CHANGEABLE: [&str; 7] = [
@@ -28,6 +44,13 @@ const CHANGEABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 ];
+
+/// How many pods may be missing is behind a gate that Kubernetes leaves shut: the field is dropped.
+fn without_bounds(set: &mut Value) {
+    if let Some(rolling) = set.pointer_mut("/spec/updateStrategy/rollingUpdate") {
+        remove(rolling, "maxUnavailable");
+    }
+}
 
 fn defaults(set: &mut Value) {
     apps::template_defaults(set);

@@ -73,7 +73,7 @@ impl Server {
     }
 
     fn step(&mut self, method: &str, path: &str, body: &Value, json_type: &str) -> Option<Answer> {
-        let rules = Rules { service_cidr: Cidr::parse("10.96.0.0/16"), ..Rules::default() };
+        let rules = Rules { service_cidr: Cidr::parse("10.96.0.0/16").map(Into::into), ..Rules::default() };
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let mut parts = path.strip_prefix("/api/v1/")?.split('/');
         let mut namespace = "";

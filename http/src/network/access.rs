@@ -9,6 +9,9 @@ use http::uri::Authority;
 use http::{Uri, Version};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+/// How every browser that speaks WebSocket begins its name.
+const BROWSERS: &[u8] = b"Mozilla/";
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Access {
     /// Host must name this host's loopback, and Origin, where a browser sends one, this very port.
@@ -46,8 +49,9 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
     if let Some(authority) = uri.authority().filter(|authority| !names_loopback(authority.as_str())) {
         return foreign("host", authority.as_str());
     }
-    // Neither programs nor kubectl send one: it is a page's, and only pages of this port may ask.
-    for origin in headers.get_all(header::ORIGIN) {
+    // Programs and kubectl send none: it is a page's, and only pages of this port may ask. But for some that speak WebSocket: Go's library
+    // makes one up.
+    for origin in headers.get_all(header::ORIGIN).iter().filter(|_| !is_program(headers)) {
         let origin = origin.to_str().unwrap_or_default();
         if origin.strip_prefix("http://").is_none_or(|rest| rest.is_empty() || rest != host) {
             return foreign("origin", origin);
@@ -64,6 +68,14 @@ pub(crate) fn check(access: Access, version: Version, uri: &Uri, headers: &Heade
         return Err(Refusal::Barred("no service worker is served here"));
     }
     Ok(())
+}
+
+/// Whether no page can have sent this: a page that opens a WebSocket cannot choose a header, and its browser says what it is.
+fn is_program(headers: &HeaderMap) -> bool {
+    let websocket = headers.get(header::UPGRADE).is_some_and(|protocol| protocol.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    let called = headers.get_all(header::USER_AGENT).iter().any(|name| name.as_bytes().starts_with(BROWSERS));
+    let browser = called || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
+    websocket && !browser
 }
 
 /// `localhost`, `127.0.0.0/8` or `[::1]`, with any port or none.
@@ -159,6 +171,14 @@ mod tests {
         assert_eq!(check_head("/", &[("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://example.com")]), 403);
         assert_eq!(check_head("/", &[("host", "localhost"), ("sec-fetch-site", "none"), ("sec-fetch-site", "same-site")]), 403);
         assert_eq!(check_version(Version::HTTP_10, "/", &[("origin", "http://")]), 403);
+        // Go's WebSocket has an origin that it made up; a browser has a name, too.
+        let program = [("host", "localhost:8080"), ("origin", "http://localhost"), ("upgrade", "websocket")];
+        assert_eq!(check_head("/", &program), 200);
+        assert_eq!(check_head("/", &[&program[..], &[("user-agent", "e2e.test/v1.36")]].concat()), 200);
+        assert_eq!(check_head("/", &program[..2]), 403);
+        for browser in [("user-agent", "Mozilla/5.0"), ("sec-fetch-mode", "websocket"), ("host", "example.com")] {
+            assert_eq!(check_head("/", &[&program[..], &[browser]].concat()) / 100, 4, "{browser:?}");
+        }
     }
 
     #[test]

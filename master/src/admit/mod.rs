@@ -11,6 +11,7 @@ mod limits;
 mod pod;
 pub mod quota;
 mod secrets;
+mod token_volume;
 
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
@@ -29,12 +30,21 @@ pub trait View {
 }
 
 /// What other objects, and who asks, make of a new one. `Err`: why it is forbidden.
-pub fn complete(view: &dyn View, kind: &Kind, namespace: &str, identity: &Identity, object: &mut Value) -> Result<(), String> {
+/// `suffix`: letters for the name of a pod's token volume; None where it gets none.
+pub fn complete(
+    view: &dyn View,
+    kind: &Kind,
+    namespace: &str,
+    identity: &Identity,
+    suffix: Option<&dyn Fn() -> String>,
+    object: &mut Value,
+) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural) {
         ("", "pods") => {
             limits::complete(&ranges(view, namespace)?, object);
-            pod::account(view, namespace, object)?;
+            pod::account(view, namespace, suffix, object)?;
             pod::priority(view, object)?;
+            pod::place(view, object);
             pod::runtime(view, object)
         }
         ("", "persistentvolumeclaims") => classes::storage(view, object),
@@ -57,6 +67,10 @@ pub fn judge(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old:
         ("", "pods", None) => {
             limits::judge_pod(&ranges(view, namespace)?, object)?;
             pod::overhead(view, object)
+        }
+        ("", "pods", Some(old)) if pod::is_resized(object, old) => {
+            limits::judge_pod(&ranges(view, namespace)?, object)?;
+            pod::fits_its_node(view, object)
         }
         ("certificates.k8s.io", "certificatesigningrequests", None) if wants_masters(object) => {
             Err(format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed"))

@@ -1,11 +1,12 @@
 //! What a pod is given by the objects that it names: its service account, its class of priority, its runtime. PURE.
 
-use super::{PRIORITY_CLASSES, RUNTIME_CLASSES, View, resource};
+use super::{PRIORITY_CLASSES, RUNTIME_CLASSES, View, resource, token_volume};
 use coracle_api::annotations::MIRROR;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Resource};
+use coracle_api::strategy::binding::PLACES;
 use coracle_api::strategy::doc::text;
 use coracle_api::strategy::furniture::{ACCOUNT, ACCOUNTS};
-use coracle_api::strategy::pod_defaults;
+use coracle_api::strategy::{pod_defaults, qos};
 use coracle_schema::Quantity;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +14,7 @@ const PREEMPTION: &str = "PreemptLowerPriority";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Who it is. A pod that its node runs anyway is nobody's to ask.
-pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), String> {
+pub fn account(view: &dyn View, namespace: &str, suffix: Option<&dyn Fn() -> String>, pod: &mut Value) -> Result<(), String> {
     if pod["metadata"]["annotations"][MIRROR].is_string() {
         return Ok(());
     }
@@ -26,6 +27,9 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
     let account = account.ok_or_else(|| lost(format!("serviceaccount {name:?} not found")))?;
     let spec = &mut pod["spec"];
     spec["serviceAccountName"] = name.into();
+    if let Some(suffix) = suffix.filter(|_| token_volume::is_wanted(&account, spec)) {
+        token_volume::mount(spec, suffix);
+    }
     let secrets = account["imagePullSecrets"].as_array().filter(|secrets| !secrets.is_empty());
     if let Some(secrets) = secrets
         && spec["imagePullSecrets"].as_array().is_none_or(Vec::is_empty)
@@ -33,6 +37,18 @@ pub fn account(view: &dyn View, namespace: &str, pod: &mut Value) -> Result<(), 
         spec["imagePullSecrets"] = secrets.clone().into();
     }
     super::secrets::judge(&account, pod)
+}
+
+/// Where its node is, if it has one already: its containers may ask.
+pub fn place(view: &dyn View, pod: &mut Value) {
+    let node = text(&pod["spec"], "nodeName").to_owned();
+    let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node };
+    let Ok(Some(node)) = view.get(&key) else { return };
+    for place in PLACES {
+        if let Some(value) = node["metadata"]["labels"][place].as_str() {
+            pod["metadata"]["labels"][place] = value.into();
+        }
+    }
 }
 
 /// How important it is: its class says so, or the one that all others have.
@@ -165,11 +181,35 @@ fn same(one: &Value, other: &Value) -> bool {
     count(one) == count(other) && entries(one).all(|(name, value)| other.get(name).is_some_and(|other| amount(other) == amount(value)))
 }
 
+/// Whether it asks for more or less than before.
+pub(super) fn is_resized(pod: &Value, old: &Value) -> bool {
+    let asked = |pod: &Value| ["requests", "limits"].map(|which| qos::of_pod(&pod["spec"], which));
+    asked(pod) != asked(old)
+}
+
+/// Nobody is asked for more than the whole node has.
+pub(super) fn fits_its_node(view: &dyn View, pod: &Value) -> Result<(), String> {
+    let Some(name) = pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) else { return Ok(()) };
+    let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() };
+    let node = view.get(&key)?.ok_or_else(|| format!("node {name:?} not found"))?;
+    let asked = qos::of_pod(&pod["spec"], "requests");
+    for resource in ["cpu", "memory"] {
+        let of = |amount: Quantity| if resource == "cpu" { amount.milli() } else { amount.value() };
+        let Some(has) = node["status"]["allocatable"][resource].as_str().and_then(|text| Quantity::parse(text).ok()).map(of) else {
+            continue;
+        };
+        let wants = asked.get(resource).map_or(0, |sum| of(sum.amount()));
+        if wants > has {
+            return Err(format!("node didn't have enough allocatable resources: {resource}, requested: {wants}, allocatable: {has}"));
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::Objects;
     use super::*;
-    use coracle_api::meta::Resource;
 
     fn objects() -> Objects {
         let named = |name: &str, namespace: &str| json!({"name": name, "namespace": namespace});
@@ -194,8 +234,17 @@ mod tests {
     #[test]
     fn accounts() {
         let objects = objects();
-        let check = |spec: Value, expected| check(&objects, spec, |view, pod| account(view, "ns", pod), expected);
+        let check =
+            |spec: Value, expected| check(&objects, spec, |view, pod| account(view, "ns", Some(&|| "abcde".to_owned()), pod), expected);
+        let with_token = |mut spec: Value| {
+            token_volume::mount(&mut spec, &|| "abcde".to_owned());
+            spec
+        };
         check(json!({}), Ok(json!({"serviceAccountName": "default"})));
+        let containers = json!({"containers": [{"name": "c"}]});
+        let mut given = with_token(containers.clone());
+        given["serviceAccountName"] = json!("default");
+        check(containers, Ok(given));
         check(
             json!({"serviceAccount": "puller"}),
             Ok(json!({"serviceAccount": "puller", "serviceAccountName": "puller",
@@ -206,7 +255,7 @@ mod tests {
         let why = "error looking up service account ns/nobody: serviceaccount \"nobody\" not found";
         check(json!({"serviceAccountName": "nobody"}), Err(why));
         let mut mirror = json!({"metadata": {"annotations": {MIRROR: "x"}}, "spec": {"serviceAccountName": "nobody"}});
-        assert_eq!(account(&objects, "ns", &mut mirror), Ok(()));
+        assert_eq!(account(&objects, "ns", None, &mut mirror), Ok(()));
     }
 
     #[test]

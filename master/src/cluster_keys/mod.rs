@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::store::{FlatStore, Store};
     use coracle_api::kinds::Kinds;
-    use coracle_api::strategy::Cidr;
+    use coracle_api::strategy::{Cidr, NodePorts};
     use std::sync::Arc;
 
     #[test]
@@ -178,7 +178,8 @@ mod tests {
         let open = || {
             let store = crate::with_rules(&kinds, |rules| FlatStore::open(&dir, None, rules)).expect("it opens").store;
             let shared: Arc<dyn Store> = Arc::new(store.clone());
-            let maker = Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network")).expect("there is chance");
+            let maker =
+                Maker::new(shared.clone(), Cidr::parse("10.96.0.0/16").expect("a network"), NodePorts::default()).expect("there is chance");
             (ClusterKeys::open(&Registry::new(kinds.clone(), shared, Arc::new(maker))), store)
         };
         let (made, store) = open();

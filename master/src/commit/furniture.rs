@@ -5,7 +5,7 @@ use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Stored;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Resource};
-use coracle_api::strategy::furniture::furniture;
+use coracle_api::strategy::furniture::{furniture, local_class};
 use coracle_api::strategy::system_classes;
 use serde_json::{Value, json};
 use std::convert::Infallible;
@@ -23,7 +23,8 @@ impl Registry {
     /// What every cluster has besides its namespaces.
     pub fn ensure_classes(&self) -> Result<(), String> {
         let classes = Resource { group: "scheduling.k8s.io".into(), plural: "priorityclasses".into() };
-        system_classes().iter().try_for_each(|class| self.ensure(&classes, "", class))
+        system_classes().iter().try_for_each(|class| self.ensure(&classes, "", class))?;
+        self.ensure(&Resource { group: "storage.k8s.io".into(), plural: "storageclasses".into() }, "", &local_class())
     }
 
     /// What every namespace holds. That it cannot be made now is no reason to refuse the namespace, or a pod in it.

@@ -56,7 +56,7 @@ impl Registry {
                     write.map_err(Barred::Unfit)?;
                 }
                 let shared = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-                self.stands(change.namespace, object, terms.writer).map_err(Barred::Homeless)?;
+                self.stands(change.namespace, object, terms).map_err(Barred::Homeless)?;
                 if change.kind.resource == Resource::core("pods") && !self.is_furnished(change.namespace) {
                     self.furnish(change.namespace);
                 }
@@ -69,7 +69,7 @@ impl Registry {
         }
     }
 
-    fn stands(&self, namespace: &str, object: &Value, writer: Writer) -> Result<(), Homeless> {
+    fn stands(&self, namespace: &str, object: &Value, terms: &Terms<'_>) -> Result<(), Homeless> {
         let key = Key { resource: NAMESPACES, namespace: String::new(), name: namespace.to_owned() };
         match self.store.get(&key) {
             Ok(Some(stored)) if is_ending(&serde_json::from_slice(&stored.json).unwrap_or_default()) => {
@@ -77,10 +77,12 @@ impl Registry {
                 Err(Homeless::Ending { name: said("name").or(said("generateName")).unwrap_or_default().to_owned() })
             }
             Ok(Some(_)) => Ok(()),
-            Ok(None) if writer == Writer::ClientOf2014 => self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why }),
+            // It would be made, and a rehearsal makes nothing.
+            Ok(None) if terms.writer == Writer::ClientOf2014 && terms.rehearsal => Ok(()),
+            Ok(None) if terms.writer == Writer::ClientOf2014 => self.ensure_namespace(namespace).map_err(|why| Homeless::Unmade { why }),
             Ok(None) => Err(Homeless::Missing),
             // What nobody can read is there.
-            Err(_) if writer == Writer::Controller => Ok(()),
+            Err(_) if terms.writer == Writer::Controller => Ok(()),
             Err(damaged) => Err(Homeless::Damaged { why: damaged.why }),
         }
     }

@@ -33,7 +33,7 @@ use coracle_api::strategy;
 use furniture::NAMESPACES;
 use serde_json::Value;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use written::{Found, Last, ToWrite, holds, in_place, key_of, to_show};
+use written::{Last, ReadBack, ToWrite, holds, in_place, key_of, to_show};
 
 /// Lost races after which a write is given up. Of those who write one object at a time one wins a batch of writes, so this is more than
 /// there are requests at work at once.
@@ -141,24 +141,30 @@ impl Registry {
         Ok(Committed { stored, outcome, warnings: draft.warnings, advice })
     }
 
-    fn read<E>(&self, change: &Change<'_, E>) -> Result<Found, Barred<E>> {
+    fn read<E>(&self, change: &Change<'_, E>) -> Result<ReadBack, Barred<E>> {
         if change.expects == Expects::Nothing {
-            return Ok(Found::Nothing);
+            return Ok(ReadBack::Nothing);
         }
         match self.store.get(&change.key()) {
             Ok(Some(stored)) => match serde_json::from_slice(&stored.json) {
-                Ok(object) => Ok(Found::Object(stored, object)),
+                Ok(object) => Ok(ReadBack::Object(stored, object)),
                 Err(error) => Err(Barred::Damaged { why: error.to_string() }),
             },
-            Ok(None) if change.expects == Expects::Either => Ok(Found::Nothing),
+            Ok(None) if change.expects == Expects::Either => Ok(ReadBack::Nothing),
             Ok(None) => Err(Barred::Missing),
-            Err(_) if change.over_damaged => Ok(Found::Damaged),
+            Err(_) if change.over_damaged => Ok(ReadBack::Damaged),
             Err(damaged) => Err(Barred::Damaged { why: damaged.why }),
         }
     }
 
     /// The write that it comes to; None: nothing is to be written.
-    fn prepare<E>(&self, change: &Change<'_, E>, found: &Found, made: Made<'_>, terms: &Terms<'_>) -> Result<Option<ToWrite>, Barred<E>> {
+    fn prepare<E>(
+        &self,
+        change: &Change<'_, E>,
+        found: &ReadBack,
+        made: Made<'_>,
+        terms: &Terms<'_>,
+    ) -> Result<Option<ToWrite>, Barred<E>> {
         let (kind, old) = (change.kind, found.standing());
         let own = |object| match old {
             Some(old) => Ok(prepare::replace(kind, old, object)),
@@ -169,7 +175,7 @@ impl Registry {
             Made::Document { part, object, ownership, warnings } => {
                 let named = object["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
                 let Prepared { write, last } = self.document(change, old, (part, object, ownership), terms).map_err(Barred::Unfit)?;
-                let write = if matches!(found, Found::Damaged) { in_place(write) } else { write };
+                let write = if matches!(found, ReadBack::Damaged) { in_place(write) } else { write };
                 return Ok(Some(ToWrite { write, last: last.map(Last::Shown), warnings, named }));
             }
             Made::Own(object) => (own(object)?, None),
@@ -195,12 +201,15 @@ impl Registry {
             Some(old) => Draft::update(kind, old, part, object, terms.rules, ownership)?,
         };
         if old.is_none() {
-            admit::complete(view, kind, namespace, terms.identity, &mut draft.object).map_err(|why| forbidden(&draft, why))?;
+            let suffix = || self.maker.suffix();
+            // Clients of older versions put back what they wrote, and know of no volume that was added.
+            let letters: Option<&dyn Fn() -> String> = if terms.rules.old_labels { None } else { Some(&suffix) };
+            admit::complete(view, kind, namespace, terms.identity, letters, &mut draft.object).map_err(|why| forbidden(&draft, why))?;
         }
         self.maker.making(|making| {
             draft.mutate(making);
             draft.validate(terms.rules)?;
-            if part == Part::Main && !draft.goes() {
+            if matches!(part, Part::Main | Part::Share(_)) && !draft.goes() {
                 let old = old.map(|old| old.object);
                 admit::judge(view, kind, namespace, &draft.object, old).map_err(|why| forbidden(&draft, why))?;
             }
@@ -228,7 +237,7 @@ impl Registry {
     fn refused<E>(
         &self,
         change: &Change<'_, E>,
-        found: &Found,
+        found: &ReadBack,
         (key, written): (Key, Option<Value>),
         named: bool,
         refused: Refused,

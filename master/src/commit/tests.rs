@@ -1,5 +1,6 @@
 //! Every way to write, over a store in memory.
 
+use super::furniture::NAMESPACES;
 use super::*;
 use crate::control::{Gate, Intent};
 use crate::serve::Serve;
@@ -73,9 +74,9 @@ fn written(registry: &Arc<Registry>, way: &str, port: u16) -> String {
         let now = crate::control::now(std::time::Instant::now());
         match Gate::new(registry.clone()).pass(intent, now) {
             Ok(done) => if done.is_some() { "done" } else { "lost" }.to_owned(),
-            Err(why) if why.contains("exceeded quota") => "403".to_owned(),
-            Err(why) if why.contains("belongs to") => "422".to_owned(),
-            Err(why) => why,
+            Err(why) if why.why.contains("exceeded quota") => "403".to_owned(),
+            Err(why) if why.why.contains("belongs to") => "422".to_owned(),
+            Err(why) => why.why,
         }
     };
     let stands = || {
@@ -163,6 +164,22 @@ fn a_quota_is_counted_and_held() {
     check("x", false, Ok("1"));
     check("y", false, Ok("2"));
     check("z", false, Err("\"z\" is forbidden: exceeded quota: q, requested: secrets=1, used: secrets=2, limited: secrets=2"));
+}
+
+#[test]
+fn a_rehearsal_through_an_older_version_makes_no_namespace() {
+    let registry = in_memory();
+    let kind = &*registry.kind(&Resource::core("configmaps")).expect("a row");
+    let make = |_: Option<Standing<'_>>| Ok(Made::document(Part::Main, json!({"metadata": {"name": "m"}}), Ownership::Untold));
+    let stands = || {
+        let key = Key { resource: NAMESPACES, namespace: String::new(), name: "new".to_owned() };
+        registry.store.get(&key).expect("whole").is_some()
+    };
+    for rehearsal in [true, false] {
+        let terms = Terms { rehearsal, ..Terms::of(Writer::ClientOf2014) };
+        registry.commit::<String>(&Change::create(kind, "new", &make), &terms).expect("nothing forbids it");
+        assert_eq!(stands(), !rehearsal);
+    }
 }
 
 #[test]

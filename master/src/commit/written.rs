@@ -8,21 +8,21 @@ use coracle_api::meta::Key;
 use serde_json::Value;
 
 /// What stands where a change is to be written.
-pub(super) enum Found {
+pub(super) enum ReadBack {
     Nothing,
     Object(Stored, Value),
     /// Its file is, and the change does not mind.
     Damaged,
 }
 
-impl Found {
+impl ReadBack {
     pub(super) fn standing(&self) -> Option<Standing<'_>> {
-        let Found::Object(stored, object) = self else { return None };
+        let ReadBack::Object(stored, object) = self else { return None };
         Some(Standing { key: &stored.key, revision: stored.revision, object })
     }
 
     pub(super) fn unchanged(self) -> Option<Committed> {
-        let Found::Object(stored, _) = self else { return None };
+        let ReadBack::Object(stored, _) = self else { return None };
         Some(Committed { stored, outcome: Outcome::Unchanged, warnings: Vec::new(), advice: Vec::new() })
     }
 }
@@ -51,11 +51,11 @@ impl ToWrite {
         object.map(advice).unwrap_or_default()
     }
 
-    pub(super) fn outcome(&self, found: &Found) -> Outcome {
+    pub(super) fn outcome(&self, found: &ReadBack) -> Outcome {
         match (&self.write, found) {
             (Write::Create { .. }, _) => Outcome::Created,
-            (Write::Update { .. }, Found::Damaged) => Outcome::Renewed,
-            (Write::Delete { .. }, Found::Damaged) => Outcome::GivenUp,
+            (Write::Update { .. }, ReadBack::Damaged) => Outcome::Renewed,
+            (Write::Delete { .. }, ReadBack::Damaged) => Outcome::GivenUp,
             (Write::Update { .. }, _) if matches!(self.last, Some(Last::Goes)) => Outcome::Gone,
             (Write::Update { .. }, _) => Outcome::Changed,
             (Write::Delete { .. }, _) => Outcome::Gone,

@@ -1,12 +1,16 @@
 //! Carries out what the controllers want: every intent becomes a change, which goes into the registry like a client's.
 
-use super::cluster::{Own, Settings};
 use super::controller::Now;
-use super::intent::{About, Contents, Intent, Item, Tale};
-use super::view::namespace_key;
+use super::correlate::{Correlator, Telling};
+use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
+use super::settings::{Own, Settings, Zones};
+use super::view::{EVENTS, PODS, namespace_key};
+use super::wakes::{Wake, Wakes};
 use crate::commit::{Barred, Change, Homeless, Made, Outcome, Registry, Terms, Writer};
+use crate::figures;
 use crate::prepare::{self, Departure, Ownership, Part, Preconditions, Standing, Unfit};
 use crate::store::{Damage, Stored};
+use crate::zones::zone;
 use coracle_api::kinds::{Kind, Kinds, Verb};
 use coracle_api::meta::{Key, ObjectMeta, Resource, Revision};
 use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
@@ -14,12 +18,11 @@ use coracle_api::strategy::meta::{without_finalizer, without_owners};
 use coracle_api::strategy::{Deleting, Fate, bind, namespace};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
-
-/// A look that ended in a refusal is repeated after this.
-pub const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
 const DAMAGE_TOLD_MAX: usize = 100;
@@ -33,8 +36,12 @@ pub struct Gate {
     registry: Arc<Registry>,
     /// Counts what was told, so that two tales of one moment have two names.
     told: AtomicU64,
+    correlator: Mutex<Correlator>,
     workloads: bool,
     own: Option<Arc<Own>>,
+    node_grace: Duration,
+    /// The directory of the agents' sockets. `None`: nobody is asked.
+    agents: Option<PathBuf>,
 }
 
 impl Gate {
@@ -43,7 +50,8 @@ impl Gate {
     }
 
     pub fn new(registry: Arc<Registry>) -> Gate {
-        Gate { registry, told: AtomicU64::new(0), workloads: true, own: None }
+        let (told, correlator) = (AtomicU64::new(0), Mutex::default());
+        Gate { registry, told, correlator, workloads: true, own: None, node_grace: Settings::NODE_GRACE, agents: None }
     }
 
     /// Counts what is used of the quotas of a namespace.
@@ -65,8 +73,47 @@ impl Gate {
         Gate { own: Some(Arc::new(own)), ..self }
     }
 
+    /// Takes nodes for gone after such a silence.
+    pub fn awaiting_nodes_for(self, node_grace: Duration) -> Gate {
+        Gate { node_grace, ..self }
+    }
+
+    /// Asks the agents in this directory what their pods take.
+    pub fn measured_by(self, sockets: PathBuf) -> Gate {
+        Gate { agents: Some(sockets), ..self }
+    }
+
+    /// Asks the agents of these nodes what their pods take. A thread of its own waits for them; what they say is a wake.
+    pub fn measure(&self, nodes: impl Iterator<Item = String>, wakes: &Wakes) {
+        let Some(sockets) = &self.agents else { return };
+        if wakes.fill.measuring.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let agents = nodes.filter_map(|node| figures::agent(sockets, &node)).collect();
+        let theirs = wakes.clone();
+        let ask = move || {
+            let told = figures::ask(agents).unwrap_or_else(|error| {
+                log::warn!("what pods take is not known: the agents cannot be asked: {error}");
+                Vec::new()
+            });
+            theirs.fill.measuring.store(false, Ordering::Release);
+            theirs.send(|| Wake::Measured(told));
+        };
+        if let Err(error) = thread::Builder::new().name("figures".into()).spawn(ask) {
+            wakes.fill.measuring.store(false, Ordering::Release);
+            log::warn!("what pods take is not known: no thread to ask the agents: {error}");
+        }
+    }
+
     pub fn settings(&self) -> Settings {
-        Settings { own: self.own.clone().filter(|_| self.workloads), authority: self.registry.authority() }
+        let own = self.own.clone().filter(|_| self.workloads);
+        Settings {
+            node_grace: self.node_grace,
+            own,
+            authority: self.registry.authority(),
+            zones: Zones(zone),
+            measured: self.agents.is_some(),
+        }
     }
 
     /// Of all that stands in namespaces.
@@ -91,22 +138,38 @@ impl Gate {
 
     /// What was written, or None for a lost race: the winner's event brings the key back. `Err` is a refusal that will not pass by itself,
     /// in words.
-    pub fn pass(&self, intent: Intent, now: Now) -> Result<Option<Key>, String> {
+    pub fn pass(&self, intent: Intent, now: Now) -> Result<Option<Key>, Refusal> {
+        let deleting = match &intent {
+            Intent::Create { resource, namespace, object } => return self.create(resource, namespace, object),
+            Intent::Delete { key, .. } | Intent::Collect { key, .. } => Some(key.clone()),
+            _ => None,
+        };
+        let refused = |why| Refusal { doing: deleting.map_or(Doing::Changing, Doing::Deleting), ..Refusal::from(why) };
+        self.carry_out(intent, now).map_err(refused)
+    }
+
+    fn carry_out(&self, intent: Intent, now: Now) -> Result<Option<Key>, String> {
         match intent {
-            Intent::Create { resource, namespace, object } => self.create(&resource, &namespace, &object),
-            // It is told with what it is about.
-            Intent::Tell(_) => Ok(None),
+            // It is told with what it is about, and made by itself.
+            Intent::Tell(_) | Intent::Announce(_) | Intent::Then(_) | Intent::Create { .. } => Ok(None),
             Intent::Update { key, seen, object } => self.change(&key, seen, |_, _| Ok(whole(Part::Main, object.clone()))),
             Intent::Status { key, seen, status } => self.change(&key, seen, |_, old| {
                 let mut object = old.object.clone();
                 object["status"] = status.clone();
                 Ok(whole(Part::Status, object))
             }),
+            Intent::Note { key, seen, object } => self.change(&key, seen, |_, _| Ok(whole(Part::Status, object.clone()))),
             Intent::Bind { key, seen, node } => self.change(&key, seen, |_, old| self.bound(old.object, &node, now).map(Made::Own)),
             Intent::Emptied { key, seen } => self.change(&key, seen, |kind, old| Ok(Made::relieved(kind, namespace::emptied(old.object)))),
             Intent::Delete { key, seen, at_once } => {
-                self.change(&key, seen, |kind, old| departed(kind, old, at_once.then_some(0), None, now))
+                // Who watches a pod sees that it goes, as in Kubernetes.
+                let shown = at_once && key.resource == PODS;
+                self.change(&key, seen, |kind, old| match shown {
+                    true => departure(kind, old, Some(0), None, now).map(Made::from),
+                    false => departed(kind, old, at_once.then_some(0), None, now),
+                })
             }
+            Intent::Disrupt { key, seen, status } => self.disrupt(&key, seen, &status, now),
             Intent::Collect { key, seen, foreground } => self.change(&key, seen, |kind, old| {
                 // What it says itself, by a finalizer, comes first.
                 let fate = if foreground { Some(Fate::Foreground) } else { parting(old.object) };
@@ -124,10 +187,33 @@ impl Gate {
     /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
     pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
-        let object = event(tale, made, self.told.fetch_add(1, Ordering::Relaxed), now);
-        if let Err(why) = self.create(&Resource::core("events"), &namespace_of(tale), &object) {
-            log::debug!("event {} about {}: {why}", tale.reason, tale.about.name);
+        let name = event_name(tale, self.told.fetch_add(1, Ordering::Relaxed), now);
+        let message = format!("{}{made}", tale.message);
+        let telling = self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
+        let told = match telling {
+            Telling::Nothing => return,
+            Telling::New { message } => self.create(&EVENTS, &namespace_of(tale), &event(tale, (&name, &message, 1), now)).map(drop),
+            Telling::Again { name, count, message } => self.tell_again(tale, (&name, &message, count), now),
+        };
+        if let Err(refusal) = told {
+            log::debug!("event {} about {}: {}", tale.reason, tale.about.name, refusal.why);
         }
+    }
+
+    /// The event may have gone meanwhile: then it is made anew, and counts on.
+    fn tell_again(&self, tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Result<(), Refusal> {
+        let key = Key { resource: EVENTS, namespace: namespace_of(tale), name: name.to_owned() };
+        let Ok(Some(stored)) = self.registry.store.get(&key) else {
+            return self.create(&EVENTS, &key.namespace, &event(tale, (name, message, count), now)).map(drop);
+        };
+        let again = |_: &Kind, old: Standing<'_>| {
+            let mut object = old.object.clone();
+            object["count"] = count.into();
+            object["lastTimestamp"] = now.wall.to_string().into();
+            object["message"] = cut(message, EVENT_MESSAGE_BYTES_MAX).into();
+            Ok(whole(Part::Main, object))
+        };
+        self.change(&key, stored.revision, again).map(drop).map_err(Refusal::from)
     }
 
     /// Damaged files, as events about the objects that they were: whoever looks at one hears of it.
@@ -147,27 +233,29 @@ impl Gate {
                 revision: self.registry.store.revision(),
             };
             let message = damage.to_string();
-            let tale = Tale { about, severity: "Warning", reason, message, names_made: false, source: "store" };
+            let tale = Tale::warning("store", about, reason, message);
             self.tell(&tale, None, now);
         }
     }
 
-    fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, String> {
+    fn create(&self, resource: &Resource, namespace: &str, object: &Value) -> Result<Option<Key>, Refusal> {
+        let said = object["metadata"]["name"].as_str().or(object["metadata"]["generateName"].as_str()).unwrap_or_default();
+        let doing = Doing::Making(resource.clone(), said.to_owned());
+        let refused = |why: String| Refusal { doing: doing.clone(), ..Refusal::from(why) };
         let make = |_: Option<Standing<'_>>| Ok(whole(Part::Main, object.clone()));
-        let kind = self.kind(resource)?;
+        let kind = self.kind(resource).map_err(refused)?;
         let change = Change::create(&kind, namespace, &make);
         match self.registry.commit::<String>(&change, &Terms::of(Writer::Controller)) {
             Ok(committed) => Ok(Some(Key::clone(&committed.stored.key))),
             Err(barred) if barred.is_taken() && !object["metadata"]["name"].is_null() => Ok(None),
             Err(Barred::Homeless(Homeless::Missing | Homeless::Ending { .. })) => {
-                Err(format!("namespace {namespace} is not there, or it ends: nothing is made in it"))
+                Err(refused(format!("namespace {namespace} is not there, or it ends: nothing is made in it")))
             }
-            Err(Barred::Unfit(Unfit::Forbidden { why, .. })) => {
-                // The same words at every attempt: not by a name that was made for this one.
-                let name = object["metadata"]["generateName"].as_str().or(object["metadata"]["name"].as_str()).unwrap_or_default();
-                Err(format!("{resource} {name:?} is forbidden: {why}"))
+            Err(Barred::Unfit(Unfit::Forbidden { name, why })) => {
+                let gist = format!("{resource} {said:?} is forbidden: {why}");
+                Err(Refusal { why: format!("{resource} {name:?} is forbidden: {why}"), gist, doing })
             }
-            Err(barred) => Err(barred.to_string()),
+            Err(barred) => Err(refused(barred.to_string())),
         }
     }
 
@@ -192,6 +280,18 @@ impl Gate {
         }
     }
 
+    fn disrupt(&self, key: &Key, seen: Revision, status: &Value, now: Now) -> Result<Option<Key>, String> {
+        self.change(key, seen, |_, old| {
+            let mut object = old.object.clone();
+            object["status"] = status.clone();
+            Ok(whole(Part::Status, object))
+        })?;
+        // Whoever wrote since has seen why it goes, or is quicker and the key is looked at again.
+        let stored = self.registry.store.get(key).ok().flatten();
+        let Some(stored) = stored.filter(|stored| says(&stored.json, status)) else { return Ok(None) };
+        self.change(key, stored.revision, |kind, old| departed(kind, old, None, None, now))
+    }
+
     fn bound(&self, pod: &Value, node: &str, now: Now) -> Result<Value, String> {
         let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() };
         let found = self.registry.store.get(&key).ok().flatten().and_then(|stored| serde_json::from_slice(&stored.json).ok());
@@ -203,18 +303,28 @@ impl Gate {
     }
 }
 
+/// Whether an object has the conditions of this status.
+fn says(json: &[u8], status: &Value) -> bool {
+    let object: Value = serde_json::from_slice(json).unwrap_or_default();
+    object["status"]["conditions"] == status["conditions"]
+}
+
 /// Nobody owns what the controllers write.
 fn whole<'a>(part: Part, object: Value) -> Made<'a> {
     Made::document(part, object, Ownership::Untold)
 }
 
 fn departed<'a>(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Made<'a>, String> {
-    let deleting = Deleting { grace_s, now: now.wall };
-    match prepare::depart(kind, old, &Preconditions::default(), deleting, fate) {
+    Ok(match departure(kind, old, grace_s, fate, now)? {
         // Nobody waits to see it once more.
-        Ok(Departure::Last(_)) => Ok(Made::Gone),
-        departed => departed.map(Made::from).map_err(|unfit| unfit.to_string()),
-    }
+        Departure::Last(_) => Made::Gone,
+        departure => Made::from(departure),
+    })
+}
+
+fn departure(kind: &Kind, old: Standing<'_>, grace_s: Option<i64>, fate: Option<Fate>, now: Now) -> Result<Departure, String> {
+    let deleting = Deleting { grace_s, now: now.wall };
+    prepare::depart(kind, old, &Preconditions::default(), deleting, fate).map_err(|unfit| unfit.to_string())
 }
 
 fn item(stored: &Stored) -> Item {
@@ -247,22 +357,44 @@ fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end.unwrap_or_default()]
 }
 
-fn event(tale: &Tale, made: &str, nth: u64, now: Now) -> Value {
+/// As Kubernetes calls them: by the moment.
+fn event_name(tale: &Tale, nth: u64, now: Now) -> String {
+    let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
+    format!("{}.{moment:016x}", cut(&tale.about.name, EVENT_NAME_BYTES_MAX))
+}
+
+fn event(tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Value {
     let about = &tale.about;
     let at = now.wall.to_string();
-    let message = format!("{}{made}", tale.message);
-    // As Kubernetes calls them: by the moment.
-    let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
-    json!({
-        "metadata": {"name": format!("{}.{moment:016x}", cut(&about.name, EVENT_NAME_BYTES_MAX)), "namespace": namespace_of(tale)},
-        "involvedObject": {
-            "apiVersion": about.api_version, "kind": about.kind, "namespace": about.namespace, "name": about.name, "uid": about.uid,
-            "resourceVersion": about.revision.to_string(),
-        },
-        "type": tale.severity, "reason": tale.reason, "message": cut(&message, EVENT_MESSAGE_BYTES_MAX), "source": {"component": tale.source},
-        // Clients of events.k8s.io/v1 take no event without its time; one that has it says who reports what was done.
-        "eventTime": format!("{:.6}", now.wall.0),
-        "reportingComponent": tale.source, "reportingInstance": tale.source, "action": tale.reason,
-        "firstTimestamp": at, "lastTimestamp": at, "count": 1,
-    })
+    let mut event = json!({
+        "metadata": {"name": name, "namespace": namespace_of(tale)},
+        "involvedObject": reference(about),
+        "type": tale.severity, "reason": tale.reason, "message": cut(message, EVENT_MESSAGE_BYTES_MAX), "source": {"component": tale.source},
+        "eventTime": null, "reportingComponent": tale.source, "reportingInstance": "",
+        "firstTimestamp": at, "lastTimestamp": at, "count": count,
+    });
+    // An event that has a time of its own says what was done, and where the reporter is.
+    if let Some(action) = tale.action {
+        event["eventTime"] = format!("{:.6}", now.wall.0).into();
+        event["action"] = action.into();
+        event["reportingInstance"] = tale.source.into();
+    }
+    if let Some(related) = &tale.related {
+        event["related"] = reference(related);
+    }
+    event
+}
+
+/// Nothing is said of what is not known.
+fn reference(about: &About) -> Value {
+    let mut said = json!({"apiVersion": about.api_version, "kind": about.kind, "name": about.name});
+    for (field, text) in [("namespace", &about.namespace), ("uid", &about.uid)] {
+        if !text.is_empty() {
+            said[field] = text.as_str().into();
+        }
+    }
+    if about.revision > Revision(0) {
+        said["resourceVersion"] = about.revision.to_string().into();
+    }
+    said
 }

@@ -4,7 +4,7 @@
 //! absent.
 
 use super::cluster::Cluster;
-use super::view::{EndpointsView, PodView, ServiceView, protocol, selects};
+use super::view::{EndpointsView, PodView, ServiceView, document, protocol, selects};
 use coracle_api::meta::{Key, ObjectReference};
 use coracle_api::quantity::IntOrString;
 use coracle_api::service::{EndpointAddress, ServicePort};
@@ -21,6 +21,17 @@ pub struct Backend<'a> {
     pub ports: Vec<Port>,
     pub key: &'a Key,
     pub pod: &'a PodView,
+}
+
+impl Backend<'_> {
+    /// Its name within the service, if it has one.
+    pub fn hostname(&self, service: &ServiceView) -> Option<String> {
+        // Most pods are not worth parsing.
+        memchr::memmem::find(&self.pod.document.json, b"\"subdomain\"")?;
+        let spec = &document(&self.pod.document)["spec"];
+        let named = spec["subdomain"].as_str().is_some_and(|subdomain| !subdomain.is_empty() && subdomain == service.name);
+        spec["hostname"].as_str().filter(|name| named && !name.is_empty()).map(str::to_owned)
+    }
 }
 
 /// `standing`: the Endpoints of the service as they stand.

@@ -59,9 +59,10 @@ impl View for BudgetView {
 #[derive(Clone, Debug)]
 pub struct ScaleView {
     uid: String,
-    replicas: i64,
+    pub replicas: i64,
     /// The uid of the object that decides on the number.
     owner: Option<String>,
+    pub document: Stored,
 }
 
 impl View for ScaleView {
@@ -85,7 +86,7 @@ impl View for ScaleView {
         }
         let Scaled { metadata, spec } = read(stored)?;
         let owner = metadata.controller().map(|owner| owner.uid.clone());
-        Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner })
+        Some(ScaleView { uid: metadata.uid, replicas: spec.replicas.unwrap_or(1).into(), owner, document: stored.clone() })
     }
 }
 
@@ -152,14 +153,29 @@ impl Expected {
         }
         if self.unmanaged {
             let words = format!(
-                "Pods selected by this PodDisruptionBudget (selector: {selector}) were found to be unmanaged. As a result, the status of the \
+                "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the \
                  PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set \
-                 \".spec.minAvailable\" field of the PDB to an integer value."
+                 \".spec.minAvailable\" field of the PDB to an integer value.",
+                go_text(selector)
             );
             tales.push(Tale::warning(SOURCE, about(), "UnmanagedPods", words));
         }
         tales
     }
+}
+
+/// A selector as programs in Go print theirs.
+fn go_text(selector: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let labels = selector["matchLabels"].as_object().into_iter().flatten();
+    let labels: String = labels.map(|(name, value)| format!("{name}: {},", text(value))).collect();
+    let rules = selector["matchExpressions"].as_array().into_iter().flatten().map(|rule| {
+        let values: Vec<String> = rule["values"].as_array().into_iter().flatten().map(text).collect();
+        let (key, operator, values) = (text(&rule["key"]), text(&rule["operator"]), values.join(" "));
+        format!("LabelSelectorRequirement{{Key:{key},Operator:{operator},Values:[{values}],}},")
+    });
+    let rules: String = rules.collect();
+    format!("&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}")
 }
 
 fn expect(cluster: &Cluster, key: &Key, spec: &Value, guarded: &Guarded) -> Result<Expected, String> {
@@ -290,4 +306,21 @@ fn failed(status: &Value, why: &str, now: Time) -> Value {
 
 fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors_as_programs_in_go_print_them() {
+        let rules = json!({"matchLabels": {"b": "2", "a": "1"}, "matchExpressions": [
+            {"key": "k", "operator": "In", "values": ["x", "y"]}, {"key": "l", "operator": "Exists"}]});
+        let rule = |text: &str| format!("LabelSelectorRequirement{{{text},}},");
+        let expected = rule("Key:k,Operator:In,Values:[x y]") + &rule("Key:l,Operator:Exists,Values:[]");
+        let expected = format!(
+            "&LabelSelector{{MatchLabels:map[string]string{{a: 1,b: 2,}},MatchExpressions:[]LabelSelectorRequirement{{{expected}}},}}"
+        );
+        assert_eq!(go_text(&rules), expected);
+    }
 }

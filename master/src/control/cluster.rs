@@ -1,44 +1,37 @@
 //! The cluster as the controllers see it: views of objects, indexed and fed by events. PURE.
 
+use super::happened::{Happened, Happening};
+use super::readings::Readings;
 use super::references::References;
+use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
-use super::view::{self, EVENTS, NODES, NodeView, PODS, PodView, node_key};
+use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
+use super::usage::Usage;
+use super::view::{self, EVENTS, LEASES, NODE_LEASES, NODES, NodeView, PODS, PodView, node_key};
 use crate::store::{Event, Stored};
 use coracle_api::meta::{Key, Revision};
-use coracle_api::strategy::Cidr;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What a master that keeps the cluster's own objects was started with.
-#[derive(Clone, Debug)]
-pub struct Own {
-    /// The range of service addresses.
-    pub range: Cidr,
-    /// The name of its host, if known.
-    pub host: Option<String>,
-}
-
-/// What the controllers know besides objects.
-#[derive(Clone, Default)]
-pub struct Settings {
-    /// `None`: this master does not keep the cluster's own objects.
-    pub own: Option<Arc<Own>>,
-    /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
-    pub authority: Option<Arc<str>>,
-}
 
 pub struct Cluster {
     pub settings: Settings,
     pods: Shelf<Box<PodView>>,
     /// The keys of the pods on each node. The empty name stands for no node.
     pods_by_node: BTreeMap<String, BTreeSet<Arc<Key>>>,
+    /// What the pods on each node take of it together.
+    usage: BTreeMap<String, Usage>,
+    /// Pods that want other pods near or far, and have a node.
+    related: BTreeSet<Arc<Key>>,
+    /// What pods may have waited for.
+    pub happened: Happened,
     pub nodes: BTreeMap<String, NodeView>,
     pub events: Events,
     /// The views of all other kinds that a controller follows.
     shelves: Shelves,
     pub references: References,
+    pub readings: Readings,
     /// Objects that exist and cannot be read: they are not absent.
     pub damaged: BTreeSet<Key>,
     /// Nodes whose deletion was seen while pods were bound to them, and the uptime then.
@@ -110,6 +103,10 @@ impl Cluster {
             shelves,
             pods: Shelf::default(),
             pods_by_node: BTreeMap::new(),
+            usage: BTreeMap::new(),
+            related: BTreeSet::new(),
+            happened: Happened::default(),
+            readings: Readings::default(),
             nodes: BTreeMap::new(),
             events: Events::default(),
             damaged: BTreeSet::new(),
@@ -132,6 +129,12 @@ impl Cluster {
             self.events.put(key, new.map(came));
             (Vec::new(), true)
         } else {
+            if [CLAIMS, VOLUMES, CLASSES, CSI_NODES].contains(&key.resource) {
+                self.happened.note(Happening::Storage);
+            }
+            if key.resource == LEASES && key.namespace == NODE_LEASES && new.is_some() {
+                self.hear(&key.name, uptime);
+            }
             self.shelves.put(key, new, uptime)
         };
         // A document that makes no sense to us is there all the same: unknown is not absent.
@@ -143,6 +146,7 @@ impl Cluster {
 
     fn apply_pod(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Vec<Box<dyn Any>>, bool) {
         let (was, read) = self.pods.put(key, new, uptime);
+        self.count(key, was.as_deref());
         let node = |pod: &PodView| pod.node.clone();
         let (left, joined) = (was.as_deref().map(node), self.pod(key).map(node));
         if left != joined {
@@ -156,6 +160,38 @@ impl Cluster {
             self.hear(&node, uptime);
         }
         (was.map(|was| was as Box<dyn Any>).into_iter().collect(), read)
+    }
+
+    /// Counts what a pod takes of its node.
+    fn count(&mut self, key: &Arc<Key>, was: Option<&PodView>) {
+        let is = self.pods.get(key).map(|pod| &**pod);
+        self.happened.of_pod(was, is);
+        if let Some(was) = was.filter(|pod| pod.takes_room())
+            && let Some(usage) = self.usage.get_mut(&was.node)
+        {
+            usage.remove(was);
+            if usage.pods == 0 {
+                self.usage.remove(&was.node);
+            }
+        }
+        if let Some(is) = is.filter(|pod| pod.takes_room()) {
+            self.usage.entry(is.node.clone()).or_default().add(is);
+        }
+        if is.is_some_and(|pod| pod.related && pod.takes_room()) {
+            self.related.insert(key.clone());
+        } else {
+            self.related.remove(key);
+        }
+    }
+
+    /// What the pods on a node take of it. `None`: nothing.
+    pub fn usage(&self, node: &str) -> Option<&Usage> {
+        self.usage.get(node)
+    }
+
+    /// Pods with a node that want other pods near or far.
+    pub fn related_pods(&self) -> impl Iterator<Item = (&Key, &PodView)> {
+        self.related.iter().filter_map(|key| Some((&**key, &**self.pods.get(key)?)))
     }
 
     fn index(&mut self, key: &Arc<Key>, from: Option<String>, to: Option<String>) {
@@ -180,6 +216,7 @@ impl Cluster {
         if let Some(view) = view.flatten() {
             self.nodes.insert(name.to_owned(), view);
         }
+        self.happened.of_node(name, was.as_ref(), self.nodes.get(name));
         let uid = |node: Option<&NodeView>| node.map(|node| node.uid.clone());
         if new.is_none() {
             self.heard.remove(name);
@@ -215,6 +252,17 @@ impl Cluster {
         self.pods.within(namespace).map(|(key, pod)| (key, &**pod))
     }
 
+    /// The pods that this object acts on.
+    pub fn pods_of<'a>(&'a self, key: &'a Key, uid: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
+        let pods = self.references.dependents(key).filter_map(|key| Some((key, self.pod(key)?)));
+        pods.filter(move |(_, pod)| pod.owner.as_deref() == Some(uid))
+    }
+
+    /// Pods of a namespace that no owner acts on.
+    pub fn orphaned_pods_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a PodView)> {
+        self.pods.orphans_in(namespace).map(|(key, pod)| (key, &**pod))
+    }
+
     pub fn pods(&self) -> impl Iterator<Item = (&Key, &PodView)> {
         self.pods.iter().map(|(key, pod)| (key, &**pod))
     }
@@ -228,28 +276,49 @@ impl Cluster {
         self.shelves.shelf().get(key)
     }
 
+    /// With its key, which lives as long as the cluster is not changed.
+    pub fn entry<V: View>(&self, key: &Key) -> Option<(&Key, &V)> {
+        self.shelves.shelf().entry(key)
+    }
+
     pub fn all<V: View>(&self) -> impl Iterator<Item = (&Key, &V)> {
         self.shelves.shelf().iter()
+    }
+
+    /// The objects of a type of view that name this one as an owner.
+    pub fn dependents<'a, V: View>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        let of = |key: &&Key| V::OF.contains(&key.resource);
+        self.references.dependents(key).filter(of).filter_map(|key| Some((key, self.get(key)?)))
+    }
+
+    pub fn orphans_in<'a, V: View>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        self.shelves.shelf().orphans_in(namespace)
     }
 
     pub fn within<'a, V: View>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
         self.shelves.shelf().within(namespace)
     }
 
-    /// Whether a pod that may run uses a claim of its namespace.
+    /// Whether a pod with a node uses a claim of its namespace: also one that has ended, as long as it is there.
     pub fn uses(&self, claim: &Key) -> bool {
-        let names = |pod: &PodView| {
-            // Most pods are not worth parsing.
-            if memchr::memmem::find(&pod.document.json, claim.name.as_bytes()).is_none() {
-                return false;
-            }
+        let names = |key: &Key, pod: &PodView| {
             let document = view::document(&pod.document);
             let volumes = document["spec"]["volumes"].as_array().into_iter().flatten();
-            volumes.into_iter().any(|volume| volume["persistentVolumeClaim"]["claimName"] == *claim.name)
+            // The claim that a pod brought with it goes with it.
+            let own = |volume: &serde_json::Value| {
+                let name = volume["name"].as_str().unwrap_or_default();
+                !pod.ending && volume["ephemeral"].is_object() && claim.name == format!("{}-{name}", key.name)
+            };
+            volumes.into_iter().any(|volume| volume["persistentVolumeClaim"]["claimName"] == *claim.name || own(volume))
         };
         // One that cannot be read may use anything.
         let unknown = self.damaged_pods(&claim.namespace).next().is_some();
-        unknown || self.pods_in(&claim.namespace).any(|(_, pod)| !pod.node.is_empty() && !pod.terminal() && names(pod))
+        unknown || self.pods_in(&claim.namespace).any(|(key, pod)| pod.claims && !pod.node.is_empty() && names(key, pod))
+    }
+
+    /// The names of the nodes that pods are bound to.
+    pub fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.pods_by_node.keys().map(String::as_str).filter(|name| !name.is_empty())
     }
 
     /// An empty name: those on no node.

@@ -4,20 +4,30 @@
 //! Changes are routed by group and plural, before any function of a row is asked: a row never sees an object of a
 //! foreign kind that is called like one of its own.
 
+pub use super::since::Now;
+
 use super::cluster::{Before, Cluster};
-use super::intent::{Contents, Decision, Tale};
+use super::intent::{Contents, Decision, Memo, Refusal, Tale};
 use super::shelf::{Shelves, View};
 use super::view::{EVENTS, NODES, PODS, PodView};
-use coracle_api::meta::{Key, Resource, Time};
+use coracle_api::meta::{Key, Resource};
+use serde_json::Value;
+use std::any::Any;
 use std::time::Duration;
 
-/// Both clocks at one moment.
+/// A look that ended in a refusal is repeated after the first of these, then after twice as long, and so on to the second, as in Kubernetes.
 #[derive(Clone, Copy, Debug)]
-pub struct Now {
-    /// The time that is shown to people.
-    pub wall: Time,
-    /// Time since this process started: silence and age are measured by it.
-    pub uptime: Duration,
+pub struct Patience(pub Duration, pub Duration);
+
+impl Patience {
+    pub const USUAL: Patience = Patience(Duration::from_millis(5), Duration::from_secs(1000));
+    /// Of jobs, which make their pods one after the other.
+    pub const JOBS: Patience = Patience(Duration::from_secs(1), Duration::from_secs(60));
+
+    pub fn after(self, times: u32) -> Duration {
+        let Patience(first, most) = self;
+        2u32.checked_pow(times).and_then(|factor| first.checked_mul(factor)).map_or(most, |delay| delay.min(most))
+    }
 }
 
 /// One row of the table of controllers.
@@ -33,11 +43,13 @@ pub struct Controller {
     /// The event that tells of an intent that was refused. A controller that has one writes the refusal into the status
     /// too, so it looks again at once when a refusal begins or ends.
     pub refused: Option<Refused>,
+    /// When it looks again at what was refused.
+    pub patience: Patience,
 }
 
 impl Controller {
     pub fn new(name: &'static str, all: fn(&Cluster) -> Vec<Key>, decide: fn(&Look<'_>) -> Decision) -> Controller {
-        Controller { name, follows: Vec::new(), all, decide, workload: false, refused: None }
+        Controller { name, follows: Vec::new(), all, decide, workload: false, refused: None, patience: Patience::USUAL }
     }
 
     pub fn follows(mut self, follow: Follow) -> Controller {
@@ -49,13 +61,17 @@ impl Controller {
         Controller { workload: true, ..self }
     }
 
+    pub fn patient(self, patience: Patience) -> Controller {
+        Controller { patience, ..self }
+    }
+
     pub fn telling(self, refused: Refused) -> Controller {
         Controller { refused: Some(refused), ..self }
     }
 }
 
-/// The event about a refusal, from its reason.
-pub type Refused = fn(&Cluster, &Key, &str) -> Option<Tale>;
+/// The event about a refusal.
+pub type Refused = fn(&Cluster, &Key, &Refusal) -> Option<Tale>;
 /// The keys of a controller that a change concerns. Too many are harmless, a missing one is not.
 pub type Concerned = fn(&Cluster, &Change<'_>) -> Vec<Key>;
 
@@ -74,6 +90,17 @@ pub enum Follow {
     },
     /// References between objects of any kind: the keys of the controller are the objects at both ends.
     References,
+    /// What is no object: every key is looked at.
+    News(News),
+}
+
+/// What happens besides to objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// What pods take is known.
+    Measured,
+    /// The clock on the wall is another one.
+    ClockSet,
 }
 
 impl Follow {
@@ -134,9 +161,20 @@ pub struct Look<'a> {
     pub key: &'a Key,
     pub now: Now,
     /// Why the last look at this key could not be carried out, if it could not.
-    pub refusal: Option<&'a str>,
+    pub refusal: Option<&'a Refusal>,
     /// What the decision before asked for by `Errand::Contents`.
     pub contents: Option<&'a Contents>,
+    /// What a decision before this one wanted to be remembered.
+    pub memory: Option<&'a Value>,
+    /// What the last decision about this key left to remember.
+    pub memo: Option<&'a Memo>,
+}
+
+impl Look<'_> {
+    /// What was remembered, or what there is at first.
+    pub fn remembered<T: Any + Clone + Default>(&self) -> T {
+        self.memo.and_then(Memo::read).cloned().unwrap_or_default()
+    }
 }
 
 /// The object itself is a key of the controller.

@@ -3,12 +3,13 @@
 use super::backends::{Backend, Port, backends, target};
 use super::cluster::Cluster;
 use super::controller::{Change, Look, all as keys_of};
-use super::intent::{Decision, Intent};
+use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::trigger::{self, Moments, stamp};
 use super::view::{
     ENDPOINTS, EndpointsView, MANAGED_BY, NodeView, PodView, SERVICES, ServiceView, SliceView, TRUNCATED, document, selects,
 };
 use super::{own, slices};
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::service::{EndpointAddress, EndpointPort, EndpointSubset};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -44,10 +45,10 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     change.pods(cluster).flat_map(|pod| selecting(cluster, &change.key.namespace, pod)).collect()
 }
 
-/// The services of the pods on a node that has fallen silent, or speaks again.
+/// The services of the pods on a node that has come, gone or moved, fallen silent or speaks again.
 pub fn by_node(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let (was, is) = (change.was::<NodeView>(), cluster.nodes.get(&change.key.name));
-    if was.map(NodeView::silent) == is.map(NodeView::silent) {
+    if was.map(|node| (node.silent(), node.zone())) == is.map(|node| (node.silent(), node.zone())) {
         return Vec::new();
     }
     cluster.pods_on(&change.key.name).flat_map(|(key, pod)| selecting(cluster, &key.namespace, pod)).collect()
@@ -63,10 +64,16 @@ fn service_of(endpoints: &Key) -> Key {
 }
 
 pub fn decide(look: &Look<'_>) -> Decision {
-    if own::keeps(look.cluster, look.key) { Decision::default() } else { Decision::of(of_service(look.cluster, look.key)) }
+    if own::keeps(look.cluster, look.key) {
+        return Decision::default();
+    }
+    let mut moments: Moments = look.remembered();
+    let intents = of_service(look.cluster, look.key, &mut moments);
+    let selects = look.cluster.get::<ServiceView>(look.key).is_some_and(|service| !service.selector.is_empty());
+    Decision { memo: selects.then(|| Memo::of(moments)), ..Decision::of(intents) }
 }
 
-fn of_service(cluster: &Cluster, service_key: &Key) -> Vec<Intent> {
+fn of_service(cluster: &Cluster, service_key: &Key, moments: &mut Moments) -> Vec<Intent> {
     let key = Key { resource: ENDPOINTS, ..service_key.clone() };
     let standing = cluster.get::<EndpointsView>(&key);
     let Some(service) = cluster.get::<ServiceView>(service_key) else {
@@ -76,24 +83,53 @@ fn of_service(cluster: &Cluster, service_key: &Key) -> Vec<Intent> {
         }
         let gone = standing.filter(|endpoints| endpoints.managed());
         let gone = gone.map(|endpoints| Intent::Delete { key, seen: endpoints.revision, at_once: true });
-        return gone.into_iter().chain(slices::decide(cluster, service_key, None)).collect();
+        return gone.into_iter().chain(slices::decide(cluster, service_key, None, None)).collect();
     };
     // A file that cannot be read cannot be written over.
     if cluster.damaged.contains(&key) {
         return Vec::new();
     }
     if service.external {
-        return slices::decide(cluster, service_key, None);
+        return slices::decide(cluster, service_key, None, None);
     }
     // Without a selector the endpoints are a person's business.
     if service.selector.is_empty() {
         let mirrored = standing.filter(|_| !service.deleting).and_then(|endpoints| slices::mirrored(&key, endpoints));
-        return slices::decide(cluster, service_key, mirrored);
+        return slices::decide_mirrored(cluster, service_key, mirrored);
     }
     let backends = backends(cluster, service_key, service, standing);
-    let slices = (!service.deleting).then(|| slices::of_backends(service_key, service, &backends));
-    let write = write(key, service, standing, Shown::of(service, backends));
-    write.into_iter().chain(slices::decide(cluster, service_key, slices)).collect()
+    let (moment, known) = trigger::newest(moments, service, &backends);
+    *moments = known;
+    let mut told = strays(cluster, service_key, service, &backends, moments);
+    let slices = (!service.deleting).then(|| slices::of_backends(cluster, service_key, service, &backends));
+    told.extend(write(key, service, standing, Shown::of(service, backends), moment));
+    told.extend(slices::decide(cluster, service_key, slices, moment));
+    told
+}
+
+/// Pods on nodes that are not there are in no slice: nobody knows where they are.
+fn strays(cluster: &Cluster, key: &Key, service: &ServiceView, backends: &[Backend<'_>], moments: &mut Moments) -> Vec<Intent> {
+    let stray = |backend: &&Backend<'_>| !slices::is_placed(cluster, service, backend);
+    let text = |backend: &Backend<'_>| {
+        let (namespace, name, pod, node) = (&key.namespace, &key.name, &backend.key.name, &backend.pod.node);
+        format!("skipping Pod {pod} for Service {namespace}/{name}: Node {node} Not Found")
+    };
+    let all: Vec<String> = backends.iter().filter(stray).map(text).collect();
+    let said = match all.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        several => format!("[{}]", several.join(", ")),
+    };
+    if said == moments.told {
+        return Vec::new();
+    }
+    moments.told.clone_from(&said);
+    if said.is_empty() {
+        return Vec::new();
+    }
+    let about = About::new(("v1", "Service"), key, &service.uid, Revision(0));
+    let message = format!("Error updating Endpoint Slices for Service {}/{}: {said}", key.namespace, key.name);
+    vec![Intent::Announce(Tale::warning("endpoint-slice-controller", about, "FailedToUpdateEndpointSlices", message))]
 }
 
 /// The content of the Endpoints of a service.
@@ -113,34 +149,43 @@ impl Shown {
             backends.sort_by_key(|backend| !ready(backend));
             backends.truncate(ADDRESSES_MAX);
         }
-        Shown { subsets: subsets(backends, ready), truncated }
+        Shown { subsets: subsets(service, backends, ready), truncated }
     }
 }
 
-fn subsets(backends: Vec<Backend<'_>>, ready: impl Fn(&Backend<'_>) -> bool) -> Vec<EndpointSubset> {
-    let mut by_ports: BTreeMap<Vec<Port>, Addresses> = BTreeMap::new();
+/// Ports that the same addresses have are in one subset.
+fn subsets(service: &ServiceView, backends: Vec<Backend<'_>>, ready: impl Fn(&Backend<'_>) -> bool) -> Vec<EndpointSubset> {
+    let mut by_port: BTreeMap<Option<Port>, Addresses> = BTreeMap::new();
     for backend in backends {
-        let (ready, ip, address) = (ready(&backend), backend.ip.clone(), address(&backend));
-        let addresses = by_ports.entry(backend.ports).or_default();
-        let half = if ready { &mut addresses.ready } else { &mut addresses.not_ready };
-        half.insert(ip, address);
+        let (ready, address) = (ready(&backend), address(service, &backend));
+        let ports: Vec<Option<Port>> = if backend.ports.is_empty() { vec![None] } else { backend.ports.into_iter().map(Some).collect() };
+        for port in ports {
+            let addresses = by_port.entry(port).or_default();
+            let half = if ready { &mut addresses.ready } else { &mut addresses.not_ready };
+            half.insert(address.ip.clone(), address.clone());
+        }
     }
-    let subset = |(ports, addresses): (Vec<Port>, Addresses)| EndpointSubset {
-        addresses: addresses.ready.into_values().collect(),
-        not_ready_addresses: addresses.not_ready.into_values().collect(),
-        ports: ports.into_iter().map(|(name, port, protocol)| EndpointPort { name, port, protocol, app_protocol: None }).collect(),
-    };
-    by_ports.into_iter().map(subset).collect()
+    let mut subsets: Vec<EndpointSubset> = Vec::new();
+    for (port, addresses) in by_port {
+        let (ready, not_ready): (Vec<_>, Vec<_>) = (addresses.ready.into_values().collect(), addresses.not_ready.into_values().collect());
+        let port = port.map(|(name, port, protocol)| EndpointPort { name, port, protocol, app_protocol: None });
+        match subsets.iter_mut().find(|subset| subset.addresses == ready && subset.not_ready_addresses == not_ready) {
+            Some(subset) => subset.ports.extend(port),
+            None => subsets.push(EndpointSubset { addresses: ready, not_ready_addresses: not_ready, ports: port.into_iter().collect() }),
+        }
+    }
+    subsets
 }
 
-fn address(backend: &Backend<'_>) -> EndpointAddress {
+fn address(service: &ServiceView, backend: &Backend<'_>) -> EndpointAddress {
     // A pod that was never placed may have an address all the same, by a status that somebody wrote.
     let node_name = Some(backend.pod.node.clone()).filter(|node| !node.is_empty());
-    EndpointAddress { ip: backend.ip.clone(), hostname: String::new(), node_name, target_ref: Some(target(backend)) }
+    let hostname = backend.hostname(service).unwrap_or_default();
+    EndpointAddress { ip: backend.ip.clone(), hostname, node_name, target_ref: Some(target(backend)) }
 }
 
 /// The write that brings the Endpoints up to date, if they are not.
-fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, shown: Shown) -> Option<Intent> {
+fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, shown: Shown, moment: Option<Time>) -> Option<Intent> {
     let mut labels = service.labels.clone();
     labels.insert(MANAGED_BY.0.to_owned(), MANAGED_BY.1.to_owned());
     if service.headless {
@@ -149,6 +194,7 @@ fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, show
     let Some(standing) = standing else {
         let mut object = json!({"metadata": {"name": key.name, "labels": labels}});
         fill(&mut object, &shown);
+        stamp(&mut object, moment);
         return Some(Intent::Create { resource: key.resource, namespace: key.namespace, object });
     };
     if standing.labels == labels && standing.subsets == shown.subsets && standing.truncated == shown.truncated {
@@ -157,6 +203,7 @@ fn write(key: Key, service: &ServiceView, standing: Option<&EndpointsView>, show
     let mut object = document(&standing.document);
     object["metadata"]["labels"] = json!(labels);
     fill(&mut object, &shown);
+    stamp(&mut object, moment);
     Some(Intent::Update { key, seen: standing.revision, object })
 }
 
@@ -179,6 +226,9 @@ fn subset(subset: &EndpointSubset) -> Value {
         let target = address.target_ref.clone().unwrap_or_default();
         let target = json!({"kind": target.kind, "namespace": target.namespace, "name": target.name, "uid": target.uid});
         let mut shown = json!({"ip": address.ip, "targetRef": target});
+        if !address.hostname.is_empty() {
+            shown["hostname"] = address.hostname.as_str().into();
+        }
         if let Some(node) = &address.node_name {
             shown["nodeName"] = node.as_str().into();
         }

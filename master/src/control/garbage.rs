@@ -154,6 +154,18 @@ mod tests {
         check(&[("a", going)], &[]);
     }
 
+    /// It would be looked for in no namespace, and not be found there.
+    #[test]
+    fn what_is_in_no_namespace_stays_whatever_owns_it() {
+        let mut graph = References::of(&Kinds::builtin());
+        let role = Resource { group: "rbac.authorization.k8s.io".into(), plural: "clusterroles".into() };
+        let key = Arc::new(Key { resource: role, namespace: String::new(), name: "r".to_owned() });
+        let new = Some(Stored::of(key.clone(), Revision(1), &mut json!({"metadata": owned(&["gone"])})));
+        graph.apply(&Event { revision: Revision(1), key: key.clone(), old: None, new, renewed: false });
+        look(&mut graph);
+        assert_eq!(collect(&graph, &key, |_| false), Decision::default());
+    }
+
     #[test]
     fn foreground() {
         let waits = leaving("o", &[FOREGROUND]);

@@ -3,7 +3,10 @@
 use super::view::PodView;
 use coracle_api::meta::{Key, Resource, Revision};
 use serde_json::Value;
+use std::any::Any;
 use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One write that a controller wants. It carries the revision that was seen.
@@ -26,6 +29,12 @@ pub enum Intent {
         seen: Revision,
         status: Value,
     },
+    /// `metadata.annotations` and `status`, written as a status: no new generation.
+    Note {
+        key: Key,
+        seen: Revision,
+        object: Value,
+    },
     Bind {
         key: Key,
         seen: Revision,
@@ -41,6 +50,12 @@ pub enum Intent {
         key: Key,
         seen: Revision,
         at_once: bool,
+    },
+    /// A pod is deleted with the grace that it asks for, after its status has said why.
+    Disrupt {
+        key: Key,
+        seen: Revision,
+        status: Value,
     },
     /// With what it owns: after it, or before it (`foreground`).
     Collect {
@@ -60,8 +75,38 @@ pub enum Intent {
         seen: Revision,
         finalizer: Option<&'static str>,
     },
-    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done.
+    /// Carried out only if the intent before it was.
+    Then(Box<Intent>),
+    /// Something to tell whoever looks at the object, about the intent before it: told only if that was done. At the begin: told anyway.
     Tell(Tale),
+    /// Something to tell in any case. Who decides so remembers that it was told.
+    Announce(Tale),
+}
+
+/// Why an intent was not carried out, for a reason that will not pass by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// As it is told.
+    pub why: String,
+    /// The same without a name that was generated for this attempt: so the same is known as the same.
+    pub gist: String,
+    pub doing: Doing,
+}
+
+/// What was refused.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Doing {
+    /// Making an object, of this name or base of one.
+    Making(Resource, String),
+    Deleting(Key),
+    #[default]
+    Changing,
+}
+
+impl From<String> for Refusal {
+    fn from(why: String) -> Refusal {
+        Refusal { gist: why.clone(), why, doing: Doing::default() }
+    }
 }
 
 /// An event about an object.
@@ -76,11 +121,19 @@ pub struct Tale {
     pub names_made: bool,
     /// The component that reports it: `default-scheduler`, `replication-controller`, `node-controller`, `controllermanager`, `store`.
     pub source: &'static str,
+    /// What was done, of the components that say so in their events. `None`: an event of the old form.
+    pub action: Option<&'static str>,
+    /// Another object that has to do with it.
+    pub related: Option<About>,
 }
 
 impl Tale {
     pub fn normal(source: &'static str, about: About, reason: &'static str, message: String) -> Tale {
-        Tale { about, severity: "Normal", reason, message, names_made: false, source }
+        Tale { about, severity: "Normal", reason, message, names_made: false, source, action: None, related: None }
+    }
+
+    pub fn doing(self, action: &'static str) -> Tale {
+        Tale { action: Some(action), ..self }
     }
 
     pub fn warning(source: &'static str, about: About, reason: &'static str, message: String) -> Tale {
@@ -118,6 +171,8 @@ pub enum Errand {
     Contents(String),
     /// Counts the use of its quotas, under the lock that writes are charged under.
     Recount(String),
+    /// What pods take. The answer is in the cluster later, and wakes who follows it.
+    Readings,
 }
 
 /// A namespace, and all that it holds.
@@ -148,6 +203,39 @@ pub struct Decision {
     /// The uptime at which to look again though nothing happens.
     pub wake_at: Option<Duration>,
     pub errand: Option<Errand>,
+    /// Why not all could be done: as if an intent had been refused.
+    pub trouble: Option<Refusal>,
+    /// What the next look at this key is to know, from this process alone. `None`: what it knows already.
+    pub memory: Option<Value>,
+    /// What the next look at this key is given: what cannot be read off the cluster, such as when something was noticed.
+    pub memo: Option<Memo>,
+}
+
+/// What a controller remembers of one of its keys, in memory alone, until a decision brings none.
+#[derive(Clone)]
+pub struct Memo(Arc<dyn Any + Send + Sync>);
+
+impl Memo {
+    pub fn of<T: Any + Send + Sync>(remembered: T) -> Memo {
+        Memo(Arc::new(remembered))
+    }
+
+    pub fn read<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+/// Nothing is done by remembering.
+impl PartialEq for Memo {
+    fn eq(&self, _: &Memo) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Memo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Memo")
+    }
 }
 
 impl Decision {

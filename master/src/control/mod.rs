@@ -6,39 +6,69 @@
 //! the revision that was seen. Losing the race is silent: the winner's write is an event, and the key is looked at again.
 
 mod act;
+mod addresses;
+mod autoscale;
 mod backends;
+mod balancer;
 mod budgets;
+mod clock;
 mod cluster;
 mod complaints;
+mod conditions;
 mod controller;
+mod correlate;
+mod counts;
+mod cron;
+mod daemon;
+mod deployment;
 mod disruption;
 mod endpoints;
 mod events;
+mod evictions;
+mod expulsion;
 mod garbage;
+mod happened;
 mod intent;
+mod job;
 mod namespaces;
 mod nodes;
 mod own;
 mod quotas;
+mod ranges;
+mod readings;
 mod references;
 mod replicas;
 mod replication;
+mod revisions;
 mod schedule;
+mod settings;
 mod shelf;
+mod since;
 mod slices;
+mod stateful;
 mod step;
+mod storage;
 mod table;
+mod template;
 mod throttle;
+mod tracked;
+mod trigger;
+mod ttl;
+mod usage;
 mod view;
+mod wakes;
 
 pub use act::Gate;
-pub use cluster::{Cluster, Own};
+pub use cluster::Cluster;
 pub use controller::{Change, Controller, Follow, Look, Now, all, itself};
-pub use intent::{Decision, Intent};
+pub use intent::{Decision, Intent, Refusal};
+pub use settings::Own;
 pub use shelf::View;
-pub use step::{Inbox, Rest, Step, Wakes, wakes};
+pub use step::{Rest, Step};
 pub use table::{Controllers, Owner};
+pub use wakes::{Inbox, Wakes, wakes};
 
+use self::clock::ClockWatch;
 use crate::store::Store;
 use std::sync::Arc;
 use std::thread;
@@ -48,6 +78,7 @@ use std::time::Instant;
 pub struct Control {
     wakes: Wakes,
     thread: Option<thread::JoinHandle<()>>,
+    _clock: Option<ClockWatch>,
 }
 
 impl Control {
@@ -58,7 +89,9 @@ impl Control {
         let step = move || Step::new(store, gate, Controllers::builtin(), (theirs, inbox), now(started));
         let run = move || run(step(), started);
         let thread = thread::Builder::new().name("control".into()).stack_size(1 << 20).spawn(run)?;
-        Ok(Control { wakes, thread: Some(thread) })
+        // A host whose clock is never set does without.
+        let clock = ClockWatch::start(wakes.clone()).inspect_err(|error| log::warn!("the clock is not watched: {error}")).ok();
+        Ok(Control { wakes, thread: Some(thread), _clock: clock })
     }
 }
 

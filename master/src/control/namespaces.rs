@@ -60,9 +60,9 @@ pub fn ending(cluster: &Cluster) -> bool {
 pub fn decide(look: &Look<'_>) -> Decision {
     match (look.cluster.get::<NamespaceView>(look.key), look.contents) {
         (None, _) => Decision::default(),
-        (Some(NamespaceView { ends: false }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
-        (Some(NamespaceView { ends: true }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
-        (Some(NamespaceView { ends: true }), Some(contents)) => Decision::of(end(look.key, contents, look.now.wall)),
+        (Some(NamespaceView { ends: false, .. }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
+        (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
+        (Some(NamespaceView { ends: true, .. }), Some(contents)) => Decision::of(end(look.key, contents, look.now.wall)),
     }
 }
 
@@ -122,6 +122,8 @@ fn conditions(status: &Value, left: &[&Item], damaged: &[Key], wall: Time) -> Va
         counts
     };
     let resource = |key: &Key| format!("{}.{}", key.resource.plural, key.resource.group);
+    // While there are pods, Kubernetes does not look at anything, and says so of nothing.
+    let left = if left.iter().any(|item| item.key.resource == PODS) { &[] } else { left };
     let remaining = count(left.iter().map(|item| resource(&item.key)).chain(damaged.iter().map(resource)).collect());
     let held = count(left.iter().flat_map(|item| item.finalizers.iter().cloned()).collect());
     let told = |counts: BTreeMap<String, i32>, words: &str| {
@@ -155,8 +157,8 @@ fn conditions(status: &Value, left: &[&Item], damaged: &[Key], wall: Time) -> Va
 
 #[cfg(test)]
 mod tests {
-    use super::super::cluster::Settings;
     use super::super::controller::Now;
+    use super::super::settings::Settings;
     use super::super::table::Controllers;
     use super::*;
     use crate::store::Event;
@@ -200,7 +202,7 @@ mod tests {
         };
         let (map, pod, going) = (item("configmaps", "m", false, &[]), item("pods", "p", false, &[]), item("pods", "q", true, &[]));
         check(held(), vec![map.clone(), pod, going.clone()], vec![], &["delete pods/ns/p"]);
-        check(held(), vec![map.clone(), going], vec![], &["Some resources are remaining: pods. has 1 resource instances"]);
+        check(held(), vec![map.clone(), going], vec![], &[""]);
         check(held(), vec![map.clone()], vec![], &["delete configmaps/ns/m"]);
         let stuck = item("configmaps", "n", true, &["a.b/c"]);
         let words = "Some resources are remaining: configmaps. has 1 resource instances; \
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_a_namespace_lacks() {
-        let settings = Settings { authority: Some("PEM".into()), own: None };
+        let settings = Settings { authority: Some("PEM".into()), ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let check = |cluster: &Cluster, expected: &[&str]| {
             let one = |intent: &Intent| match intent {
@@ -233,7 +235,8 @@ mod tests {
                 other => format!("{other:?}"),
             };
             let now = Now { wall: Time::from_seconds(1_600_000_000).unwrap(), uptime: Duration::ZERO };
-            let decision = decide(&Look { cluster, key: &namespace_key("ns"), now, refusal: None, contents: None });
+            let decision =
+                decide(&Look { cluster, key: &namespace_key("ns"), now, refusal: None, contents: None, memory: None, memo: None });
             assert_eq!(decision.intents.iter().map(one).collect::<Vec<_>>(), expected);
             decision.errand
         };

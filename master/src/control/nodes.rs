@@ -1,26 +1,49 @@
-//! Node life: a node that is silent for too long is Unknown and its pods are not ready; the pods of a node that was seen to be
-//! deleted, and has not come back for a while, are deleted. PURE.
+//! Node life: a node that is silent for too long is Unknown and its pods are not ready; its conditions keep new pods off it; the pods of
+//! a node that is not there, and has not come for a while, are given up. PURE.
 //!
 //! Silence is measured by uptime, never by the clocks of two hosts. A node that comes back says so itself, with its next status.
 
 use super::cluster::Cluster;
 use super::controller::{Change, Look, Now};
+use super::evictions::doomed;
 use super::intent::{About, Decision, Intent, Tale};
-use super::view::{NodeView, PodView, document, node_key};
+use super::view::{LeaseView, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Time};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Silence after which a node counts as gone: four times the agents' beat of 10 s, as Kubernetes has it.
-pub const SILENCE_MAX: Duration = Duration::from_secs(40);
 /// A node that was deleted may register again within this, and its pods stay: an agent that lives does so with its next beat. As long as
 /// Kubernetes waits.
 pub const ABSENCE_MAX: Duration = Duration::from_secs(40);
-const NOT_READY: &str = "node.kubernetes.io/not-ready";
+/// What a node that has never said how it is has for its first word, beyond what silence has.
+const STARTUP_GRACE: Duration = Duration::from_secs(10);
+const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+/// Taints that tell of what a node says of itself: whoever puts one there without that finds it taken away.
+const OURS: [&str; 7] = [
+    NOT_READY,
+    UNREACHABLE,
+    UNSCHEDULABLE,
+    "node.kubernetes.io/memory-pressure",
+    "node.kubernetes.io/disk-pressure",
+    "node.kubernetes.io/network-unavailable",
+    "node.kubernetes.io/pid-pressure",
+];
+/// Conditions that nobody knows any more once a node is silent.
+const DOUBTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+/// How long kubelets may keep what they have read of secrets, by the number of nodes; nobody reads it but people and old clients.
+const TTL: &str = "node.alpha.kubernetes.io/ttl";
+const TTL_S: [(usize, &str); 4] = [(100, "0"), (500, "15"), (1000, "30"), (2000, "60")];
+const TTL_S_MAX: &str = "300";
+/// Labels, and the older names that say the same.
+const MIRRORED: [(&str, &str); 2] = [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+const SOURCE: &str = "node-controller";
 
-/// Nodes, and those that pods are bound to though they were deleted.
+/// Nodes, and those that pods are bound to though they are not there.
 pub fn all(cluster: &Cluster) -> Vec<Key> {
-    cluster.nodes.keys().chain(cluster.removed_nodes.keys()).map(|name| node_key(name)).collect()
+    let mut names: Vec<&str> = cluster.nodes.keys().map(String::as_str).chain(cluster.hosts()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().map(node_key).collect()
 }
 
 /// The node that a pod is on, or was.
@@ -28,50 +51,130 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     change.pods(cluster).filter(|pod| !pod.node.is_empty()).map(|pod| node_key(&pod.node)).collect()
 }
 
+/// A lease is called like its node. Its renewal matters to who is thought to be gone.
+pub fn by_lease(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    let silent = cluster.get::<LeaseView>(change.key).is_some() && cluster.nodes.get(&change.key.name).is_some_and(NodeView::silent);
+    if silent { vec![node_key(&change.key.name)] } else { Vec::new() }
+}
+
 pub fn decide(look: &Look<'_>) -> Decision {
     let (cluster, name, now) = (look.cluster, look.key.name.as_str(), look.now);
     let Some(node) = cluster.nodes.get(name) else { return orphans(cluster, name, now) };
-    let silent_at = cluster.heard(name).unwrap_or_default() + SILENCE_MAX;
+    let silent_at = silent_at(cluster, name, node);
     if now.uptime < silent_at {
         // It speaks again: its next status says so, and that is an event.
         let wake_at = (!node.silent()).then_some(silent_at);
-        return Decision { wake_at, ..Decision::of(welcome(name, node)) };
+        return Decision { wake_at, ..Decision::of(marked(cluster, name, node, now).into_iter().collect()) };
     }
-    let mut intents = Vec::new();
     if !node.silent() {
-        intents.push(unknown(name, node, now.wall));
         let message = format!("Node {name} status is now: NodeNotReady");
         let about = About::new(("v1", "Node"), look.key, &node.uid, node.revision);
-        intents.push(Intent::Tell(Tale::normal("node-controller", about, "NodeNotReady", message)));
+        let told = Intent::Tell(Tale::normal(SOURCE, about, "NodeNotReady", message));
+        return Decision::of(vec![unknown(name, node, now.wall), told]);
     }
-    intents.extend(
-        cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true) && !pod.terminal()).map(|(key, pod)| not_ready(key, pod, now.wall)),
-    );
+    let told = |key: &Key, pod: &PodView| Tale::warning(SOURCE, About::pod(key, pod), "NodeNotReady", "Node is not ready".to_owned());
+    let left = cluster.pods_on(name).filter(|(_, pod)| pod.ready == Some(true));
+    let mut intents: Vec<Intent> = marked(cluster, name, node, now).into_iter().collect();
+    intents.extend(left.flat_map(|(key, pod)| [not_ready(key, pod, now.wall), Intent::Tell(told(key, pod))]));
     Decision::of(intents)
 }
 
-/// A node that is ready for the first time: what admission put on it when it was made is taken away.
-fn welcome(name: &str, node: &NodeView) -> Vec<Intent> {
-    let new = |key: &str, effect: &str| key == NOT_READY && effect == "NoSchedule";
-    if node.ready != "True" || !node.taints.iter().any(|taint| new(&taint.key, &taint.effect)) {
-        return Vec::new();
-    }
-    let mut object = document(&node.document);
-    if let Some(taints) = object["spec"]["taints"].as_array_mut() {
-        taints.retain(|taint| !new(taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()));
-    }
-    vec![Intent::Update { key: node_key(name), seen: node.revision, object }]
+/// The uptime from which on its silence counts.
+fn silent_at(cluster: &Cluster, name: &str, node: &NodeView) -> Duration {
+    let first = if node.ready.is_empty() { STARTUP_GRACE } else { Duration::ZERO };
+    cluster.settings.round_after(cluster.heard(name).unwrap_or_default() + cluster.settings.node_grace + first)
 }
 
-/// The pods of a node whose deletion was seen: nobody will stop them, nobody will say that they have stopped.
-fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
-    let Some(removed) = cluster.removed_nodes.get(name) else { return Decision::default() };
-    let due = *removed + ABSENCE_MAX;
-    if now.uptime < due {
-        return Decision::later(due);
+/// The next write that makes a node's marks agree with what it says of itself. One at a time: its event brings the next.
+fn marked(cluster: &Cluster, name: &str, node: &NodeView, now: Now) -> Option<Intent> {
+    let mut object = document(&node.document);
+    let many = cluster.nodes.len();
+    let ttl = TTL_S.iter().find(|(nodes_max, _)| many <= *nodes_max).map_or(TTL_S_MAX, |(_, seconds)| seconds);
+    let stands = object["metadata"]["annotations"][TTL].as_str();
+    // Between two steps what stands stays: a node more or less must not write to all of them.
+    let changed = if stands.is_none() {
+        object["metadata"]["annotations"][TTL] = ttl.into();
+        true
+    } else {
+        tainted(&mut object, node, now.wall) || mirrored(&mut object, node)
+    };
+    changed.then(|| Intent::Update { key: node_key(name), seen: node.revision, object })
+}
+
+/// New taints come before those that go, in two writes.
+fn tainted(object: &mut Value, node: &NodeView, wall: Time) -> bool {
+    let cordoned = node.unschedulable.then_some(UNSCHEDULABLE);
+    let wanted: Vec<&str> = node.troubles.iter().copied().chain(cordoned).collect();
+    let ours = |key: &str, effect: &str| effect == "NoSchedule" && OURS.contains(&key);
+    let stand: Vec<&str> = node.taints.iter().filter(|one| ours(&one.key, &one.effect)).map(|one| one.key.as_str()).collect();
+    let lacking: Vec<&str> = wanted.iter().copied().filter(|key| !stand.contains(key)).collect();
+    if !lacking.is_empty() {
+        add_taints(object, &lacking, "NoSchedule", wall);
+    } else if stand.iter().any(|key| !wanted.contains(key)) {
+        remove_taints(object, |key, effect| ours(key, effect) && !wanted.contains(&key));
+    } else {
+        return false;
     }
-    let left = cluster.pods_on(name).filter(|(_, pod)| !pod.ending);
-    Decision::of(left.map(|(key, pod)| Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true }).collect())
+    true
+}
+
+pub fn add_taints(node: &mut Value, keys: &[&str], effect: &str, wall: Time) {
+    let taint = |key: &&str| json!({"key": key, "effect": effect, "timeAdded": wall.to_string()});
+    match node["spec"]["taints"].as_array_mut() {
+        Some(taints) => taints.extend(keys.iter().map(taint)),
+        None => node["spec"]["taints"] = keys.iter().map(taint).collect(),
+    }
+}
+
+pub fn remove_taints(node: &mut Value, goes: impl Fn(&str, &str) -> bool) {
+    let Some(taints) = node["spec"]["taints"].as_array_mut() else { return };
+    taints.retain(|taint| !goes(taint["key"].as_str().unwrap_or_default(), taint["effect"].as_str().unwrap_or_default()));
+    if taints.is_empty()
+        && let Some(spec) = node["spec"].as_object_mut()
+    {
+        spec.remove("taints");
+    }
+}
+
+fn mirrored(object: &mut Value, node: &NodeView) -> bool {
+    let mut changed = false;
+    for (label, older) in MIRRORED {
+        if let Some(value) = node.labels.get(label).filter(|value| node.labels.get(older) != Some(value)) {
+            object["metadata"]["labels"][older] = value.as_str().into();
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// The pods of a node that is not there: nobody will stop them, nobody will say that they have stopped. They are given up when it has not
+/// come for a while.
+fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
+    // What cannot be read is there.
+    if cluster.damaged.contains(&node_key(name)) {
+        return Decision::default();
+    }
+    let removed = cluster.removed_nodes.get(name).copied().unwrap_or_default();
+    let (mut intents, mut wake_at) = (Vec::new(), None);
+    for (key, pod) in cluster.pods_on(name).filter(|(_, pod)| !pod.ending) {
+        let due = removed.max(pod.came) + ABSENCE_MAX;
+        if now.uptime < due {
+            wake_at = Some(wake_at.map_or(due, |wake: Duration| wake.min(due)));
+        } else {
+            intents.push(given_up(key, pod, now.wall));
+        }
+    }
+    Decision { wake_at, ..Decision::of(intents) }
+}
+
+/// First it has failed, and says why; then it goes.
+fn given_up(key: &Key, pod: &PodView, wall: Time) -> Intent {
+    if pod.terminal() {
+        return Intent::Delete { key: key.clone(), seen: pod.revision, at_once: true };
+    }
+    let mut status = doomed(&document(&pod.document), pod.generation, "DeletionByPodGC", "PodGC: node no longer exists", wall);
+    status["phase"] = "Failed".into();
+    Intent::Status { key: key.clone(), seen: pod.revision, status }
 }
 
 /// All that the node said about itself is in doubt. One that never said anything is not ready either.
@@ -79,29 +182,31 @@ fn unknown(name: &str, node: &NodeView, wall: Time) -> Intent {
     let document = document(&node.document);
     let mut status = if document["status"].is_object() { document["status"].clone() } else { json!({}) };
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    for condition in &mut conditions {
-        condition["status"] = "Unknown".into();
-        condition["reason"] = "NodeStatusUnknown".into();
-        condition["message"] = "Kubelet stopped posting node status.".into();
-        condition["lastTransitionTime"] = wall.to_string().into();
-    }
-    if !conditions.iter().any(|condition| condition["type"] == "Ready") {
-        conditions.push(json!({
-            "type": "Ready", "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status.",
-            "lastTransitionTime": wall.to_string(),
-        }));
+    for kind in DOUBTED {
+        let Some(condition) = conditions.iter_mut().find(|condition| condition["type"] == kind) else {
+            conditions.push(json!({
+                "type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "Kubelet never posted node status.",
+                "lastHeartbeatTime": document["metadata"]["creationTimestamp"], "lastTransitionTime": wall.to_string(),
+            }));
+            continue;
+        };
+        if condition["status"] != "Unknown" {
+            condition["status"] = "Unknown".into();
+            condition["reason"] = "NodeStatusUnknown".into();
+            condition["message"] = "Kubelet stopped posting node status.".into();
+            condition["lastTransitionTime"] = wall.to_string().into();
+        }
     }
     status["conditions"] = conditions.into();
     Intent::Status { key: node_key(name), seen: node.revision, status }
 }
 
+/// Nobody says so but the node's silence: what the pod said of itself stays beside it.
 fn not_ready(key: &Key, pod: &PodView, wall: Time) -> Intent {
     let document = document(&pod.document);
     let mut status = document["status"].clone();
     for condition in status["conditions"].as_array_mut().into_iter().flatten().filter(|condition| condition["type"] == "Ready") {
         condition["status"] = "False".into();
-        condition["reason"] = "NodeNotReady".into();
-        condition["message"] = json!("the node does not say anything any more");
         condition["lastTransitionTime"] = wall.to_string().into();
     }
     Intent::Status { key: key.clone(), seen: pod.revision, status }

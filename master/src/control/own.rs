@@ -3,27 +3,33 @@
 //!
 //!     service      made once at the first address of the range; what a person changed of it stays, as in Kubernetes
 //!     endpoints    the node that this master runs on, port 6443, in both forms; nothing listens there yet, so connections are refused
-//!     range        as the master was started
+//!     range        as the master was started; `ranges` looks after it
+//!     kube-dns     where pods ask for names, as soon as there is an agent that answers: at the tenth address
 //!
 //! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the
 //! one that stands.
 
-use super::cluster::{Cluster, Own};
-use super::controller::{Change, Look, Now};
+use super::balancer;
+use super::cluster::Cluster;
+use super::controller::{Change, Look};
 use super::intent::{Decision, Intent};
-use super::shelf::View;
+use super::ranges::RangeView;
+use super::settings::Own;
 use super::slices;
 use super::view::{ENDPOINTS, EndpointsView, NamespaceView, NodeView, SERVICES, SLICES, ServiceView, SliceView, document, namespace_key};
-use crate::store::Stored;
-use coracle_api::meta::{Key, Resource, Revision};
+use coracle_api::meta::Key;
 use coracle_api::node::Node;
 use coracle_api::strategy::addresses::{OWN, RANGES, own_range};
 use coracle_api::strategy::elsewhere;
 use coracle_api::strategy::lease::SERVICE;
-use serde_json::{Value, json};
-use std::time::Duration;
+use serde_json::json;
 
 const NAMESPACE: &str = "default";
+const SYSTEM: &str = "kube-system";
+const DNS: &str = "kube-dns";
+const DNS_PORT: i32 = 53;
+/// From 0.
+const DNS_ADDRESS: u32 = 9;
 const PORT_NAME: &str = "https";
 const PORT: i32 = 443;
 /// Where the API will be served to pods.
@@ -36,25 +42,6 @@ pub fn key() -> Key {
     Key { resource: SERVICES, namespace: NAMESPACE.to_owned(), name: OWN.to_owned() }
 }
 
-/// The cluster's range, as it stands.
-#[derive(Clone, Debug)]
-pub struct RangeView {
-    pub revision: Revision,
-    pub document: Value,
-}
-
-impl View for RangeView {
-    const OF: &'static [Resource] = &[RANGES];
-
-    fn concerns(key: &Key) -> bool {
-        key.name == OWN
-    }
-
-    fn read(stored: &Stored, _: Option<&RangeView>, _: Duration) -> Option<RangeView> {
-        Some(RangeView { revision: stored.revision, document: document(stored) })
-    }
-}
-
 pub fn all(_: &Cluster) -> Vec<Key> {
     vec![key()]
 }
@@ -64,12 +51,13 @@ pub fn always(_: &Cluster, _: &Change<'_>) -> Vec<Key> {
 }
 
 pub fn by_namespace(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    if change.key.name == NAMESPACE { vec![key()] } else { Vec::new() }
+    if [NAMESPACE, SYSTEM].contains(&&*change.key.name) { vec![key()] } else { Vec::new() }
 }
 
 /// The service, and its Endpoints, which have the same name.
 pub fn by_name(_: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    if (&*change.key.namespace, &*change.key.name) == (NAMESPACE, OWN) { vec![key()] } else { Vec::new() }
+    let ours = [(NAMESPACE, OWN), (SYSTEM, DNS)].contains(&(&*change.key.namespace, &*change.key.name));
+    if ours { vec![key()] } else { Vec::new() }
 }
 
 pub fn by_slice(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
@@ -88,13 +76,15 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let cluster = look.cluster;
     let lives = || cluster.get::<NamespaceView>(&namespace_key(NAMESPACE)).is_some_and(|namespace| !namespace.ends);
     match &cluster.settings.own {
-        Some(own) if keeps(cluster, &key()) && lives() => Decision::of(lacking(cluster, own, look.now)),
+        Some(own) if keeps(cluster, &key()) && lives() => {
+            Decision::of(lacking(cluster, own).into_iter().chain(dns(cluster, own)).collect())
+        }
         _ => Decision::default(),
     }
 }
 
-fn lacking(cluster: &Cluster, own: &Own, now: Now) -> Vec<Intent> {
-    let mut intents: Vec<Intent> = range(cluster, own, now).into_iter().collect();
+fn lacking(cluster: &Cluster, own: &Own) -> Vec<Intent> {
+    let mut intents: Vec<Intent> = range(cluster, own).into_iter().collect();
     let Some(service) = cluster.get::<ServiceView>(&key()) else {
         if !cluster.damaged.contains(&key()) {
             intents.extend(new_service(own));
@@ -105,9 +95,26 @@ fn lacking(cluster: &Cluster, own: &Own, now: Now) -> Vec<Intent> {
         intents.extend(endpoints(cluster, &address));
         intents.extend(slice(cluster, &address));
         // Those of a service that a person made before.
-        intents.extend(slices::decide(cluster, &key(), None));
+        intents.extend(slices::decide(cluster, &key(), None, None));
     }
     intents
+}
+
+/// What an agent answers at. A person may give it a selector, and pods that answer instead.
+fn dns(cluster: &Cluster, own: &Own) -> Option<Intent> {
+    let key = Key { resource: SERVICES, namespace: SYSTEM.to_owned(), name: DNS.to_owned() };
+    let lives = cluster.get::<NamespaceView>(&namespace_key(SYSTEM)).is_some_and(|namespace| !namespace.ends);
+    let there = cluster.damaged.contains(&key) || cluster.get::<ServiceView>(&key).is_some();
+    if !lives || there || !cluster.nodes.values().any(balancer::is_ours) {
+        return None;
+    }
+    let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": DNS_PORT, "targetPort": DNS_PORT});
+    let object = json!({
+        "metadata": {"name": DNS, "labels": {"k8s-app": DNS, "kubernetes.io/cluster-service": "true"}},
+        "spec": {"clusterIP": own.range.nth(DNS_ADDRESS)?.to_string(), "ports": [port("dns", "UDP"), port("dns-tcp", "TCP")],
+            "type": "ClusterIP"},
+    });
+    Some(Intent::Create { resource: SERVICES, namespace: SYSTEM.to_owned(), object })
 }
 
 fn new_service(own: &Own) -> Option<Intent> {
@@ -193,52 +200,41 @@ fn slice(cluster: &Cluster, address: &str) -> Option<Intent> {
     Some(Intent::Update { key, seen: standing.revision, object })
 }
 
-fn range(cluster: &Cluster, own: &Own, now: Now) -> Option<Intent> {
+fn range(cluster: &Cluster, own: &Own) -> Option<Intent> {
     let key = Key { resource: RANGES, namespace: String::new(), name: OWN.to_owned() };
     if cluster.damaged.contains(&key) {
         return None;
     }
     let text = own.range.to_string();
-    let Some(RangeView { revision, document }) = cluster.get::<RangeView>(&key) else {
+    let Some(range) = cluster.get::<RangeView>(&key) else {
         return Some(Intent::Create { resource: RANGES, namespace: String::new(), object: own_range(&text) });
     };
-    let seen = *revision;
-    if !document["metadata"]["deletionTimestamp"].is_null() {
-        return None;
-    }
     // A range never changes, and this one is what the master was started with: the next look makes it.
-    if document["spec"]["cidrs"][0] != text {
-        return Some(Intent::Delete { key, seen, at_once: true });
-    }
-    let conditions = document["status"]["conditions"].as_array();
-    if conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready")) {
-        return None;
-    }
-    let ready = json!({
-        "type": "Ready", "status": "True", "lastTransitionTime": now.wall.to_string(), "reason": "",
-        "message": "Kubernetes default Service CIDR is ready",
-    });
-    Some(Intent::Status { key, seen, status: json!({"conditions": [ready]}) })
+    let another = range.deleting.is_none() && range.document["spec"]["cidrs"][0] != text;
+    another.then(|| Intent::Delete { key, seen: range.revision, at_once: true })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::cluster::Settings;
+    use super::super::controller::Now;
+    use super::super::settings::Settings;
     use super::super::table::Controllers;
     use super::super::view::{NAMESPACES, NODES};
     use super::*;
-    use crate::store::Event;
+    use crate::store::{Event, Stored};
     use coracle_api::kinds::Kinds;
-    use coracle_api::meta::Time;
+    use coracle_api::meta::{Resource, Revision, Time};
     use coracle_api::strategy::Cidr;
+    use serde_json::Value;
     use std::sync::Arc;
+    use std::time::Duration;
 
     const NOW: Duration = Duration::from_secs(9);
 
     /// A cluster with these objects, by resource and name: null is gone.
     fn cluster(objects: &[(Resource, &str, Value)]) -> Cluster {
-        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()) };
-        let settings = Settings { own: Some(Arc::new(own)), authority: None };
+        let own = Own { range: Cidr::parse("10.96.0.0/16").unwrap(), host: Some("here".to_owned()), balancer: true };
+        let settings = Settings { own: Some(Arc::new(own)), ..Settings::default() };
         let mut cluster = Controllers::builtin().cluster(&Kinds::builtin(), settings);
         let namespace = (NAMESPACES, NAMESPACE, json!({"metadata": {"name": NAMESPACE}}));
         for (revision, (resource, name, object)) in (1..).map(Revision).zip([namespace].iter().chain(objects)) {
@@ -269,7 +265,7 @@ mod tests {
             other => format!("{other:?}"),
         };
         let now = Now { wall, uptime: NOW };
-        let look = Look { cluster, key: &key(), now, refusal: None, contents: None };
+        let look = Look { cluster, key: &key(), now, refusal: None, contents: None, memory: None, memo: None };
         decide(&look).intents.iter().map(line).collect()
     }
 
@@ -294,13 +290,20 @@ mod tests {
     fn what_every_cluster_has() {
         check(&[], &["make servicecidrs", "make services 10.96.0.1"]);
         let range = |cidr: &str| (RANGES, OWN, json!({"metadata": {"name": OWN}, "spec": {"cidrs": [cidr]}}));
-        check(&[range("10.96.0.0/16")], &["status servicecidrs", "make services 10.96.0.1"]);
+        check(&[range("10.96.0.0/16")], &["make services 10.96.0.1"]);
         check(&[range("10.97.0.0/16")], &["delete servicecidrs", "make services 10.96.0.1"]);
         check(&standing(), &[]);
         // It went, and comes back.
         let mut gone = standing();
         gone.push((key().resource, OWN, Value::Null));
         check(&gone, &["make services 10.96.0.1"]);
+        // With an agent there is a service of DNS.
+        let mut agent = node("here", "");
+        agent["status"]["nodeInfo"] = json!({"kubeletVersion": "v0.1.0-coracle"});
+        let mut with = standing();
+        with.push((NODES, "b", agent));
+        with.push((NAMESPACES, SYSTEM, json!({"metadata": {"name": SYSTEM}})));
+        check(&with, &["make services 10.96.0.10"]);
         // A person's own.
         let mut theirs = standing();
         theirs[1].2["spec"]["selector"] = json!({"app": "proxy"});

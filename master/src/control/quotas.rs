@@ -57,7 +57,7 @@ pub fn by_service(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 /// A pod was made, or is over.
 pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
     let was: Option<&PodView> = change.was();
-    let same = was.is_some() && was.map(PodView::room) == cluster.pod(change.key).map(PodView::room);
+    let same = was.is_some() && was.map(PodView::terminal) == cluster.pod(change.key).map(PodView::terminal);
     if same { Vec::new() } else { by_departure(cluster, change) }
 }
 

@@ -168,6 +168,11 @@ impl References {
         self.guarded.iter().filter(move |key| key.namespace == namespace)
     }
 
+    /// The objects that name this one as an owner, by its key alone: whoever asks compares the uid.
+    pub fn dependents(&self, key: &Key) -> impl Iterator<Item = &Key> {
+        self.known.get(key).into_iter().flat_map(|known| &known.dependents)
+    }
+
     pub fn keys(&self) -> impl Iterator<Item = &Key> {
         self.known.keys()
     }
@@ -189,9 +194,10 @@ impl References {
         })
     }
 
-    /// An owner is in the same namespace, or in none.
+    /// An owner is in the same namespace, or in none. What is in no namespace cannot say in which its owner would be: that one may be there.
     fn owner(&self, key: &Key, owner: &OwnerReference) -> Reference {
         let kind = self.kinds.get(&(owner.api_version.clone(), owner.kind.clone()));
+        let kind = kind.filter(|kind| !(kind.namespaced && key.namespace.is_empty()));
         let of = |kind: &StoredKind| Key {
             resource: kind.resource.clone(),
             namespace: if kind.namespaced { key.namespace.clone() } else { String::new() },

@@ -6,11 +6,11 @@
 
 use super::cluster::Cluster;
 use super::controller::Change;
-use super::intent::{About, Intent, Tale};
+use super::intent::{About, Doing, Intent, Refusal, Tale};
 use super::shelf::View;
 use super::view::{Labels, PODS, PodView, Selector, document};
 use crate::store::Stored;
-use coracle_api::meta::{Key, Revision, Time};
+use coracle_api::meta::{Key, ObjectMeta, Revision, Time};
 use coracle_api::strategy::CREATION_TOKEN;
 use coracle_api::strategy::meta::{GENERATED_BASE_BYTES_MAX, generated_base};
 use serde_json::{Value, json};
@@ -20,8 +20,9 @@ use std::time::Duration;
 
 /// Pods made or deleted in one look; the rest follows when these are seen.
 pub const BURST_MAX: usize = 100;
-/// The reason of the event, and of the condition, that a pod cannot be made.
-pub const FAILED: &str = "FailedCreate";
+/// The reasons of the events, and of the condition, that a pod cannot be made or deleted.
+pub const FAILED_CREATE: &str = "FailedCreate";
+pub const FAILED_DELETE: &str = "FailedDelete";
 /// What follows the base of a generated name.
 const SUFFIX_BYTES: usize = 5;
 /// Pods that fail as soon as they are made are made anew at once, once; then after this, doubling.
@@ -36,6 +37,8 @@ pub struct ParentKind {
     pub kind: &'static str,
     /// The source of its events.
     pub source: &'static str,
+    /// Pods that are over are adopted and released like others.
+    pub claims_finished: bool,
 }
 
 /// An object that makes pods from a template.
@@ -53,7 +56,19 @@ pub struct TemplateView {
 }
 
 impl TemplateView {
-    fn reference(&self, key: &Key) -> Value {
+    pub fn of(of: &'static ParentKind, stored: &Stored, metadata: &ObjectMeta, selector: Selector, labels: Labels) -> TemplateView {
+        TemplateView {
+            of,
+            uid: metadata.uid.clone(),
+            revision: stored.revision,
+            deleting: metadata.deletion_timestamp.is_some(),
+            selector,
+            labels,
+            document: stored.clone(),
+        }
+    }
+
+    pub fn reference(&self, key: &Key) -> Value {
         json!({
             "apiVersion": self.of.api_version,
             "kind": self.of.kind,
@@ -64,8 +79,16 @@ impl TemplateView {
         })
     }
 
-    fn about(&self, key: &Key) -> About {
+    pub fn about(&self, key: &Key) -> About {
         About::new((self.of.api_version, self.of.kind), key, &self.uid, self.revision)
+    }
+
+    pub fn tell(&self, key: &Key, reason: &'static str, message: String) -> Intent {
+        Intent::Tell(Tale::normal(self.of.source, self.about(key), reason, message))
+    }
+
+    pub fn warn(&self, key: &Key, reason: &'static str, message: String) -> Tale {
+        Tale::warning(self.of.source, self.about(key), reason, message)
     }
 }
 
@@ -74,14 +97,31 @@ pub trait Parent: View {
     fn template(&self) -> &TemplateView;
 }
 
-/// The parents that a pod concerns: its owner, and those that select it. They may have before the change, too.
+/// The parents that a pod concerns: the one that acts on it, or of one that has none those that select it. They may have
+/// before the change, too.
 pub fn by_pod<V: Parent>(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
-    let concerned = |parent: &TemplateView| {
-        let is = |pod: &PodView| pod.owner.as_ref() == Some(&parent.uid) || parent.selector.selects(pod.labels());
-        change.is_unreadable() || change.pods(cluster).any(is)
-    };
-    let parents = cluster.within::<V>(&change.key.namespace);
-    parents.filter(|(_, parent)| concerned(parent.template())).map(|(key, _)| key.clone()).collect()
+    let namespace = &change.key.namespace;
+    if change.is_unreadable() {
+        return cluster.within::<V>(namespace).map(|(key, _)| key.clone()).collect();
+    }
+    let mut keys = Vec::new();
+    for pod in change.pods(cluster) {
+        match &pod.owner {
+            Some(uid) => keys.extend(owner::<V>(cluster, namespace, &pod.owner_name, uid)),
+            None => {
+                let takers = cluster.within::<V>(namespace).filter(|(_, parent)| parent.template().selector.selects(pod.labels()));
+                keys.extend(takers.map(|(key, _)| key.clone()));
+            }
+        }
+    }
+    keys
+}
+
+/// The parent of this name and uid.
+pub fn owner<V: Parent>(cluster: &Cluster, namespace: &str, name: &str, uid: &str) -> Option<Key> {
+    let key =
+        |resource: &coracle_api::meta::Resource| Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
+    V::OF.iter().map(key).find(|key| cluster.get::<V>(key).is_some_and(|parent| parent.template().uid == uid))
 }
 
 pub type Pod<'c> = (&'c Key, &'c PodView);
@@ -96,23 +136,48 @@ pub struct Pods<'c> {
     pub damaged: usize,
 }
 
+impl<'c> Pods<'c> {
+    pub fn all(&self) -> impl Iterator<Item = Pod<'c>> {
+        self.active.iter().chain(&self.over).copied()
+    }
+
+    /// Those that still run, and will not for long.
+    pub fn terminating(&self) -> usize {
+        self.over.iter().filter(|(_, pod)| pod.deleting && !pod.terminal()).count()
+    }
+}
+
 /// Finds the pods of a parent; adopts and releases those that changed sides.
-pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, parent: &TemplateView, intents: &mut Vec<Intent>) -> Pods<'c> {
+pub fn claim<'c>(cluster: &'c Cluster, key: &'c Key, parent: &'c TemplateView, intents: &mut Vec<Intent>) -> Pods<'c> {
+    claim_of(cluster, key, parent, &|_| true, intents)
+}
+
+/// The same, where a pod is a member only by its name.
+pub fn claim_of<'c>(
+    cluster: &'c Cluster,
+    key: &'c Key,
+    parent: &'c TemplateView,
+    member: &dyn Fn(&Key) -> bool,
+    intents: &mut Vec<Intent>,
+) -> Pods<'c> {
     let mut pods = Pods { damaged: damaged(cluster, key), ..Pods::default() };
-    for (pod_key, pod) in cluster.pods_in(&key.namespace) {
-        let matches = parent.selector.selects(pod.labels());
-        match &pod.owner {
-            Some(owner) if *owner == parent.uid && matches => {}
-            Some(owner) if *owner == parent.uid && !pod.deleting => {
-                intents.push(owners_changed(pod_key, pod, |owners| owners.retain(|owner| owner["uid"] != parent.uid)));
-                continue;
-            }
-            None if matches && pod.active() => {
-                intents.push(owners_changed(pod_key, pod, |owners| owners.push(parent.reference(key))));
-            }
-            _ => continue,
+    let claims = |pod: &PodView| pod.active() || (parent.of.claims_finished && !pod.deleting);
+    let mut put = |pod: Pod<'c>| if pod.1.active() { &mut pods.active } else { &mut pods.over }.push(pod);
+    for (pod_key, pod) in cluster.pods_of(key, &parent.uid) {
+        if member(pod_key) && parent.selector.selects(pod.labels()) {
+            put((pod_key, pod));
+        } else if !parent.deleting && claims(pod) {
+            intents.push(owners_changed(pod_key, pod, |owners| owners.retain(|owner| owner["uid"] != parent.uid)));
         }
-        if pod.active() { &mut pods.active } else { &mut pods.over }.push((pod_key, pod));
+    }
+    if parent.deleting {
+        return pods;
+    }
+    for (pod_key, pod) in cluster.orphaned_pods_in(&key.namespace) {
+        if claims(pod) && member(pod_key) && parent.selector.selects(pod.labels()) {
+            intents.push(owners_changed(pod_key, pod, |owners| owners.insert(0, parent.reference(key))));
+            put((pod_key, pod));
+        }
     }
     pods
 }
@@ -125,7 +190,12 @@ fn damaged(cluster: &Cluster, key: &Key) -> usize {
 }
 
 fn owners_changed(key: &Key, pod: &PodView, change: impl FnOnce(&mut Vec<Value>)) -> Intent {
-    let mut object = document(&pod.document);
+    let object = with_owners(document(&pod.document), change);
+    Intent::Update { key: key.clone(), seen: pod.revision, object }
+}
+
+/// A document with other owners.
+pub fn with_owners(mut object: Value, change: impl FnOnce(&mut Vec<Value>)) -> Value {
     let mut owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
     change(&mut owners);
     if owners.is_empty() {
@@ -133,13 +203,16 @@ fn owners_changed(key: &Key, pod: &PodView, change: impl FnOnce(&mut Vec<Value>)
     } else {
         object["metadata"]["ownerReferences"] = owners.into();
     }
-    Intent::Update { key: key.clone(), seen: pod.revision, object }
+    object
 }
 
 /// A new pod of the template.
 pub fn pod(key: &Key, parent: &TemplateView) -> Value {
-    let document = document(&parent.document);
-    let template = &document["spec"]["template"];
+    of_template(key, parent, &document(&parent.document)["spec"]["template"])
+}
+
+/// A new pod of a template that may be an older one of the parent.
+pub fn of_template(key: &Key, parent: &TemplateView, template: &Value) -> Value {
     let mut metadata = json!({
         "generateName": generated_base(&key.name),
         "labels": template["metadata"]["labels"],
@@ -166,18 +239,21 @@ pub fn make(key: &Key, parent: &TemplateView, pod: Value) -> [Intent; 2] {
 
 /// Deletes a pod, and tells of it.
 pub fn delete(key: &Key, parent: &TemplateView, (pod_key, pod): Pod<'_>) -> [Intent; 2] {
-    let message = format!("Deleted pod: {}", pod_key.name);
-    let deleted = Tale::normal(parent.of.source, parent.about(key), "SuccessfulDelete", message);
-    [delete_silently((pod_key, pod)), Intent::Tell(deleted)]
+    let deleted = parent.tell(key, "SuccessfulDelete", format!("Deleted pod: {}", pod_key.name));
+    [delete_silently((pod_key, pod)), deleted]
 }
 
-fn delete_silently((key, pod): Pod<'_>) -> Intent {
+pub fn delete_silently((key, pod): Pod<'_>) -> Intent {
     Intent::Delete { key: key.clone(), seen: pod.revision, at_once: false }
 }
 
-/// Tells that a pod could not be made, or another intent was refused.
-pub fn refused(key: &Key, parent: &TemplateView, why: &str) -> Tale {
-    Tale::warning(parent.of.source, parent.about(key), FAILED, format!("Error creating: {why}"))
+/// Tells that a pod could not be made or deleted.
+pub fn refused(key: &Key, parent: &TemplateView, refusal: &Refusal) -> Option<Tale> {
+    match &refusal.doing {
+        Doing::Making(..) => Some(parent.warn(key, FAILED_CREATE, format!("Error creating: {}", refusal.why))),
+        Doing::Deleting(_) => Some(parent.warn(key, FAILED_DELETE, format!("Error deleting: {}", refusal.why))),
+        Doing::Changing => None,
+    }
 }
 
 /// Until when nothing is made, because pods that were made before failed: the more often, the longer.
@@ -197,29 +273,37 @@ pub fn failed_long_ago(over: &[Pod<'_>], wanted: usize) -> Vec<Intent> {
 }
 
 /// Puts those first of which the deletion costs least, in Kubernetes' order: on no node, waiting, not ready, called
-/// cheap, on the fullest node, ready for the shortest time, restarted most often, youngest.
-pub fn cheapest_first(pods: &mut [Pod<'_>]) {
+/// cheap, on the node with most pods of the parent's siblings, ready for the shortest time, restarted most often,
+/// youngest. Times count by their order of magnitude; which of those alike goes is left to chance.
+pub fn cheapest_first<'c>(pods: &mut [Pod<'_>], siblings: impl Iterator<Item = Pod<'c>>, now: Time) {
     let mut by_node: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, pod) in pods.iter() {
+    for (_, pod) in siblings.filter(|(_, pod)| pod.active()) {
         *by_node.entry(pod.node.as_str()).or_default() += 1;
     }
-    let youngest_first = |time: Option<Time>| Reverse(time.map(|time| time.seconds()));
-    pods.sort_by_key(|(_, pod)| {
+    pods.sort_by_cached_key(|(key, pod)| {
         let phase = match pod.phase {
             "Pending" => 0,
             "" | "Unknown" => 1,
             _ => 2,
         };
-        let siblings = by_node.get(pod.node.as_str()).copied().unwrap_or_default();
+        let doubled = by_node.get(pod.node.as_str()).copied().unwrap_or_default();
+        let ready = pod.ready == Some(true);
         (
             !pod.node.is_empty(),
             phase,
-            pod.ready == Some(true),
+            ready,
             pod.deletion_cost,
-            Reverse(siblings),
-            youngest_first(pod.ready_since),
+            Reverse(doubled),
+            if ready { magnitude(pod.ready_since, now) } else { 0 },
             Reverse(pod.restarts),
-            youngest_first(pod.created),
+            magnitude(pod.created, now),
+            key.name.clone(),
         )
     });
+}
+
+/// Of an age. A time that is not known counts as the youngest.
+fn magnitude(since: Option<Time>, now: Time) -> i64 {
+    let age = since.map(|since| now.0.as_nanosecond() - since.0.as_nanosecond());
+    age.map_or(-2, |age| u128::try_from(age).ok().and_then(u128::checked_ilog2).map_or(-1, i64::from))
 }

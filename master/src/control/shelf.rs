@@ -5,7 +5,7 @@ use crate::store::Stored;
 use coracle_api::meta::{Key, Resource};
 use std::any::{Any, TypeId, type_name};
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,11 @@ pub trait View: Sized + Send + 'static {
         true
     }
 
+    /// Whether it may be adopted: no owner acts on it.
+    fn is_orphan(&self) -> bool {
+        false
+    }
+
     /// `None` if the document makes no sense. `was` is the previous view of that key: what was learned by watching the
     /// object is carried over from it. `uptime` is the time of this change.
     fn read(stored: &Stored, was: Option<&Self>, uptime: Duration) -> Option<Self>;
@@ -27,17 +32,22 @@ pub trait View: Sized + Send + 'static {
 /// The views of one type.
 pub struct Shelf<V> {
     views: BTreeMap<Arc<Key>, V>,
+    orphans: BTreeSet<Arc<Key>>,
 }
 
 impl<V> Default for Shelf<V> {
     fn default() -> Shelf<V> {
-        Shelf { views: BTreeMap::new() }
+        Shelf { views: BTreeMap::new(), orphans: BTreeSet::new() }
     }
 }
 
 impl<V: View> Shelf<V> {
     pub fn get(&self, key: &Key) -> Option<&V> {
         self.views.get(key)
+    }
+
+    pub fn entry(&self, key: &Key) -> Option<(&Key, &V)> {
+        self.views.get_key_value(key).map(|(key, view)| (&**key, view))
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &V)> {
@@ -54,12 +64,26 @@ impl<V: View> Shelf<V> {
         })
     }
 
+    /// Those of a namespace that nobody's controller acts on.
+    pub fn orphans_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = (&'a Key, &'a V)> {
+        V::OF.iter().flat_map(move |resource| {
+            let first = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: String::new() };
+            let after = self.orphans.range::<Key, _>(first..).map(|key| &**key);
+            let within = after.take_while(move |key| key.namespace == namespace && key.resource == *resource);
+            within.filter_map(|key| Some((key, self.views.get(key)?)))
+        })
+    }
+
     /// Takes in the object as it stands now. The answer: the view before, and false if the document makes no sense. The
     /// old view is forgotten in that case too.
     pub fn put(&mut self, key: &Arc<Key>, new: Option<&Stored>, uptime: Duration) -> (Option<V>, bool) {
         let was = self.views.remove(key);
+        self.orphans.remove(key);
         let Some(stored) = new else { return (was, true) };
         let Some(view) = V::read(stored, was.as_ref(), uptime) else { return (was, false) };
+        if view.is_orphan() {
+            self.orphans.insert(key.clone());
+        }
         self.views.insert(key.clone(), view);
         (was, true)
     }

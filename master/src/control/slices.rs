@@ -5,15 +5,19 @@
 //! A spot stays in the slice where it is; a new one goes where there is room. What is seen again is not made durable:
 //! see the strategy.
 
+mod document;
+
 use super::backends::{Backend, Port, target};
 use super::cluster::Cluster;
 use super::controller::Change;
 use super::intent::Intent;
-use super::view::{EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, protocol};
-use coracle_api::meta::{Key, ObjectReference};
+use super::trigger::{LAST_CHANGE, stamp};
+use super::view::{EndpointsView, Labels, NamespaceView, SLICES, ServiceView, SliceView, document, namespace_key, node_key, protocol};
+use coracle_api::meta::{Key, ObjectReference, Time};
 use coracle_api::service::EndpointPort;
 use coracle_api::strategy::lease::{CONTROLLER, MANAGED_BY, MIRROR, SERVICE};
 use coracle_api::strategy::meta::generated_base;
+use document::{Endpoint, Slice, endpoint, shown_ports};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -23,11 +27,17 @@ const SPOTS_MAX: usize = 100;
 const HEADLESS: &str = "service.kubernetes.io/headless";
 /// On Endpoints that are to stay the only ones.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
+/// On Endpoints by which somebody is elected: they serve nothing.
+const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Annotations that tell of the Endpoints themselves.
+const NOT_COPIED: [&str; 2] = ["kubectl.kubernetes.io/last-applied-configuration", LAST_CHANGE];
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The slices of one service, as they should be.
 pub struct Wanted {
     by: &'static str,
     labels: Labels,
+    annotations: Labels,
     owner: Value,
     spots: BTreeMap<Group, BTreeMap<Id, Spot>>,
 }
@@ -45,7 +55,37 @@ struct Spot {
     terminating: bool,
     hostname: String,
     node: Option<String>,
+    zone: Option<String>,
+    hints: Hints,
     target: Option<ObjectReference>,
+}
+
+/// For whom a spot is meant.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Hints {
+    for_zones: Vec<Named>,
+    for_nodes: Vec<Named>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+struct Named {
+    name: String,
+}
+
+impl Hints {
+    /// Near it, as the service wishes.
+    fn of(service: &ServiceView, ready: bool, zone: Option<&String>, node: &str) -> Hints {
+        let wish = service.distribution.as_str();
+        let named = |name: &str| vec![Named { name: name.to_owned() }];
+        if !ready || !matches!(wish, "PreferClose" | "PreferSameZone" | "PreferSameNode") {
+            return Hints::default();
+        }
+        Hints {
+            for_zones: zone.map(|zone| named(zone)).unwrap_or_default(),
+            for_nodes: if wish == "PreferSameNode" && !node.is_empty() { named(node) } else { Vec::new() },
+        }
+    }
 }
 
 impl Spot {
@@ -60,24 +100,34 @@ pub fn services<'a>(cluster: &'a Cluster, change: &'a Change<'_>) -> impl Iterat
     slices.filter_map(|slice| slice.key_of_service(change.key))
 }
 
+/// Whether a slice can say where a pod is. Whoever publishes all publishes it all the same.
+pub fn is_placed(cluster: &Cluster, service: &ServiceView, backend: &Backend<'_>) -> bool {
+    let there = |node: &String| node.is_empty() || cluster.nodes.contains_key(node) || cluster.damaged.contains(&node_key(node));
+    service.publish_not_ready || there(&backend.pod.node)
+}
+
 /// The slices of a service with a selector.
-pub fn of_backends(key: &Key, service: &ServiceView, backends: &[Backend<'_>]) -> Wanted {
+pub fn of_backends(cluster: &Cluster, key: &Key, service: &ServiceView, backends: &[Backend<'_>]) -> Wanted {
     let mut labels = service.labels.clone();
     if service.headless {
         labels.insert(HEADLESS.to_owned(), String::new());
     }
     let mut wanted = Wanted::new(CONTROLLER, labels, ("Service", key, &service.uid), key);
     let spoken: BTreeMap<&str, &str> = service.ports.iter().map(|port| (port.name.as_str(), port.app_protocol.as_str())).collect();
-    for backend in backends {
+    for backend in backends.iter().filter(|backend| is_placed(cluster, service, backend)) {
+        let zone = cluster.nodes.get(&backend.pod.node).and_then(|node| node.labels.get(ZONE)).cloned();
+        let ready = service.publish_not_ready || (backend.serving && !backend.pod.deleting);
         let terminating = backend.pod.deleting;
         let ports = backend.ports.iter().map(|port| (port.clone(), spoken.get(port.0.as_str()).copied().unwrap_or_default().to_owned()));
         let spot = Spot {
             ip: backend.ip.clone(),
-            ready: service.publish_not_ready || (backend.serving && !terminating),
+            ready,
             serving: backend.serving,
             terminating,
-            hostname: String::new(),
+            hostname: backend.hostname(service).unwrap_or_default(),
             node: Some(backend.pod.node.clone()),
+            hints: Hints::of(service, ready, zone.as_ref(), &backend.pod.node),
+            zone,
             target: Some(target(backend)),
         };
         wanted.put(ports.collect(), spot);
@@ -87,10 +137,13 @@ pub fn of_backends(key: &Key, service: &ServiceView, backends: &[Backend<'_>]) -
 
 /// The slices of Endpoints that a person made for a service without a selector.
 pub fn mirrored(key: &Key, endpoints: &EndpointsView) -> Option<Wanted> {
-    if endpoints.managed() || endpoints.labels.get(SKIP_MIRROR).is_some_and(|said| said == "true") {
+    let annotations = &document(&endpoints.document)["metadata"]["annotations"];
+    if endpoints.labels.get(SKIP_MIRROR).is_some_and(|said| said == "true") || annotations[LEADER].is_string() {
         return None;
     }
     let mut wanted = Wanted::new(MIRROR, endpoints.labels.clone(), ("Endpoints", key, &endpoints.uid), key);
+    let copied = annotations.as_object().into_iter().flatten().filter(|(name, _)| !NOT_COPIED.contains(&name.as_str()));
+    wanted.annotations = copied.filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned()))).collect();
     for subset in &endpoints.subsets {
         let port = |EndpointPort { name, port, protocol: written, app_protocol }: &EndpointPort| {
             ((name.clone(), *port, protocol(written)), app_protocol.clone().unwrap_or_default())
@@ -99,7 +152,8 @@ pub fn mirrored(key: &Key, endpoints: &EndpointsView) -> Option<Wanted> {
         for (half, ready) in [(&subset.addresses, true), (&subset.not_ready_addresses, false)] {
             for address in half {
                 let (hostname, node, target) = (address.hostname.clone(), address.node_name.clone(), address.target_ref.clone().map(plain));
-                let spot = Spot { ip: address.ip.clone(), ready, serving: ready, terminating: false, hostname, node, target };
+                let (zone, hints) = (None, Hints::default());
+                let spot = Spot { ip: address.ip.clone(), ready, serving: ready, terminating: false, hostname, node, zone, hints, target };
                 wanted.put(ports.clone(), spot);
             }
         }
@@ -113,7 +167,7 @@ impl Wanted {
         labels.insert(MANAGED_BY.to_owned(), by.to_owned());
         let owner =
             json!([{"apiVersion": "v1", "kind": kind, "name": owner.name, "uid": uid, "controller": true, "blockOwnerDeletion": true}]);
-        Wanted { by, labels, owner, spots: BTreeMap::new() }
+        Wanted { by, labels, annotations: Labels::new(), owner, spots: BTreeMap::new() }
     }
 
     fn put(&mut self, mut ports: Vec<(Port, String)>, mut spot: Spot) {
@@ -134,21 +188,35 @@ struct Standing<'a> {
     spots: Vec<Spot>,
 }
 
-/// `wanted`: none, where the service is to have no slices of ours.
-pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>) -> Vec<Intent> {
+/// Slices of Endpoints that a person made. Those of a service that had a selector once are left as they are.
+pub fn decide_mirrored(cluster: &Cluster, service: &Key, wanted: Option<Wanted>) -> Vec<Intent> {
+    decide_of(cluster, service, wanted, None, |by| by == MIRROR)
+}
+
+/// `wanted`: none, where the service is to have no slices of ours. `moment`: what a slice that is written shows as its last change.
+pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>, moment: Option<Time>) -> Vec<Intent> {
+    decide_of(cluster, service, wanted, moment, |_| true)
+}
+
+fn decide_of(
+    cluster: &Cluster,
+    service: &Key,
+    wanted: Option<Wanted>,
+    moment: Option<Time>,
+    kept_by: impl Fn(&str) -> bool,
+) -> Vec<Intent> {
     // They go with their namespace.
     if cluster.get::<NamespaceView>(&namespace_key(&service.namespace)).is_some_and(|namespace| namespace.ends) {
         return Vec::new();
     }
     let ours = cluster.within::<SliceView>(&service.namespace).filter(|(_, view)| view.service == service.name && view.ours());
-    let gone = |key: &Key, view: &SliceView| Intent::Delete { key: key.clone(), seen: view.revision, at_once: true };
+    let ours = ours.filter(|(_, view)| view.document.labels.get(MANAGED_BY).is_some_and(&kept_by));
     let Some(mut wanted) = wanted else { return ours.map(|(key, view)| gone(key, view)).collect() };
-    let mut intents = Vec::new();
-    let mut standing = Vec::new();
+    let (mut standing, mut over) = (Vec::new(), Vec::new());
     for (key, view) in ours {
         match stands(key, view, &mut wanted) {
             Some(slice) => standing.push(slice),
-            None => intents.push(gone(key, view)),
+            None => over.push((key, view, String::new())),
         }
     }
     for slice in &mut standing {
@@ -159,31 +227,60 @@ pub fn decide(cluster: &Cluster, service: &Key, wanted: Option<Wanted>) -> Vec<I
             slice.spots.push(spot);
         }
     }
-    wanted.spots.retain(|_, rest| !rest.is_empty());
+    let mut fresh: Vec<(Group, Vec<Spot>)> = Vec::new();
+    for (group, rest) in std::mem::take(&mut wanted.spots) {
+        let spots: Vec<Spot> = rest.into_values().collect();
+        fresh.extend(spots.chunks(SPOTS_MAX).map(|piece| (group.clone(), piece.to_vec())));
+    }
     // As in Kubernetes a service that nobody serves has one slice, with nothing in it.
-    let mut spare = wanted.by == CONTROLLER && wanted.spots.is_empty() && standing.iter().all(|slice| slice.spots.is_empty());
+    let nobody = wanted.by == CONTROLLER && fresh.is_empty() && standing.iter().all(|slice| slice.spots.is_empty());
+    if nobody {
+        fresh.push((("IPv4", Vec::new()), Vec::new()));
+    }
+    let mut intents = Vec::new();
     for slice in standing {
-        if slice.spots.is_empty() && !std::mem::take(&mut spare) {
-            intents.push(gone(slice.key, slice.view));
+        if slice.spots.is_empty() {
+            over.push((slice.key, slice.view, slice.slice.address_type.clone()));
         } else if slice.spots != slice.was
             || slice.slice.metadata.labels != wanted.labels
             || slice.slice.metadata.owner_references != wanted.owner
         {
-            intents.push(slice.update(&wanted));
+            intents.push(slice.update(&wanted, moment));
         }
     }
-    if spare {
-        wanted.spots.insert(("IPv4", Vec::new()), BTreeMap::new());
-    }
-    for (group, rest) in &wanted.spots {
-        let spots: Vec<&Spot> = rest.values().collect();
-        let mut pieces: Vec<&[&Spot]> = spots.chunks(SPOTS_MAX).collect();
-        if pieces.is_empty() {
-            pieces.push(&[]);
+    // One that is over becomes one that is new.
+    for (key, view, family) in over {
+        match fresh.pop_if(|((wanted, _), _)| *wanted == family) {
+            Some((group, spots)) => intents.extend(turned(key, view, &wanted, (&group, &spots), moment)),
+            None => intents.push(gone(key, view)),
         }
-        intents.extend(pieces.into_iter().map(|piece| create(service, &wanted, group, piece)));
     }
+    intents.extend(fresh.iter().map(|(group, spots)| create(service, &wanted, group, spots, moment)));
     intents
+}
+
+fn gone(key: &Key, view: &SliceView) -> Intent {
+    Intent::Delete { key: key.clone(), seen: view.revision, at_once: true }
+}
+
+/// The slice with other ports and spots, unless it is that already.
+fn turned(key: &Key, view: &SliceView, wanted: &Wanted, (group, spots): (&Group, &[Spot]), moment: Option<Time>) -> Option<Intent> {
+    let mut object = document(&view.document);
+    let before = object.clone();
+    object["metadata"]["labels"] = json!(wanted.labels);
+    object["metadata"]["ownerReferences"] = wanted.owner.clone();
+    object["endpoints"] = shown_spots(wanted, spots);
+    object["ports"] = shown_ports(&group.1);
+    let same = |field: &str| object[field] == before[field] || (is_none(&object[field]) && is_none(&before[field]));
+    if ["endpoints", "ports"].iter().all(|field| same(field)) && object["metadata"] == before["metadata"] {
+        return None;
+    }
+    stamp(&mut object, moment);
+    Some(Intent::Update { key: key.clone(), seen: view.revision, object })
+}
+
+fn is_none(list: &Value) -> bool {
+    list.as_array().is_none_or(Vec::is_empty)
 }
 
 /// None: it cannot be read as one of ours, and goes. What stays of it is taken out of what is wanted.
@@ -205,48 +302,42 @@ fn stands<'a>(key: &'a Key, view: &'a SliceView, wanted: &mut Wanted) -> Option<
 }
 
 impl Standing<'_> {
-    fn update(&self, wanted: &Wanted) -> Intent {
+    fn update(&self, wanted: &Wanted, moment: Option<Time>) -> Intent {
         let mut object = document(&self.view.document);
         object["metadata"]["labels"] = json!(wanted.labels);
         object["metadata"]["ownerReferences"] = wanted.owner.clone();
-        object["endpoints"] = self.spots.iter().map(endpoint).collect();
+        object["endpoints"] = shown_spots(wanted, &self.spots);
+        stamp(&mut object, moment);
         Intent::Update { key: self.key.clone(), seen: self.view.revision, object }
     }
 }
 
-fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[&Spot]) -> Intent {
-    let port = |((name, number, protocol), spoken): &(Port, String)| {
-        let mut port = json!({"name": name, "port": number, "protocol": protocol});
-        if !spoken.is_empty() {
-            port["appProtocol"] = spoken.as_str().into();
-        }
-        port
-    };
-    let object = json!({
+fn create(service: &Key, wanted: &Wanted, (family, ports): &Group, spots: &[Spot], moment: Option<Time>) -> Intent {
+    let mut object = json!({
         "metadata": {"generateName": format!("{}-", generated_base(&service.name).trim_end_matches('-')), "labels": wanted.labels,
             "ownerReferences": wanted.owner},
         "addressType": family,
-        "endpoints": spots.iter().map(|spot| endpoint(spot)).collect::<Vec<_>>(),
-        "ports": ports.iter().map(port).collect::<Vec<_>>(),
+        "endpoints": shown_spots(wanted, spots),
+        "ports": shown_ports(ports),
     });
+    if !wanted.annotations.is_empty() {
+        object["metadata"]["annotations"] = json!(wanted.annotations);
+    }
+    stamp(&mut object, moment);
     Intent::Create { resource: SLICES, namespace: service.namespace.clone(), object }
 }
 
-fn endpoint(spot: &Spot) -> Value {
-    let conditions = json!({"ready": spot.ready, "serving": spot.serving, "terminating": spot.terminating});
-    let mut shown = json!({"addresses": [spot.ip], "conditions": conditions});
-    if !spot.hostname.is_empty() {
-        shown["hostname"] = spot.hostname.as_str().into();
-    }
-    if let Some(node) = spot.node.as_ref().filter(|node| !node.is_empty()) {
-        shown["nodeName"] = node.as_str().into();
-    }
-    if let Some(ObjectReference { kind, namespace, name, uid, .. }) = &spot.target {
-        let said = [("kind", kind), ("namespace", namespace), ("name", name), ("uid", uid)];
-        shown["targetRef"] =
-            said.into_iter().filter(|(_, text)| !text.is_empty()).map(|(field, text)| (field.to_owned(), json!(text))).collect();
-    }
-    shown
+/// Nothing is null, as Kubernetes has it.
+fn shown_spots(wanted: &Wanted, spots: &[Spot]) -> Value {
+    let one = |spot: &Spot| {
+        let mut shown = endpoint(spot);
+        // Of what a person wrote nobody knows more.
+        if wanted.by == MIRROR {
+            shown["conditions"] = json!({"ready": spot.ready});
+        }
+        shown
+    };
+    if spots.is_empty() { Value::Null } else { spots.iter().map(one).collect() }
 }
 
 /// What a slice says of it.
@@ -256,49 +347,4 @@ fn plain(ObjectReference { kind, namespace, name, uid, .. }: ObjectReference) ->
 
 fn port_of(port: &EndpointPort) -> (Port, String) {
     ((port.name.clone(), port.port, protocol(&port.protocol)), port.app_protocol.clone().unwrap_or_default())
-}
-
-/// As it stands in the store.
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Slice {
-    metadata: Meta,
-    address_type: String,
-    /// Null where there are none.
-    endpoints: Option<Vec<Endpoint>>,
-    ports: Option<Vec<EndpointPort>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Meta {
-    labels: Labels,
-    owner_references: Value,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Endpoint {
-    addresses: Vec<String>,
-    conditions: Conditions,
-    hostname: String,
-    node_name: Option<String>,
-    target_ref: Option<ObjectReference>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Conditions {
-    ready: bool,
-    serving: bool,
-    terminating: bool,
-}
-
-impl Endpoint {
-    fn spot(&self) -> Spot {
-        let Conditions { ready, serving, terminating } = self.conditions;
-        let ip = self.addresses.first().cloned().unwrap_or_default();
-        let (hostname, node, target) = (self.hostname.clone(), self.node_name.clone(), self.target_ref.clone());
-        Spot { ip, ready, serving, terminating, hostname, node, target }
-    }
 }

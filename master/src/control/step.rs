@@ -1,85 +1,27 @@
 //! One step of the controllers: take in what happened, look at every key whose world changed. The thread is a thin loop around it, and a
 //! test drives it with a time of its own.
 
-use super::act::{self, Gate};
+use super::act::Gate;
 use super::cluster::{Before, Cluster};
-use super::complaints::Complaints;
-use super::controller::{Look, Now};
-use super::intent::{Contents, Decision, Errand, Intent};
+use super::complaints::{Complaints, Novelty};
+use super::controller::{Look, News, Now};
+use super::intent::{Contents, Decision, Errand, Intent, Memo, Refusal};
+use super::readings::Readings;
 use super::references;
 use super::table::{Controllers, Owner};
 use super::throttle::Throttle;
+use super::wakes::{Inbox, QUEUE_MAX, Wake, Wakes};
 use crate::store::{Event, Scope, Store, WatchHandle};
 use coracle_api::meta::{Key, Resource};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Keys looked at in one step: then the clocks are read again.
 const LOOKS_MAX: usize = 64;
-/// Wakes in the queue, of some hundred bytes each. A cluster that writes faster than its controllers take it in is read anew from the store.
-const QUEUE_MAX: usize = 20_000;
-
-/// What wakes the controllers. Events of the store come with their content because the cluster is made of them; nothing else does.
-enum Wake {
-    Event(Box<Event>),
-    /// An object has gone of a kind that no controller follows.
-    Left(Key),
-    /// A sign of life of a node.
-    Heard(Key),
-    Stop,
-}
-
-/// The way into the queue.
-#[derive(Clone)]
-pub struct Wakes {
-    queue: mpsc::Sender<Wake>,
-    fill: Arc<Fill>,
-}
-
-#[derive(Default)]
-struct Fill {
-    length: AtomicUsize,
-    /// Something was left out.
-    over: AtomicBool,
-    /// Controllers wait for objects to go, of whatever kind.
-    departures_awaited: AtomicBool,
-}
-
-/// The way out of it.
-pub struct Inbox {
-    queue: mpsc::Receiver<Wake>,
-    fill: Arc<Fill>,
-}
-
-pub fn wakes() -> (Wakes, Inbox) {
-    let (sender, receiver) = mpsc::channel();
-    let fill = Arc::new(Fill::default());
-    (Wakes { queue: sender, fill: fill.clone() }, Inbox { queue: receiver, fill })
-}
-
-impl Wakes {
-    /// A sign of life.
-    pub fn hear(&self, key: &Key) {
-        self.send(|| Wake::Heard(key.clone()));
-    }
-
-    pub fn stop(&self) {
-        // A stopped thread hears nothing, which is what stopping means.
-        let _ = self.queue.send(Wake::Stop);
-    }
-
-    fn send(&self, wake: impl FnOnce() -> Wake) -> bool {
-        if self.fill.length.load(Ordering::Relaxed) >= QUEUE_MAX {
-            self.fill.over.store(true, Ordering::Relaxed);
-            return false;
-        }
-        self.fill.length.fetch_add(1, Ordering::Relaxed);
-        self.queue.send(wake()).is_ok()
-    }
-}
 
 /// What comes after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +44,10 @@ pub struct Step {
     timers: Timers,
     throttle: Throttle,
     complaints: Complaints,
+    /// What decisions wanted to be remembered of their keys.
+    memories: BTreeMap<Owner, Value>,
+    /// What controllers remember of their keys.
+    memos: BTreeMap<Owner, Memo>,
     wakes: Wakes,
     inbox: Inbox,
     /// Taken out of the queue by a wait.
@@ -150,6 +96,8 @@ impl Step {
             timers: Timers::default(),
             throttle: Throttle::default(),
             complaints: Complaints::default(),
+            memories: BTreeMap::new(),
+            memos: BTreeMap::new(),
             wakes,
             inbox,
             waited: None,
@@ -176,7 +124,8 @@ impl Step {
 
     fn decide_with(&self, owner: &Owner, now: Now, contents: Option<&Contents>) -> Decision {
         let (cluster, refusal) = (&self.cluster, self.complaints.get(owner));
-        (self.controllers.row(owner).decide)(&Look { cluster, key: &owner.key, now, refusal, contents })
+        let (memory, memo) = (self.memories.get(owner), self.memos.get(owner));
+        (self.controllers.row(owner).decide)(&Look { cluster, key: &owner.key, now, refusal, contents, memory, memo })
     }
 
     pub fn wakes(&self) -> &Wakes {
@@ -264,6 +213,7 @@ impl Step {
                     let gone = event.new.is_none();
                     if gone {
                         self.complaints.forget(&event.key);
+                        self.memories.retain(|owner, _| owner.key != *event.key);
                     }
                     self.hint(&event.key, gone, &before);
                 }
@@ -273,6 +223,11 @@ impl Step {
                         self.hint(&key, false, &Before::default());
                     }
                 }
+                Wake::Measured(told) => {
+                    self.cluster.readings = Readings::of(&told, now.uptime);
+                    self.dirty.extend(self.controllers.hearing(News::Measured, &self.cluster));
+                }
+                Wake::ClockSet => self.dirty.extend(self.controllers.hearing(News::ClockSet, &self.cluster)),
                 Wake::Stop => return false,
             }
         }
@@ -298,7 +253,7 @@ impl Step {
         while let Ok(wake) = self.inbox.queue.try_recv() {
             match wake {
                 Wake::Stop => return self.wakes.stop(),
-                Wake::Event(_) | Wake::Left(_) | Wake::Heard(_) => self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed),
+                _ => self.inbox.fill.length.fetch_sub(1, Ordering::Relaxed),
             };
         }
         self.follow(now);
@@ -309,27 +264,26 @@ impl Step {
     fn look(&mut self, owner: &Owner, now: Now) {
         // One key that cannot be looked at must not end the others' controllers.
         let outcome = catch_unwind(AssertUnwindSafe(|| self.act(owner, now)));
-        let failed = outcome.unwrap_or_else(|_| Some("its controller panicked".to_owned()));
-        let refused = self.controllers.row(owner).refused;
-        let Some(why) = failed else {
+        let failed = outcome.unwrap_or_else(|_| Some(Refusal::from("its controller panicked".to_owned())));
+        let (refused, patience) = (self.controllers.row(owner).refused, self.controllers.row(owner).patience);
+        let Some(refusal) = failed else {
             // Its status may still say so.
             if self.complaints.remove(owner) && refused.is_some() {
                 self.dirty.insert(owner.clone());
             }
             return;
         };
-        self.timers.set(owner, Some(now.uptime + act::AGAIN_AFTER));
-        let first = self.complaints.get(owner).is_none();
-        if !self.complaints.put(owner, &why) {
-            return;
+        let (novelty, again_at) = self.complaints.put(owner, refusal.clone(), patience, now.uptime);
+        self.timers.set(owner, Some(again_at));
+        if novelty != Novelty::TheSame {
+            log::warn!("{owner}: {}", refusal.why);
         }
-        log::warn!("{owner}: {why}");
         let Some(refused) = refused else { return };
-        if let Some(tale) = refused(&self.cluster, &owner.key, &why) {
+        if let Some(tale) = refused(&self.cluster, &owner.key, &refusal) {
             self.gate.tell(&tale, None, now);
         }
         // Its status is to say so.
-        if first {
+        if novelty == Novelty::First {
             self.dirty.insert(owner.clone());
         }
     }
@@ -349,11 +303,25 @@ impl Step {
                 self.gate.recount(&namespace);
                 decision
             }
+            Errand::Readings => {
+                self.gate.measure(self.cluster.nodes.keys().cloned(), &self.wakes);
+                decision
+            }
+        }
+    }
+
+    fn remember(&mut self, owner: &Owner, memory: Option<Value>, memo: Option<Memo>) {
+        if let Some(memory) = memory {
+            self.memories.insert(owner.clone(), memory);
+        }
+        match memo {
+            Some(memo) => drop(self.memos.insert(owner.clone(), memo)),
+            None => drop(self.memos.remove(owner)),
         }
     }
 
     /// Looks at a key, and carries out what is decided. The answer: the first thing that failed.
-    fn act(&mut self, owner: &Owner, now: Now) -> Option<String> {
+    fn act(&mut self, owner: &Owner, now: Now) -> Option<Refusal> {
         if self.controllers.row(owner).workload && !self.gate.has_workloads() {
             return None;
         }
@@ -361,22 +329,33 @@ impl Step {
         // A deletion that only begins is no event that an end waits for.
         let goes_on = matches!(decision.errand, Some(Errand::Contents(_)));
         let mut wake_at = decision.wake_at;
-        let mut done: Option<Key> = None;
+        self.remember(owner, decision.memory, decision.memo);
+        let (mut done, mut begun): (Option<Key>, _) = (None, false);
         let (mut wrote, mut failed) = (false, None);
         for intent in decision.intents {
-            if let Intent::Tell(tale) = &intent {
-                if done.is_some() {
-                    self.gate.tell(tale, done.as_ref(), now);
+            let intent = match intent {
+                Intent::Tell(tale) => {
+                    if done.is_some() || !begun {
+                        self.gate.tell(&tale, done.as_ref(), now);
+                    }
+                    continue;
                 }
-                continue;
-            }
+                Intent::Announce(tale) => {
+                    self.gate.tell(&tale, None, now);
+                    continue;
+                }
+                Intent::Then(_) if done.is_none() => continue,
+                Intent::Then(next) => *next,
+                intent => intent,
+            };
+            begun = true;
             done = None;
             if failed.is_some() && matches!(intent, Intent::Create { .. }) {
                 continue;
             }
             match self.gate.pass(intent, now) {
                 Ok(written) => done = written,
-                Err(why) => failed = failed.or(Some(why)),
+                Err(refusal) => failed = failed.or(Some(refusal)),
             }
             wrote |= done.is_some();
         }
@@ -392,6 +371,6 @@ impl Step {
             wake_at = Some(wake_at.map_or(at, |wake| wake.min(at)));
         }
         self.timers.set(owner, wake_at);
-        failed
+        failed.or(decision.trouble)
     }
 }

@@ -2,13 +2,26 @@
 //!
 //! A new controller is a file and a row here. Rows that stand earlier are looked at earlier.
 
-use super::cluster::{Before, Cluster, Settings};
-use super::controller::{Change, Controller, Follow, all, itself};
+use super::cluster::{Before, Cluster};
+use super::controller::{Change, Controller, Follow, News, Patience, all, itself};
+use super::cron::CronJobView;
+use super::daemon::{self, DaemonSetView};
+use super::deployment::{self, DeploymentView};
+use super::job::{self, JobView};
+use super::ranges::RangeView;
 use super::references::References;
 use super::replication::ReplicationView;
+use super::revisions::{self, RevisionView};
+use super::settings::Settings;
 use super::shelf::Shelves;
-use super::view::{EndpointsView, NamespaceView, ServiceView, SliceView};
-use super::{budgets, disruption, endpoints, events, garbage, namespaces, nodes, own, quotas, replicas, replication, schedule};
+use super::stateful::{self, OwnedClaimView, StatefulSetView};
+use super::storage::view::{ClaimView, ClassView, CsiNodeView, VolumeView};
+use super::storage::{binding, ephemeral, volumes};
+use super::view::{EndpointsView, LeaseView, NamespaceView, ServiceView, SliceView};
+use super::{
+    addresses, autoscale, balancer, budgets, cron, disruption, endpoints, events, evictions, expulsion, garbage, namespaces, nodes, own,
+    quotas, ranges, replicas, replication, schedule, ttl,
+};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource};
 use std::collections::BTreeSet;
@@ -16,7 +29,11 @@ use std::fmt;
 
 /// The rows that a master is built with.
 fn rows() -> Vec<Controller> {
-    use Follow::{Departures, References};
+    [workloads(), placement(), network(), housekeeping()].into_iter().flatten().collect()
+}
+
+/// What makes pods.
+fn workloads() -> Vec<Controller> {
     let row = Controller::new;
     vec![
         row("replication", all::<ReplicationView>, replication::decide)
@@ -24,24 +41,119 @@ fn rows() -> Vec<Controller> {
             .follows(Follow::pods(replicas::by_pod::<ReplicationView>))
             .workload()
             .telling(replication::refused),
+        row("jobs", all::<JobView>, job::decide)
+            .follows(Follow::view::<JobView>(itself))
+            .follows(Follow::pods(replicas::by_pod::<JobView>))
+            .workload()
+            .patient(Patience::JOBS)
+            .telling(job::refused),
+        row("job pods", job::orphans::all, job::orphans::decide)
+            .follows(Follow::view::<JobView>(job::orphans::by_job))
+            .follows(Follow::pods(job::orphans::by_pod)),
+        row("cron jobs", all::<CronJobView>, cron::decide)
+            .follows(Follow::view::<CronJobView>(itself))
+            .follows(Follow::view::<JobView>(cron::by_job))
+            .follows(Follow::News(News::ClockSet))
+            .workload()
+            .telling(cron::refused),
+        row("ended jobs", all::<JobView>, ttl::decide).follows(Follow::view::<JobView>(itself)),
+        row("deployments", all::<DeploymentView>, deployment::decide)
+            .follows(Follow::view::<DeploymentView>(itself))
+            .follows(Follow::view::<ReplicationView>(deployment::by_set))
+            .follows(Follow::pods(deployment::by_pod))
+            .workload()
+            .telling(deployment::refused),
+        row("statefulsets", all::<StatefulSetView>, stateful::decide)
+            .follows(Follow::view::<StatefulSetView>(itself))
+            .follows(Follow::view::<RevisionView>(revisions::by_revision::<StatefulSetView>))
+            .follows(Follow::view::<OwnedClaimView>(stateful::by_claim))
+            .follows(Follow::pods(stateful::by_pod))
+            .workload()
+            .telling(stateful::refused),
+        row("daemonsets", all::<DaemonSetView>, daemon::decide)
+            .follows(Follow::view::<DaemonSetView>(itself))
+            .follows(Follow::view::<RevisionView>(revisions::by_revision::<DaemonSetView>))
+            .follows(Follow::pods(replicas::by_pod::<DaemonSetView>))
+            .follows(Follow::nodes(daemon::by_node))
+            .workload()
+            .telling(daemon::refused),
+    ]
+}
+
+/// Where pods go, and the volumes that they find there.
+fn placement() -> Vec<Controller> {
+    let row = Controller::new;
+    vec![
         row("scheduler", schedule::all, schedule::decide)
-            .follows(Follow::pods(schedule::by_pod))
-            .follows(Follow::nodes(schedule::by_node))
+            .follows(Follow::pods(schedule::when_waiting))
+            .follows(Follow::nodes(schedule::when_waiting))
+            .follows(Follow::view::<ClaimView>(schedule::when_waiting))
+            .follows(Follow::view::<VolumeView>(schedule::when_waiting))
+            .follows(Follow::view::<ClassView>(schedule::when_waiting))
+            .follows(Follow::view::<CsiNodeView>(schedule::when_waiting))
             .workload(),
+        row("ephemeral", ephemeral::all, ephemeral::decide)
+            .follows(Follow::pods(ephemeral::by_pod))
+            .follows(Follow::view::<ClaimView>(ephemeral::by_claim))
+            .workload(),
+        row("volumes", volumes::all, volumes::decide)
+            .follows(Follow::view::<VolumeView>(itself))
+            .follows(Follow::view::<ClaimView>(volumes::by_claim))
+            .workload(),
+        row("claims", binding::all, binding::decide)
+            .follows(Follow::view::<ClaimView>(itself))
+            .follows(Follow::view::<VolumeView>(binding::by_volume))
+            .follows(Follow::view::<ClassView>(binding::by_class))
+            .follows(Follow::pods(binding::by_pod))
+            .workload(),
+    ]
+}
+
+/// Services and what is behind them.
+fn network() -> Vec<Controller> {
+    let row = Controller::new;
+    vec![
         row("own", own::all, own::decide)
-            .follows(Follow::view::<own::RangeView>(own::always))
+            .follows(Follow::view::<RangeView>(own::always))
             .follows(Follow::view::<ServiceView>(own::by_name))
             .follows(Follow::view::<EndpointsView>(own::by_name))
             .follows(Follow::view::<SliceView>(own::by_slice))
             .follows(Follow::view::<NamespaceView>(own::by_namespace))
             .follows(Follow::nodes(own::always)),
+        row("addresses", addresses::all, addresses::decide)
+            .follows(Follow::view::<addresses::AddressedView>(addresses::by_service))
+            .follows(Follow::view::<addresses::AddressView>(itself)),
+        row("ranges", all::<RangeView>, ranges::decide).follows(Follow::view::<RangeView>(ranges::by_range)).follows(Follow::view::<
+            addresses::AddressedView,
+        >(
+            ranges::by_service
+        )),
+        row("balancer", balancer::all, balancer::decide)
+            .follows(Follow::view::<balancer::BalancedView>(balancer::by_service))
+            .follows(Follow::nodes(balancer::by_node)),
         row("endpoints", endpoints::all, endpoints::decide)
             .follows(Follow::view::<ServiceView>(itself))
             .follows(Follow::view::<EndpointsView>(endpoints::by_name))
             .follows(Follow::view::<SliceView>(endpoints::by_slice))
             .follows(Follow::pods(endpoints::by_pod))
             .follows(Follow::nodes(endpoints::by_node)),
-        row("nodes", nodes::all, nodes::decide).follows(Follow::nodes(itself)).follows(Follow::pods(nodes::by_pod)),
+    ]
+}
+
+/// Nodes, and what ends, is counted or is kept in bounds.
+fn housekeeping() -> Vec<Controller> {
+    use Follow::{Departures, References};
+    let row = Controller::new;
+    vec![
+        row("nodes", nodes::all, nodes::decide)
+            .follows(Follow::nodes(itself))
+            .follows(Follow::pods(nodes::by_pod))
+            .follows(Follow::view::<LeaseView>(nodes::by_lease)),
+        row("expulsion", expulsion::all, expulsion::decide).follows(Follow::nodes(expulsion::by_node)).workload(),
+        row("evictions", evictions::all, evictions::decide)
+            .follows(Follow::nodes(evictions::by_node))
+            .follows(Follow::pods(evictions::by_pod))
+            .workload(),
         row("namespaces", all::<NamespaceView>, namespaces::decide)
             .follows(Follow::view::<NamespaceView>(itself))
             .follows(Follow::view::<namespaces::FurnitureView>(namespaces::by_namespace))
@@ -57,6 +169,11 @@ fn rows() -> Vec<Controller> {
             .follows(Follow::view::<budgets::BudgetView>(itself))
             .follows(Follow::view::<budgets::ScaleView>(budgets::by_namespace))
             .follows(Follow::pods(budgets::by_pod))
+            .workload(),
+        row("autoscalers", all::<autoscale::AutoscalerView>, autoscale::decide)
+            .follows(Follow::view::<autoscale::AutoscalerView>(itself))
+            .follows(Follow::view::<budgets::ScaleView>(autoscale::by_target))
+            .follows(Follow::News(News::Measured))
             .workload(),
         row("disruption", disruption::all, disruption::decide).follows(Follow::pods(disruption::by_pod)).workload(),
     ]
@@ -145,6 +262,14 @@ impl Controllers {
         let rows = rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::References)));
         let owner = |(row, controller): (usize, &Controller), key: &Key| Owner { row, controller: controller.name, key: key.clone() };
         rows.flat_map(|row| changed.iter().map(move |key| owner(row, key))).collect()
+    }
+
+    /// Every key of those controllers that follow such news.
+    pub fn hearing(&self, news: News, cluster: &Cluster) -> BTreeSet<Owner> {
+        let rows = self.rows.iter().enumerate();
+        let rows = rows.filter(|(_, row)| row.follows.iter().any(|follow| matches!(follow, Follow::News(of) if *of == news)));
+        let owner = |row, controller: &Controller, key| Owner { row, controller: controller.name, key };
+        rows.flat_map(|(row, controller)| (controller.all)(cluster).into_iter().map(move |key| owner(row, controller, key))).collect()
     }
 
     /// Every key of every controller.

@@ -1,17 +1,22 @@
 //! The controllers over a cluster made of documents: objects in, intents out.
 
+mod addresses;
 mod budgets;
+mod nodes;
 mod rows;
+mod scheduler;
 mod slices;
 
 use super::budgets::BUDGETS;
-use super::cluster::{Cluster, Settings};
+use super::cluster::Cluster;
 use super::intent::{Decision, Intent};
+use super::settings::Settings;
 use super::view::{SLICES, node_key};
 use super::{Controllers, Look, Now, events, schedule};
 use crate::store::{Event, Stored};
 use coracle_api::kinds::Kinds;
 use coracle_api::meta::{Key, Resource, Revision, Time};
+use coracle_api::strategy::addresses::{ADDRESSES, RANGES};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +24,12 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn key(plural: &'static str, name: &str) -> Key {
-    let namespace = if plural == "nodes" { "" } else { "default" };
+    let namespace = if ["nodes", "ipaddresses", "servicecidrs"].contains(&plural) { "" } else { "default" };
     let resource = match plural {
         "endpointslices" => SLICES,
         "poddisruptionbudgets" => BUDGETS,
+        "ipaddresses" => ADDRESSES,
+        "servicecidrs" => RANGES,
         "deployments" | "replicasets" | "statefulsets" => Resource { group: "apps".into(), plural: plural.into() },
         core => Resource::core(core),
     };
@@ -47,7 +54,7 @@ fn empty() -> Cluster {
 fn decide(cluster: &Cluster, controller: &str, key: Key, now: Now) -> Decision {
     let controllers = Controllers::builtin();
     let owner = controllers.owner(controller, key).expect("a row of the table");
-    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None })
+    (controllers.row(&owner).decide)(&Look { cluster, key: &owner.key, now, refusal: None, contents: None, memory: None, memo: None })
 }
 
 /// A cluster of these objects, each by its plural.
@@ -66,7 +73,8 @@ fn at(uptime: Duration) -> Now {
 
 fn node(name: &str, more: Value) -> (&'static str, Value) {
     let mut node = json!({
-        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"zone": name}},
+        "metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {"zone": name},
+            "annotations": {"node.alpha.kubernetes.io/ttl": "0"}},
         "spec": {},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "2", "memory": "1Gi", "pods": "10"}},
     });
@@ -101,7 +109,7 @@ fn controller(replicas: i64) -> (&'static str, Value) {
 fn owned(name: &str, more: Value) -> (&'static str, Value) {
     let (plural, mut pod) = pod(
         name,
-        json!({"metadata": {"ownerReferences": [{"kind": "ReplicationController", "name": "Web", "uid": "uid-rc", "controller": true}]}}),
+        json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ReplicationController", "name": "Web", "uid": "uid-rc", "controller": true}]}}),
     );
     merge(&mut pod, more);
     (plural, pod)
@@ -146,58 +154,6 @@ fn asking(cpu: &str, memory: &str) -> Value {
 }
 
 #[test]
-fn scheduler() {
-    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(scheduled(objects), expected, "{objects:?}");
-    let none = json!({});
-    check(&[pod("a", none.clone())], &["a: no nodes available to schedule pods"]);
-    check(&[node("n1", none.clone()), pod("a", none.clone())], &["a -> n1"]);
-    // Replicas spread, over nodes with other loads as well.
-    check(
-        &[node("n1", none.clone()), node("n2", none.clone()), pod("a", none.clone()), pod("b", none.clone()), pod("c", none.clone())],
-        &["a -> n1", "b -> n2", "c -> n1"],
-    );
-    // The least loaded of those with no sibling.
-    let other = json!({"metadata": {"labels": {"app": "other"}}});
-    let mut heavy = asking("1500m", "1Mi");
-    merge(&mut heavy, json!({"spec": {"nodeName": "n1"}, "metadata": {"labels": {"app": "heavy"}}}));
-    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("h", heavy), pod("a", other)], &["a -> n2"]);
-    // What it asks for as a whole.
-    let whole = json!({"spec": {"resources": {"requests": {"cpu": "3"}}}});
-    check(&[node("n1", none.clone()), pod("a", whole)], &["a: 0/1 nodes are available: 1 Insufficient cpu."]);
-    check(
-        &[node("n1", json!({"spec": {"unschedulable": true}})), pod("a", none.clone())],
-        &["a: 0/1 nodes are available: 1 node(s) were unschedulable."],
-    );
-    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}});
-    check(&[node("n1", not_ready), node("n2", none.clone()), pod("a", none.clone())], &["a -> n2"]);
-    let picky = json!({"spec": {"nodeSelector": {"zone": "n2"}}});
-    check(&[node("n1", none.clone()), node("n2", none.clone()), pod("a", picky.clone())], &["a -> n2"]);
-    check(
-        &[node("n1", none.clone()), pod("a", picky)],
-        &["a: 0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."],
-    );
-    let taken = "b: 0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports (host port 8000/TCP is taken by pod default/a).";
-    check(
-        &[node("n1", none.clone()), pod("a", host_port(8000)), pod("b", host_port(8000)), pod("c", host_port(8001))],
-        &["a -> n1", taken, "c -> n1"],
-    );
-    check(&[node("n1", none.clone()), pod("a", asking("3", "1Mi"))], &["a: 0/1 nodes are available: 1 Insufficient cpu."]);
-    check(&[node("n1", none.clone()), pod("a", asking("1", "2Gi"))], &["a: 0/1 nodes are available: 1 Insufficient memory."]);
-    check(
-        &[node("n1", json!({"status": {"allocatable": {"pods": "1"}}})), pod("a", none.clone()), pod("b", none.clone())],
-        &["a -> n1", "b: 0/1 nodes are available: 1 Too many pods."],
-    );
-    // What is finished holds nothing; what is being deleted still holds its ports.
-    let mut done = host_port(8000);
-    merge(&mut done, json!({"spec": {"nodeName": "n1"}, "status": {"phase": "Succeeded"}}));
-    check(&[node("n1", none.clone()), pod("a", done.clone()), pod("b", host_port(8000))], &["b -> n1"]);
-    merge(&mut done, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}, "status": {"phase": "Running"}}));
-    assert!(scheduled(&[node("n1", none.clone()), pod("a", done), pod("b", host_port(8000))])[0].contains("taken by pod default/a"));
-    // Another scheduler's pod, and one that is on a node, are not ours.
-    check(&[node("n1", none), pod("a", json!({"spec": {"schedulerName": "mine"}})), pod("b", json!({"spec": {"nodeName": "x"}}))], &[]);
-}
-
-#[test]
 fn a_reason_is_said_once() {
     let why = "no nodes available to schedule pods";
     let said = json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": why}]}});
@@ -216,8 +172,9 @@ fn replicated(objects: &[(&'static str, Value)]) -> Vec<String> {
             Some(format!("{}{}", if object["metadata"]["ownerReferences"].is_null() { ">" } else { "<" }, key.name))
         }
         Intent::Status { status, .. } => Some(format!("={}/{}", status["replicas"], status["readyReplicas"].as_i64().unwrap_or_default())),
-        Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Tell(_) => None,
-        Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } => panic!("not its own matter"),
+        Intent::Bind { .. } | Intent::Emptied { .. } | Intent::Note { .. } | Intent::Then(_) | Intent::Tell(_) => None,
+        Intent::Announce(tale) => Some(format!("announce {}", tale.message)),
+        Intent::Collect { .. } | Intent::Disown { .. } | Intent::Release { .. } | Intent::Disrupt { .. } => panic!("not its own matter"),
     };
     decide(&cluster(objects), "replication", key("replicationcontrollers", "Web"), at(MINUTE))
         .intents
@@ -240,7 +197,7 @@ fn replication() {
     check(&[controller(1), owned("a", json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z"}}))], &["=0/0", "+"]);
     // The cheapest goes first: on no node, then waiting, then not ready, then the youngest.
     let on = |ready: &str| json!({"spec": {"nodeName": "n"}, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}});
-    let young = json!({"metadata": {"creationTimestamp": "2027-01-02T00:00:00Z"}});
+    let young = json!({"metadata": {"creationTimestamp": "2027-01-14T00:00:00Z"}});
     let mut younger = on("True");
     merge(&mut younger, young);
     let all = |replicas| {
@@ -337,43 +294,32 @@ fn endpoints_of_a_lost_status_stay() {
 }
 
 #[test]
-fn silent_nodes() {
-    let objects = [node("n1", json!({})), running("a", "n1", "10.0.0.2", true), running("b", "n2", "10.0.0.3", true)];
-    let n1 = || node_key("n1");
-    let mut cluster = cluster(&objects);
-    let early = decide(&cluster, "nodes", n1(), at(Duration::from_secs(39)));
-    assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))));
-    let late = decide(&cluster, "nodes", n1(), at(Duration::from_secs(40)));
-    let told: Vec<String> = late
-        .intents
-        .iter()
-        .filter_map(|i| {
-            if let Intent::Status { key, status, .. } = i {
-                Some(format!("{} {}", key.name, status["conditions"][0]["status"]))
-            } else {
-                None
-            }
-        })
-        .collect();
-    assert_eq!(told, ["n1 \"Unknown\"", "a \"False\""]);
-    // A beat moves the moment.
-    assert!(!cluster.hear("n1", Duration::from_secs(30)));
-    assert_eq!(decide(&cluster, "nodes", n1(), at(Duration::from_secs(40))).wake_at, Some(Duration::from_secs(70)));
-}
-
-#[test]
-fn pods_of_a_node_go_only_with_a_deletion_that_was_seen() {
+fn pods_of_a_node_that_is_not_there_are_given_up() {
     let n1 = || node_key("n1");
     let mut cluster = cluster(&[running("a", "n1", "10.0.0.2", true)]);
-    assert_eq!(decide(&cluster, "nodes", n1(), at(MINUTE)), Decision::default(), "a node that never was is not a node that has gone");
+    let given_up = |cluster: &Cluster, s: u64| {
+        let decision = decide(cluster, "nodes", n1(), at(Duration::from_secs(s)));
+        let line = |intent: &Intent| match intent {
+            Intent::Status { status, .. } => format!("{} {}", status["phase"], status["conditions"][1]["reason"]),
+            Intent::Delete { at_once: true, .. } => "goes".to_owned(),
+            other => format!("{other:?}"),
+        };
+        (decision.intents.iter().map(line).collect::<Vec<String>>(), decision.wake_at.map(|wake| wake.as_secs()))
+    };
+    assert_eq!(given_up(&cluster, 39), (vec![], Some(40)), "it may register yet");
+    let failed = vec!["\"Failed\" \"DeletionByPodGC\"".to_owned()];
+    assert_eq!(given_up(&cluster, 40), (failed.clone(), None));
     let (_, document) = node("n1", json!({}));
     cluster.apply(&event("nodes", 5, Some(document), "n1"), Duration::ZERO);
-    cluster.apply(&event("nodes", 6, None, "n1"), Duration::ZERO);
-    let early = decide(&cluster, "nodes", n1(), at(Duration::from_secs(39)));
-    assert_eq!((early.intents.len(), early.wake_at), (0, Some(Duration::from_secs(40))), "it may register again");
-    let decision = decide(&cluster, "nodes", n1(), at(MINUTE));
-    assert!(matches!(&decision.intents[..], [Intent::Delete { key, at_once: true, .. }] if key.name == "a"), "{decision:?}");
-    cluster.apply(&event("pods", 7, None, "a"), Duration::ZERO);
+    assert_eq!(given_up(&cluster, 41).0, [""; 0]);
+    cluster.apply(&event("nodes", 6, None, "n1"), Duration::from_secs(41));
+    assert_eq!(given_up(&cluster, 80), (vec![], Some(81)), "it may register again");
+    assert_eq!(given_up(&cluster, 81), (failed, None));
+    let (_, mut over) = running("a", "n1", "10.0.0.2", true);
+    over["status"]["phase"] = "Failed".into();
+    cluster.apply(&event("pods", 7, Some(over), "a"), Duration::from_secs(82));
+    assert_eq!(given_up(&cluster, 82).0, ["goes"]);
+    cluster.apply(&event("pods", 8, None, "a"), Duration::ZERO);
     assert!(cluster.removed_nodes.is_empty(), "nothing is remembered longer than it matters");
 }
 
@@ -416,7 +362,7 @@ fn keys_cover_what_changes() {
     let mut expected = controllers.all(&cluster);
     let event = event("pods", 9, None, "a");
     let before = cluster.apply(&event, Duration::ZERO);
-    expected.retain(|owner| !["events", "own"].contains(&owner.controller));
+    expected.retain(|owner| !["events", "own", "scheduler", "expulsion"].contains(&owner.controller));
     assert_eq!(controllers.concerned(&cluster, &event.key, true, &before), expected);
 }
 
@@ -452,39 +398,10 @@ fn pods_that_fail_are_made_anew_ever_later() {
 }
 
 #[test]
-fn a_controller_that_is_being_deleted_does_nothing() {
+fn a_controller_that_is_being_deleted_only_counts() {
     let mut leaving = controller(2);
     merge(&mut leaving.1, json!({"metadata": {"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": ["orphan"]}}));
-    assert!(replicated(&[leaving, owned("a", json!({}))]).is_empty());
-}
-
-#[test]
-fn taints_and_many_takers() {
-    let check = |objects: &[(&'static str, Value)], expected: &[&str]| assert_eq!(scheduled(objects), expected, "{objects:?}");
-    let tainted = node("n1", json!({"spec": {"taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}}));
-    check(&[tainted.clone(), pod("a", json!({}))], &["a: 0/1 nodes are available: 1 node(s) had untolerated taint {k: v}."]);
-    for toleration in [
-        json!({"operator": "Exists"}),
-        json!({"key": "k", "value": "v"}),
-        json!({"key": "k", "operator": "Exists", "effect": "NoSchedule"}),
-    ] {
-        check(&[tainted.clone(), pod("a", json!({"spec": {"tolerations": [toleration]}}))], &["a -> n1"]);
-    }
-    let mut objects = vec![pod("z", host_port(80))];
-    for (node_name, pod_name) in [("n1", "a"), ("n2", "b"), ("n3", "c"), ("n4", "d")] {
-        objects.push(node(node_name, json!({})));
-        let mut on = host_port(80);
-        merge(&mut on, json!({"spec": {"nodeName": node_name}}));
-        objects.push(pod(pod_name, on));
-    }
-    let taken = |pod: &str| format!("host port 80/TCP is taken by pod default/{pod}");
-    let why = format!(
-        "z: 0/4 nodes are available: 4 node(s) didn't have free ports for the requested pod ports ({}, {}, {} and 1 more).",
-        taken("a"),
-        taken("b"),
-        taken("c")
-    );
-    check(&objects, &[&why]);
+    assert_eq!(replicated(&[leaving, owned("a", json!({})), pod("b", json!({}))]), ["=1/0"]);
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Views that several controllers share: typed and narrow, so that a cluster of thousands stays small. PURE.
 
 use super::shelf::View;
+use super::tracked::Tracked;
 use crate::store::Stored;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Key, Resource, Revision, Time};
-use coracle_api::node::{Node, Taint};
-use coracle_api::pod::{Container, ContainerPort, Pod, ResourceList, ResourceRequirements, Toleration};
+use coracle_api::node::{ContainerImage, Node, Taint};
+use coracle_api::pod::{Container, ContainerPort, Pod, PodSpec, ResourceList};
 use coracle_api::quantity::Quantity;
 use coracle_api::service::{EndpointSubset, Endpoints, Service, ServicePort};
 use coracle_api::strategy::namespace::is_ending;
@@ -16,12 +17,18 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+mod pod;
+mod service;
+
 pub const PODS: Resource = Resource::core("pods");
 pub const NODES: Resource = Resource::core("nodes");
 pub const EVENTS: Resource = Resource::core("events");
 pub const NAMESPACES: Resource = Resource::core("namespaces");
 pub const SERVICES: Resource = Resource::core("services");
 pub const ENDPOINTS: Resource = Resource::core("endpoints");
+pub const LEASES: Resource = of_group("coordination.k8s.io", "leases");
+/// The namespace of the leases that nodes renew.
+pub const NODE_LEASES: &str = "kube-node-lease";
 pub const SLICES: Resource = of_group("discovery.k8s.io", "endpointslices");
 
 pub const fn of_group(group: &'static str, plural: &'static str) -> Resource {
@@ -38,6 +45,9 @@ pub const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "end
 pub const TRUNCATED: (&str, &str) = ("endpoints.kubernetes.io/over-capacity", "truncated");
 /// Annotation of a pod: those with lower numbers are deleted first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// Taints of nodes that are not well.
+pub const NOT_READY: &str = "node.kubernetes.io/not-ready";
+pub const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// Why a pod is to be disrupted that its agent ends.
 const BY_ITS_AGENT: &str = "TerminationByKubelet";
 
@@ -53,6 +63,8 @@ pub struct PodView {
     pub unbound: Option<Box<Unbound>>,
     /// The uid of the one owner that acts on it.
     pub owner: Option<String>,
+    /// The name of that owner.
+    pub owner_name: Box<str>,
     pub deleting: bool,
     /// Its grace is over; only finalizers hold it.
     pub ending: bool,
@@ -62,6 +74,7 @@ pub struct PodView {
     /// None: nobody has said, or what was said is lost.
     pub ready: Option<bool>,
     pub ready_since: Option<Time>,
+    /// Of the container that was restarted most often.
     pub restarts: i64,
     pub ip: String,
     /// Name, number, protocol of each that has a name: by it services find the number.
@@ -69,24 +82,38 @@ pub struct PodView {
     pub host_ports: Box<[HostPort]>,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
+    /// What it asks for as scores count it: who asks for nothing needs a little all the same.
+    pub scored_cpu_milli: i64,
+    pub scored_memory_bytes: i64,
+    /// Other resources that it asks for.
+    pub others: Box<[(String, i64)]>,
+    pub priority: i32,
+    /// When its node took it on.
+    pub started: Option<Time>,
+    /// It wants other pods near or far.
+    pub related: bool,
+    /// It uses claims.
+    pub claims: bool,
     /// Since when it says that it is to be disrupted, by its condition.
     pub doomed: Option<Time>,
     /// When it was first seen, by uptime.
     pub came: Duration,
     /// When it was first seen to be ready, by uptime, as long as it is.
     pub ready_at: Duration,
+    /// What it says to the job that made it.
+    pub job: Option<Box<Tracked>>,
     pub document: Stored,
 }
 
 /// What who looks for a pod's node must know.
 #[derive(Clone, Debug)]
 pub struct Unbound {
-    pub node_selector: Labels,
-    pub tolerations: Vec<Toleration>,
     pub default_scheduler: bool,
     pub gated: bool,
     /// Why it is on no node, as its condition says.
     pub unscheduled: Option<String>,
+    /// The node that it waits for. Empty: none.
+    pub nominated: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +136,16 @@ impl PodView {
         matches!(self.phase, "Succeeded" | "Failed")
     }
 
+    /// It stands on a node, and what was said of it there is lost: it may be in any state.
+    pub fn untold(&self) -> bool {
+        self.phase.is_empty() && !self.node.is_empty()
+    }
+
+    /// Ready for long enough.
+    pub fn available(&self, min_ready: Duration, uptime: Duration) -> bool {
+        self.ready == Some(true) && (min_ready.is_zero() || self.ready_at + min_ready <= uptime)
+    }
+
     /// Counts as a replica.
     pub fn active(&self) -> bool {
         !self.terminal() && !self.deleting
@@ -118,14 +155,14 @@ impl PodView {
         &self.document.labels
     }
 
+    /// What it takes of its node may not be taken by others.
+    pub fn takes_room(&self) -> bool {
+        !self.node.is_empty() && !self.terminal()
+    }
+
     /// Since when it is to be disrupted, if nothing has come of that yet. What an agent ends by itself takes its time.
     pub fn doomed(&self) -> Option<Time> {
         self.doomed.filter(|_| self.active())
-    }
-
-    /// What its node must have free for it. None: it takes no room.
-    pub fn room(&self) -> Option<&str> {
-        (!self.terminal()).then_some(self.node.as_str())
     }
 }
 
@@ -134,18 +171,41 @@ pub struct NodeView {
     pub revision: Revision,
     pub uid: String,
     pub labels: Labels,
+    pub created: Option<Time>,
     pub unschedulable: bool,
     pub taints: Vec<Taint>,
     /// The Ready condition's status: True, False, Unknown, or empty when nobody has said.
     pub ready: String,
+    /// The taints that its conditions ask for, in their order.
+    pub troubles: Vec<&'static str>,
     pub cpu_milli: i64,
     pub memory_bytes: i64,
     /// None: no bound is known.
     pub pods_max: Option<i64>,
+    /// Other resources that it has. `None`: it has not said what it has at all.
+    pub others: Option<BTreeMap<String, i64>>,
+    /// The marks of the images that it has, with their sizes.
+    pub images: Box<[(u64, i64)]>,
     pub document: Stored,
 }
 
 impl NodeView {
+    /// Region and zone, as one text: nodes fail together by them.
+    pub fn zone(&self) -> String {
+        let label = |name: &str| self.labels.get(name).map(String::as_str).unwrap_or_default();
+        format!("{}/{}", label("topology.kubernetes.io/region"), label("topology.kubernetes.io/zone"))
+    }
+
+    /// What it has of another resource than cpu and memory.
+    pub fn other(&self, name: &str) -> i64 {
+        self.others.as_ref().map_or(i64::MAX, |others| others.get(name).copied().unwrap_or_default())
+    }
+
+    /// Taints that running pods leave for.
+    pub fn expelling(&self) -> impl Iterator<Item = &Taint> {
+        self.taints.iter().filter(|taint| taint.effect == "NoExecute")
+    }
+
     /// Its silence has been noticed.
     pub fn silent(&self) -> bool {
         self.ready == "Unknown"
@@ -158,6 +218,7 @@ pub fn node_key(name: &str) -> Key {
 
 #[derive(Clone, Debug)]
 pub struct NamespaceView {
+    pub labels: LabelSet,
     /// Its deletion has begun.
     pub ends: bool,
 }
@@ -168,7 +229,11 @@ pub fn namespace_key(name: &str) -> Key {
 
 #[derive(Clone, Debug)]
 pub struct ServiceView {
+    pub name: String,
     pub uid: String,
+    pub created: Option<Time>,
+    /// Who should use which endpoints. Empty: all may use all.
+    pub distribution: String,
     pub deleting: bool,
     pub selector: Labels,
     pub publish_not_ready: bool,
@@ -256,79 +321,23 @@ pub fn document(stored: &Stored) -> Value {
 }
 
 /// Apart: the nodes of a map that is filled in order stay half empty.
-impl View for Box<PodView> {
-    const OF: &'static [Resource] = &[PODS];
-
-    fn read(stored: &Stored, was: Option<&Box<PodView>>, uptime: Duration) -> Option<Box<PodView>> {
-        pod(stored, was.map(|was| &**was), uptime).map(Box::new)
-    }
-}
-
-fn pod(stored: &Stored, was: Option<&PodView>, uptime: Duration) -> Option<PodView> {
-    let pod: Pod = read(stored)?;
-    // Another pod of this name begins anew.
-    let was = was.filter(|was| was.uid == pod.metadata.uid);
-    let ready = pod.status.condition("Ready");
-    let scheduled = pod.status.condition("PodScheduled").filter(|condition| condition.status == "False");
-    let doomed = pod.status.condition(eviction::DISRUPTED).filter(|one| one.status == "True" && one.reason != BY_ITS_AGENT);
-    let ports = pod.spec.containers.iter().flat_map(|container| &container.ports);
-    let unbound = pod.spec.node_name.is_empty().then(|| Unbound {
-        node_selector: pod.spec.node_selector,
-        tolerations: pod.spec.tolerations,
-        default_scheduler: matches!(pod.spec.scheduler_name.as_str(), "" | "default-scheduler"),
-        gated: !pod.spec.scheduling_gates.is_empty(),
-        unscheduled: scheduled.map(|condition| condition.message.clone()),
-    });
-    Some(PodView {
-        revision: stored.revision,
-        generation: pod.metadata.generation,
-        created: pod.metadata.creation_timestamp,
-        owner: pod.metadata.controller().map(|owner| owner.uid.clone()),
-        deleting: pod.metadata.deletion_timestamp.is_some(),
-        ending: pod.metadata.deletion_timestamp.is_some() && pod.metadata.deletion_grace_period_seconds == Some(0),
-        deletion_cost: pod.metadata.annotations.get(DELETION_COST).and_then(|cost| cost.parse().ok()).unwrap_or_default(),
-        doomed: doomed.and_then(|condition| condition.last_transition_time),
-        came: was.map_or(uptime, |was| was.came),
-        ready_at: was.filter(|was| was.ready == Some(true)).map_or(uptime, |was| was.ready_at),
-        uid: pod.metadata.uid,
-        unbound: unbound.map(Box::new),
-        ready: ready.map(|condition| condition.status == "True"),
-        ready_since: ready.and_then(|condition| condition.last_transition_time),
-        restarts: pod.status.container_statuses.iter().map(|status| i64::from(status.restart_count)).sum(),
-        phase: PHASES.into_iter().find(|known| *known == pod.status.phase).unwrap_or_default(),
-        ip: pod.status.pod_ip,
-        host_ports: ports.clone().filter(|port| port.host_port > 0).map(host_port).collect(),
-        ports: ports
-            .filter(|port| !port.name.is_empty())
-            .map(|port| (port.name.clone(), port.container_port, protocol(&port.protocol)))
-            .collect(),
-        cpu_milli: requested(&pod.spec.resources, &pod.spec.containers, "cpu", |amount| amount.milli()),
-        memory_bytes: requested(&pod.spec.resources, &pod.spec.containers, "memory", |amount| amount.value()),
-        node: pod.spec.node_name,
-        document: stored.clone(),
-    })
-}
-
-fn host_port(port: &ContainerPort) -> HostPort {
-    HostPort { port: port.host_port, protocol: protocol(&port.protocol), ip: port.host_ip.clone() }
-}
-
-/// What the pod asks for as a whole, or the sum of what its containers do; a limit without a request is one.
-fn requested(whole: &ResourceRequirements, containers: &[Container], name: &str, amount: impl Fn(Quantity) -> i64) -> i64 {
-    let of = |resources: &ResourceList| resources.get(name).copied().map(&amount);
-    let asked = containers.iter().filter_map(|c| of(&c.resources.requests).or_else(|| of(&c.resources.limits)));
-    of(&whole.requests).map_or_else(|| asked.fold(0, |sum: i64, one| sum.saturating_add(one.max(0))), |asked| asked.max(0))
-}
-
 pub fn node(stored: &Stored) -> Option<NodeView> {
     let node: Node = read(stored)?;
     let allocatable = if node.status.allocatable.is_empty() { &node.status.capacity } else { &node.status.allocatable };
+    let said = !allocatable.is_empty();
+    let has = |name: &str, amount: fn(Quantity) -> i64| allocatable.get(name).map_or(if said { 0 } else { i64::MAX }, |one| amount(*one));
+    let others = allocatable.iter().filter(|(name, _)| !matches!(name.as_str(), "cpu" | "memory" | "pods"));
+    let image = |image: &ContainerImage| image.names.iter().map(|name| (image_mark(name), image.size_bytes)).collect::<Vec<_>>();
     Some(NodeView {
         revision: stored.revision,
         ready: node.status.condition("Ready").map(|condition| condition.status.clone()).unwrap_or_default(),
-        cpu_milli: allocatable.get("cpu").map_or(i64::MAX, |amount| amount.milli()),
-        memory_bytes: allocatable.get("memory").map_or(i64::MAX, |amount| amount.value()),
+        cpu_milli: has("cpu", Quantity::milli),
+        memory_bytes: has("memory", Quantity::value),
+        others: said.then(|| others.map(|(name, amount)| (name.clone(), amount.value())).collect()),
+        images: node.status.images.iter().flat_map(image).collect(),
+        created: node.metadata.creation_timestamp,
         pods_max: allocatable.get("pods").map(|amount| amount.value()),
+        troubles: node.status.conditions.iter().filter_map(|one| trouble(&one.kind, &one.status)).collect(),
         uid: node.metadata.uid,
         labels: node.metadata.labels,
         unschedulable: node.spec.unschedulable,
@@ -337,53 +346,40 @@ pub fn node(stored: &Stored) -> Option<NodeView> {
     })
 }
 
-impl View for NamespaceView {
-    const OF: &'static [Resource] = &[NAMESPACES];
+/// The key of the taint that keeps new pods off a node in this condition.
+fn trouble(condition: &str, status: &str) -> Option<&'static str> {
+    Some(match (condition, status) {
+        ("Ready", "False") => NOT_READY,
+        ("Ready", "Unknown") => UNREACHABLE,
+        ("MemoryPressure", "True") => "node.kubernetes.io/memory-pressure",
+        ("DiskPressure", "True") => "node.kubernetes.io/disk-pressure",
+        ("NetworkUnavailable", "True") => "node.kubernetes.io/network-unavailable",
+        ("PIDPressure", "True") => "node.kubernetes.io/pid-pressure",
+        _ => return None,
+    })
+}
 
-    fn read(stored: &Stored, _: Option<&NamespaceView>, _: Duration) -> Option<NamespaceView> {
-        Some(NamespaceView { ends: is_ending(&document(stored)) })
+/// A sign of life of the node of this name. What it says stands in the store once.
+#[derive(Clone, Debug)]
+pub struct LeaseView;
+
+impl View for LeaseView {
+    const OF: &'static [Resource] = &[LEASES];
+
+    fn concerns(key: &Key) -> bool {
+        key.namespace == NODE_LEASES
+    }
+
+    fn read(_: &Stored, _: Option<&LeaseView>, _: Duration) -> Option<LeaseView> {
+        Some(LeaseView)
     }
 }
 
-impl View for ServiceView {
-    const OF: &'static [Resource] = &[SERVICES];
-
-    fn read(stored: &Stored, _: Option<&ServiceView>, _: Duration) -> Option<ServiceView> {
-        let service: Service = read(stored)?;
-        Some(ServiceView {
-            uid: service.metadata.uid,
-            deleting: service.metadata.deletion_timestamp.is_some(),
-            external: service.spec.kind == "ExternalName",
-            headless: service.spec.headless(),
-            selector: service.spec.selector,
-            publish_not_ready: service.spec.publish_not_ready_addresses,
-            labels: service.metadata.labels,
-            ports: service.spec.ports,
-        })
-    }
-}
-
-impl View for EndpointsView {
-    const OF: &'static [Resource] = &[ENDPOINTS];
-
-    fn read(stored: &Stored, _: Option<&EndpointsView>, _: Duration) -> Option<EndpointsView> {
-        let Endpoints { metadata, subsets } = read(stored)?;
-        Some(EndpointsView {
-            revision: stored.revision,
-            uid: metadata.uid,
-            labels: metadata.labels,
-            subsets,
-            truncated: metadata.annotations.contains_key(TRUNCATED.0),
-            document: stored.clone(),
-        })
-    }
-}
-
-impl View for SliceView {
-    const OF: &'static [Resource] = &[SLICES];
-
-    fn read(stored: &Stored, _: Option<&SliceView>, _: Duration) -> Option<SliceView> {
-        let service = stored.labels.get(lease::SERVICE).unwrap_or_default().to_owned();
-        Some(SliceView { revision: stored.revision, service, document: stored.clone() })
-    }
+/// The mark of an image's name; one without a tag means `latest`.
+pub fn image_mark(name: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let tag = if name.rfind(':') > name.rfind('/') { "" } else { ":latest" };
+    let mut hasher = DefaultHasher::new();
+    name.bytes().chain(tag.bytes()).for_each(|byte| byte.hash(&mut hasher));
+    hasher.finish()
 }

@@ -1,6 +1,6 @@
 //! A document on its way to a write, one step after the other, in the order that `commit` lists. PURE.
 
-use super::owned::{self, Said};
+use super::owned::{self, ClientFields};
 use super::{Ownership, Part, Standing, Unfit, claims, fit, new_faults, place, replace};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
@@ -17,7 +17,7 @@ pub struct Draft<'a> {
     old: Option<Standing<'a>>,
     part: Part,
     ownership: Ownership<'a>,
-    said: Said,
+    said: ClientFields,
     pub object: Value,
 }
 

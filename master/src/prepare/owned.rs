@@ -10,13 +10,13 @@ use coracle_schema::types::Element;
 use serde_json::{Map, Value};
 
 /// What a client said, before the kind's strategy adds to it.
-pub struct Said {
+pub struct ClientFields {
     /// Of its fields those that the server gives or takes, and its name; None where nobody asks.
     object: Option<Value>,
     managed: Value,
 }
 
-impl Said {
+impl ClientFields {
     /// What of the owners that a client sets cannot stand.
     pub fn problems(&self, part: Part) -> Vec<Problem> {
         let sets = self.object.is_some() && part == Part::Main;
@@ -25,11 +25,11 @@ impl Said {
 }
 
 /// Takes the list of owners out of a document: no strategy has to mind it.
-pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> Said {
+pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> ClientFields {
     let meta = object.get_mut("metadata").and_then(Value::as_object_mut);
     let managed = meta.and_then(|meta| meta.remove("managedFields")).unwrap_or_default();
     if !matches!(ownership, Ownership::Written(..)) {
-        return Said { object: None, managed };
+        return ClientFields { object: None, managed };
     }
     let mut asked = Value::Null;
     for path in ["metadata.name"].iter().chain(kind.given).chain(kind.given_unnamed).chain(kind.taken) {
@@ -38,7 +38,7 @@ pub fn said(kind: &Kind, object: &mut Value, ownership: &Ownership<'_>) -> Said 
             copy(object, &mut asked, &steps);
         }
     }
-    Said { object: Some(asked), managed }
+    ClientFields { object: Some(asked), managed }
 }
 
 fn steps<'p>(path: &'p &str) -> Vec<&'p str> {
@@ -73,7 +73,7 @@ fn copy(from: &Value, to: &mut Value, path: &[&str]) {
 }
 
 /// Writes the owners into what will stand there. Where nothing else has changed, no time moves.
-pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, said: Said, ownership: Ownership<'_>, now: Time) {
+pub fn settle(kind: &Kind, part: Part, old: Option<&Value>, new: &mut Value, said: ClientFields, ownership: Ownership<'_>, now: Time) {
     let managed = match ownership {
         Ownership::Untold => {
             // As it stood, unread.

@@ -3,7 +3,7 @@
 //! Objects are rendered one by one, so that a long list costs little more than its bytes. Plain JSON is spliced of the stored
 //! bytes, unread, and a long one only while it is sent.
 
-use super::table::{self, Entry};
+use super::table::{self, Row};
 use super::{ListMeta, Message, bare, columns, parsed, put_metadata, said, text, yaml};
 use crate::form::{Form, Media, Shape, Version};
 use crate::store::Stored;
@@ -76,7 +76,7 @@ fn put_item(out: &mut Vec<u8>, shape: Shape, kind: &Kind, stored: &Stored, now: 
     match shape {
         Shape::Whole => out.extend_from_slice(bare(said(kind, stored)).to_string().as_bytes()),
         Shape::Metadata(version) | Shape::MetadataList(version) => put_metadata(out, version, text(stored)),
-        Shape::Table(version, include) => table::put_row(out, version, include, &Entry::of(kind, stored), now),
+        Shape::Table(version, include) => table::put_row(out, version, include, &Row::of(kind, stored), now),
     }
 }
 

@@ -30,7 +30,7 @@ use coracle_schema::{Types, protobuf};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use table::Entry;
+use table::Row;
 
 /// What a list says of itself.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +65,7 @@ pub fn object(form: Form, kind: &Kind, stored: &Stored, now: Time) -> Bytes {
         (Version::Old(version), ..) => old::encode(version, &parsed(stored)).to_string().into(),
         (Version::V1, Media::Json, Shape::Whole) if kind.alias.is_none() => stored.json.clone(),
         (Version::V1, media, Shape::Table(version, include)) => {
-            rewritten(media, TABLE, table::of(version, include, columns(kind), &Entry::of(kind, stored), now))
+            rewritten(media, TABLE, table::of(version, include, columns(kind), &Row::of(kind, stored), now))
         }
         (Version::V1, media, Shape::Metadata(version) | Shape::MetadataList(version)) => metadata(media, version, text(stored)),
         (Version::V1, _, Shape::Whole) => document(form, Message::of(kind), &said(kind, stored), now),
@@ -80,7 +80,7 @@ pub fn document(form: Form, message: Message<'_>, document: &Value, now: Time) -
         Shape::Table(version, include) => {
             let said = |field: &str| document[field].as_str().unwrap_or_default();
             let columns = table::columns(said("apiVersion"), said("kind"));
-            rewritten(form.media, TABLE, table::of(version, include, columns, &Entry::same(&document.to_string()), now))
+            rewritten(form.media, TABLE, table::of(version, include, columns, &Row::same(&document.to_string()), now))
         }
     }
 }
@@ -99,7 +99,7 @@ pub fn event(form: Form, kind: &Kind, change: Change, stored: &Stored, revision:
     let shown = match form.shape {
         Shape::Table(version, include) => {
             let columns = if first { columns(kind) } else { Value::Null };
-            rewritten(form.media, TABLE, table::of(version, include, columns, &Entry::of(kind, stored), now))
+            rewritten(form.media, TABLE, table::of(version, include, columns, &Row::of(kind, stored), now))
         }
         _ => object(form, kind, stored, now),
     };
@@ -116,7 +116,7 @@ pub fn bookmark(form: Form, kind: &Kind, revision: Revision, annotations: &[(&st
     let shown = match (form.version, form.shape) {
         (Version::Old(version), _) => old::encode(version, &object).to_string().into(),
         (Version::V1, Shape::Table(version, include)) => {
-            rewritten(form.media, TABLE, table::of(version, include, Value::Null, &Entry::same(&object.to_string()), now))
+            rewritten(form.media, TABLE, table::of(version, include, Value::Null, &Row::same(&object.to_string()), now))
         }
         (Version::V1, _) => document(form, Message::of(kind), &object, now),
     };

@@ -13,7 +13,7 @@ use coracle_schema::openapi::{self, Dialect};
 use serde_json::{Map, Value, json};
 
 /// Where a document goes.
-pub type Sink<'s> = &'s mut dyn FnMut(&[u8]);
+pub type Output<'s> = &'s mut dyn FnMut(&[u8]);
 
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
@@ -70,7 +70,7 @@ struct PathItem {
 }
 
 /// The document of a group and version.
-pub fn document(kinds: &Kinds, group: &str, version: &str, into: Sink) {
+pub fn document(kinds: &Kinds, group: &str, version: &str, into: Output) {
     let mut writer = Writer { into, first: true };
     writer.text(r#"{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"#);
     writer.value(&release());
@@ -87,7 +87,7 @@ pub fn document(kinds: &Kinds, group: &str, version: &str, into: Sink) {
 }
 
 /// The document of everything, as JSON.
-pub fn swagger(kinds: &Kinds, into: Sink) {
+pub fn swagger(kinds: &Kinds, into: Output) {
     let mut writer = Writer { into, first: true };
     writer.text(r#"{"swagger":"2.0","info":{"title":"Kubernetes","version":"#);
     writer.value(&release());
@@ -104,7 +104,7 @@ pub fn swagger(kinds: &Kinds, into: Sink) {
 }
 
 /// The same in protobuf.
-pub fn swagger_message(kinds: &Kinds, into: Sink) {
+pub fn swagger_message(kinds: &Kinds, into: Output) {
     into(&gnostic::head("2.0", "Kubernetes", release().as_str().unwrap_or_default()));
     for (group, version) in versions(kinds) {
         for place in discovery::rows(kinds, group, version).into_iter().flat_map(path_items) {
@@ -127,7 +127,7 @@ fn release() -> Value {
 
 /// JSON, piece by piece.
 struct Writer<'s> {
-    into: Sink<'s>,
+    into: Output<'s>,
     /// Nothing stands before in this object.
     first: bool,
 }

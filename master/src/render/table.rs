@@ -12,21 +12,21 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 /// An object twice: as it is stored, of which the cells are made, and as it is shown.
-pub struct Entry<'a> {
+pub struct Row<'a> {
     stored: Document<'a>,
     text: &'a str,
     /// None: as it is stored.
     shown: Option<Value>,
 }
 
-impl<'a> Entry<'a> {
-    pub fn of(kind: &Kind, stored: &'a Stored) -> Entry<'a> {
-        Entry { shown: kind.alias.map(|_| super::said(kind, stored)), ..Entry::same(text(stored)) }
+impl<'a> Row<'a> {
+    pub fn of(kind: &Kind, stored: &'a Stored) -> Row<'a> {
+        Row { shown: kind.alias.map(|_| super::said(kind, stored)), ..Row::same(text(stored)) }
     }
 
     /// Of a document as JSON.
-    pub fn same(text: &'a str) -> Entry<'a> {
-        Entry { stored: Document::read(text).expect("what is stored is JSON"), text, shown: None }
+    pub fn same(text: &'a str) -> Row<'a> {
+        Row { stored: Document::read(text).expect("what is stored is JSON"), text, shown: None }
     }
 
     fn revision(&self) -> Revision {
@@ -41,7 +41,7 @@ pub fn columns(api_version: &str, kind: &str) -> Value {
 }
 
 /// A table of one object, at the object's revision, as JSON.
-pub fn of(version: Meta, include: Include, columns: Value, entry: &Entry<'_>, now: Time) -> Vec<u8> {
+pub fn of(version: Meta, include: Include, columns: Value, entry: &Row<'_>, now: Time) -> Vec<u8> {
     let meta = list_meta(&ListMeta::at(entry.revision()));
     let head = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": meta, "columnDefinitions": columns});
     let mut out = head.to_string().into_bytes();
@@ -53,7 +53,7 @@ pub fn of(version: Meta, include: Include, columns: Value, entry: &Entry<'_>, no
 }
 
 /// One row, as JSON.
-pub fn put_row(out: &mut Vec<u8>, version: Meta, include: Include, entry: &Entry<'_>, now: Time) {
+pub fn put_row(out: &mut Vec<u8>, version: Meta, include: Include, entry: &Row<'_>, now: Time) {
     let Document { reading, metadata } = &entry.stored;
     out.extend_from_slice(b"{\"cells\":");
     put(out, &table::row(reading, now));

@@ -2,7 +2,7 @@
 
 use super::{Serve, description, health};
 use crate::fault::Fault;
-use crate::page::Page;
+use crate::page::AboutPage;
 use crate::render::discovery;
 use bytes::Bytes;
 use coracle_api::kinds::Kinds;
@@ -20,29 +20,29 @@ const AGGREGATED: [(&str, &str); 2] = [
     ("v2beta1", "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"),
 ];
 
-pub fn answer(serve: &Serve, page: &Page, request: &Request) -> Result<Answer, Fault> {
+pub fn answer(serve: &Serve, page: &AboutPage, request: &Request) -> Result<Answer, Fault> {
     let kinds = &serve.registry.kinds();
     let headers = &request.headers;
     let document = match page {
-        Page::Health(asked) => return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing)),
-        Page::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
-        Page::Nothing => return Ok(nothing()),
-        Page::Versions => return listed(kinds, true, headers),
-        Page::Groups => return listed(kinds, false, headers),
-        Page::Swagger => return description::of_all(serve, headers),
-        Page::OpenApiIndex => return description::index(serve, headers),
-        Page::OpenApi { group, version, hash } => return description::of_group(serve, headers, group, version, hash.as_deref()),
-        Page::Root => discovery::root(kinds, &health::paths()),
-        Page::Version => discovery::version(),
-        Page::Group { group } => discovery::one_group(kinds, group),
-        Page::Resources { group, version } => discovery::resources(kinds, group, version),
-        Page::Operations(version) => discovery::operations(*version),
+        AboutPage::Health(asked) => return Ok(health::answer(&*serve.registry.store, asked).unwrap_or_else(nothing)),
+        AboutPage::Metrics => return Ok(serve.metrics.answer(&*serve.registry.store, kinds)),
+        AboutPage::Nothing => return Ok(nothing()),
+        AboutPage::Versions => return listed(kinds, true, headers),
+        AboutPage::Groups => return listed(kinds, false, headers),
+        AboutPage::Swagger => return description::of_all(serve, headers),
+        AboutPage::OpenApiIndex => return description::index(serve, headers),
+        AboutPage::OpenApi { group, version, hash } => return description::of_group(serve, headers, group, version, hash.as_deref()),
+        AboutPage::Root => discovery::root(kinds, &health::paths()),
+        AboutPage::Version => discovery::version(),
+        AboutPage::Group { group } => discovery::one_group(kinds, group),
+        AboutPage::Resources { group, version } => discovery::resources(kinds, group, version),
+        AboutPage::Operations(version) => discovery::operations(*version),
         // No write here is answered before it is done.
-        Page::Operation(version) => old::encode_status(*version, &Status::success(200).to_v1()),
-        Page::OldResources(version) => discovery::old_resources(*version),
+        AboutPage::Operation(version) => old::encode_status(*version, &Status::success(200).to_v1()),
+        AboutPage::OldResources(version) => discovery::old_resources(*version),
     };
     // Who asks what this is may hold anything for an answer.
-    if *page != Page::Version {
+    if *page != AboutPage::Version {
         plain(headers)?;
     }
     Ok(Answer::json(StatusCode::OK, document.to_string()))

@@ -1,7 +1,7 @@
 //! Server-side apply: a client says the fields that it cares for. What that comes to is decided by the types
 //! (`coracle_schema::apply`); it then goes the way of a create or a PUT, with its owners.
 
-use super::options::{self, Wish};
+use super::options::{self, WriteOptions};
 use super::turns::Turn;
 use super::{Serve, body, document, patch, warn, write};
 use crate::call::Call;
@@ -17,7 +17,7 @@ use std::borrow::Cow;
 
 pub fn apply(serve: &Serve, call: &Call, part: Part, request: &Request) -> Result<Answer, Fault> {
     let wish = wish(call, request)?;
-    let Config { value: config, twice, _turn } = read(serve, &request.body)?;
+    let AppliedConfig { value: config, twice, _turn } = read(serve, &request.body)?;
     let make = |old: Option<Standing<'_>>| {
         let live = match old {
             Some(old) => in_form(call, old.object),
@@ -62,14 +62,14 @@ fn refuse_uid(call: &Call, config: &Value) -> Result<(), Fault> {
 }
 
 /// Who applies has a name.
-pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<Wish<'k>, Fault> {
+pub fn wish<'k>(call: &Call<'k>, request: &Request) -> Result<WriteOptions<'k>, Fault> {
     if call.options.field_manager.as_deref().unwrap_or_default().is_empty() {
         return Err(options::wrong("PatchOptions", &[Problem::required(&Path::new("fieldManager"), "is required for apply patch")]));
     }
     options::wish(call, &request.headers, "PatchOptions")
 }
 
-pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &Wish) -> Result<Applied, Fault> {
+pub fn laid_over(call: &Call, part: Part, live: &Value, config: &Value, wish: &WriteOptions) -> Result<Applied, Fault> {
     let now = crate::making::wall_clock();
     let force = call.options.force.unwrap_or_default();
     prepare::with_writer(call.shown, part, &wish.manager, now, |writer| apply::apply(&call.shown.types, live, config, writer, force))
@@ -91,7 +91,7 @@ pub fn typed(call: &Call, config: &Value, object: Value, twice: &[String]) -> Re
 }
 
 /// What a client says that it cares for.
-pub struct Config {
+pub struct AppliedConfig {
     pub value: Value,
     pub twice: Vec<String>,
     /// Of one that may be larger than its body.
@@ -99,7 +99,7 @@ pub struct Config {
 }
 
 /// JSON is YAML, but for its speed.
-pub fn read(serve: &Serve, bytes: &[u8]) -> Result<Config, Fault> {
+pub fn read(serve: &Serve, bytes: &[u8]) -> Result<AppliedConfig, Fault> {
     let text = String::from_utf8_lossy(bytes);
     let (mut of_yaml, mut _turn) = (None, None);
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
@@ -121,8 +121,8 @@ pub fn read(serve: &Serve, bytes: &[u8]) -> Result<Config, Fault> {
         None => twice.iter().map(|path| format!("duplicate field {:?}", path.as_str())).collect(),
     };
     match value {
-        Value::Object(_) => Ok(Config { value, twice, _turn }),
-        Value::Null => Ok(Config { value: Value::Object(Default::default()), twice, _turn }),
+        Value::Object(_) => Ok(AppliedConfig { value, twice, _turn }),
+        Value::Null => Ok(AppliedConfig { value: Value::Object(Default::default()), twice, _turn }),
         other => {
             let kind = coracle_schema::json_kind(&other);
             let why = format!(

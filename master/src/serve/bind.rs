@@ -42,7 +42,9 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
         return Err(Fault::invalid(call, bindings, &name, problems));
     }
     let node = sent.object()["target"]["name"].as_str().unwrap_or_default();
-    let node = match serve.registry.store.get(&Key { resource: Resource::core("nodes"), namespace: String::new(), name: node.to_owned() }) {
+    // What the place of its node adds comes with the pod's own subresource alone.
+    let found = if call.name.is_empty() { Ok(None) } else { serve.registry.store.get(&node_key(node)) };
+    let node = match found {
         Ok(Some(node)) => write::parsed(&node)?,
         // As in Kubernetes a pod may be bound to a node that is still to come, or that nobody can read.
         Ok(None) | Err(_) => Value::Null,
@@ -51,10 +53,24 @@ pub fn bind(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fau
     let make = |old: Option<Standing<'_>>| {
         let pod = old.map_or(&Value::Null, |old| old.object);
         let bound = strategy::bind(pod, sent.object(), &node, wall_clock());
-        Ok(Made::Own(bound.map_err(|why| Status::conflict(&Resource::core("pods/binding"), &name, &why))?))
+        Ok(Made::Own(bound.map_err(|why| conflict(&call, &name, &why))?))
     };
     write::commit(serve, &call, &write::change(&call, &make), &serve.terms(&call, rehearsal))?;
     Ok(super::shown(&call, StatusCode::CREATED, render::status(call.form, &Status::success(201))))
+}
+
+fn node_key(name: &str) -> Key {
+    Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() }
+}
+
+/// A pod that is another than the one that is meant is told of as by Kubernetes' storage.
+fn conflict(call: &Call, name: &str, why: &str) -> Status {
+    if !why.starts_with("Precondition failed") {
+        return Status::conflict(&Resource::core("pods/binding"), name, why);
+    }
+    let key = format!("/registry/pods/{}/{name}", call.namespace);
+    let why = format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}");
+    Status::conflict(&Resource::core("pods"), name, &why)
 }
 
 /// Kubernetes tells of a wrong target as of a fault of its own.

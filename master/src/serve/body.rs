@@ -24,7 +24,7 @@ const SUMMARY_BYTES: usize = 30;
 const WARNINGS_MAX: usize = 32;
 
 /// The object that a create or an update sends.
-pub struct Document {
+pub struct SentObject {
     sent: Sent,
     /// What its schema does not know, and was dropped.
     pub warnings: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Document {
 }
 
 /// What stands in a body.
-pub struct Said {
+pub struct BodyText {
     pub document: Value,
     /// Fields that stand there twice.
     pub twice: Vec<Path>,
@@ -45,7 +45,7 @@ enum Sent {
     Old(Decoded),
 }
 
-impl Document {
+impl SentObject {
     /// As v1.
     pub fn object(&self) -> &Value {
         match &self.sent {
@@ -75,7 +75,7 @@ impl Document {
 
 /// What a body should be.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct Expected<'a> {
     /// `apps`, or nothing.
     pub group: &'a str,
     /// Empty: any version is right, as of DeleteOptions.
@@ -86,9 +86,9 @@ pub struct Wanted<'a> {
     pub types: &'a Types,
 }
 
-impl<'a> Wanted<'a> {
-    pub fn of(kind: &'a Kind) -> Wanted<'a> {
-        Wanted { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
+impl<'a> Expected<'a> {
+    pub fn of(kind: &'a Kind) -> Expected<'a> {
+        Expected { group: &kind.resource.group, version: &kind.version, kind: &kind.kind, type_name: &kind.type_name, types: &kind.types }
     }
 
     fn api_version(&self) -> String {
@@ -97,8 +97,8 @@ impl<'a> Wanted<'a> {
 }
 
 /// What the schema of the kind does not know, or stands there twice, is refused, warned of or dropped, as asked.
-pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<Document, Fault> {
-    let mut document = document(serve, call, request, Wanted::of(call.shown))?;
+pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<SentObject, Fault> {
+    let mut document = document(serve, call, request, Expected::of(call.shown))?;
     if let (Sent::V1(object), Some(alias)) = (&mut document.sent, call.shown.alias) {
         (alias.read)(object);
     }
@@ -106,12 +106,12 @@ pub fn object(serve: &Serve, call: &Call, request: &Request) -> Result<Document,
 }
 
 /// A document that a patch in an older version came to.
-pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<Document, Fault> {
-    let (decoded, unknown) = read_older(call, version, Wanted::of(call.kind), document)?;
-    Ok(Document { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown.iter().map(self::unknown).collect())), _turn: None })
+pub fn older(call: &Call, version: old::Version, document: &Value) -> Result<SentObject, Fault> {
+    let (decoded, unknown) = read_older(call, version, Expected::of(call.kind), document)?;
+    Ok(SentObject { sent: Sent::Old(decoded), warnings: told(call, shortened(unknown.iter().map(self::unknown).collect())), _turn: None })
 }
 
-fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: &Value) -> Result<(Decoded, Vec<Path>), Fault> {
+fn read_older(call: &Call, version: old::Version, wanted: Expected<'_>, document: &Value) -> Result<(Decoded, Vec<Path>), Fault> {
     let mut decoded = decode(call, version, document)?;
     let unknown = decoded.unknown.clone();
     // Amounts and times come into the one form in which they are stored.
@@ -120,8 +120,8 @@ fn read_older(call: &Call, version: old::Version, wanted: Wanted<'_>, document: 
 }
 
 /// The same of a document that is not of the call's kind: a scale, a token request.
-pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Document, Fault> {
-    let Said { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
+pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>) -> Result<SentObject, Fault> {
+    let BodyText { document, twice, turn: _turn } = read(serve, call, request, wanted)?;
     let json = (call.version == Version::V1 && matches!(media(call, request), Ok(Media::Json))).then_some(&*request.body);
     let (sent, unknown) = match call.version {
         Version::V1 => {
@@ -143,8 +143,8 @@ pub fn document(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_
             let message = format!("{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {unknown}");
             Err(Fault::bad_request(message))
         }
-        FieldValidation::Warn | FieldValidation::Strict => Ok(Document { sent, warnings: told(call, shortened(unknown)), _turn }),
-        FieldValidation::Ignore => Ok(Document { sent, warnings: told(call, Vec::new()), _turn }),
+        FieldValidation::Warn | FieldValidation::Strict => Ok(SentObject { sent, warnings: told(call, shortened(unknown)), _turn }),
+        FieldValidation::Ignore => Ok(SentObject { sent, warnings: told(call, Vec::new()), _turn }),
     }
 }
 
@@ -154,7 +154,7 @@ fn told(call: &Call, mut warnings: Vec<String>) -> Vec<String> {
     warnings
 }
 
-impl Document {
+impl SentObject {
     /// A refusal, with what is to be said of the document's fields.
     pub fn refused(&self, call: &Call, mut fault: Fault) -> Fault {
         let of_kind = call.kind.warning();
@@ -164,7 +164,7 @@ impl Document {
 }
 
 /// The document in a body, by its content type, and its fields that stand there twice. Nothing in YAML is an empty document.
-pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -> Result<Said, Fault> {
+pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Expected<'_>) -> Result<BodyText, Fault> {
     let unrecognized = |why: &str| {
         let summary = summary(&request.body);
         Fault::bad_request(format!("the object provided is unrecognized (must be of type {}): {why} ({summary})", wanted.kind))
@@ -187,11 +187,11 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -
             turn = yaml::may_repeat(&text).then_some(reading);
             read
         }
-        Media::Protobuf => return Ok(Said { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn }),
+        Media::Protobuf => return Ok(BodyText { document: protobuf(&request.body, wanted, unrecognized)?, twice: Vec::new(), turn }),
     };
     match &document {
-        Value::Object(_) => Ok(Said { document, twice, turn }),
-        Value::Null => Ok(Said { document: Value::Object(Map::new()), twice, turn }),
+        Value::Object(_) => Ok(BodyText { document, twice, turn }),
+        Value::Null => Ok(BodyText { document: Value::Object(Map::new()), twice, turn }),
         other => {
             let found = match other {
                 Value::Array(_) => "array",
@@ -207,7 +207,7 @@ pub fn read(serve: &Serve, call: &Call, request: &Request, wanted: Wanted<'_>) -
 }
 
 /// A message of another kind is not looked into: its kind alone is reason enough to refuse it.
-fn protobuf(body: &[u8], wanted: Wanted<'_>, unrecognized: impl Fn(&str) -> Fault) -> Result<Value, Fault> {
+fn protobuf(body: &[u8], wanted: Expected<'_>, unrecognized: impl Fn(&str) -> Fault) -> Result<Value, Fault> {
     match body.len() {
         0 => return Err(unrecognized("empty data")),
         4 if body.starts_with(b"k8s\0") => return Err(unrecognized("empty body")),
@@ -293,7 +293,7 @@ fn decode(call: &Call, version: old::Version, document: &Value) -> Result<Decode
 
 /// Brings a v1 document into the form of its type; what the type does not know is taken out and named.
 /// Where a text is given, what is wrong is told in its order.
-fn shape(wanted: Wanted<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<Path>), Fault> {
+fn shape(wanted: Expected<'_>, mut object: Value, json: Option<&[u8]>) -> Result<(Value, Vec<Path>), Fault> {
     let mut decoded = coracle_schema::decode(wanted.types, wanted.type_name, &mut object);
     if let Some(json) = json.filter(|_| decoded.faults.len() > 1) {
         let mut paths: Vec<Path> = decoded.faults.iter().map(|fault| fault.path.clone()).collect();

@@ -17,8 +17,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Of any group and version.
-const OPTIONS: body::Wanted<'static> =
-    body::Wanted { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
+const OPTIONS: body::Expected<'static> =
+    body::Expected { group: "", version: "", kind: "DeleteOptions", type_name: "DeleteOptions", types: &MACHINERY };
 const NAMESPACES: Resource = Resource::core("namespaces");
 /// Where Kubernetes knows the kinds of options, as its refusals say it.
 const SCHEME: &str = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27";
@@ -64,7 +64,7 @@ pub fn collection(serve: &Serve, call: &Call, request: &Request) -> Result<Answe
     let selector = selector::of(call)?;
     let page = read::page(serve, call, &selector)?;
     // Each deletion waits for a disk; the others' lists do not wait for them.
-    let read::Page { meta, items, room, .. } = page;
+    let read::ListPage { meta, items, room, .. } = page;
     drop(room);
     for stored in &items {
         match one(serve, call, &stored.key.name, &wishes) {
@@ -162,7 +162,7 @@ fn wishes(serve: &Serve, call: &Call, request: &Request) -> Result<Wishes, Fault
 }
 
 fn sent_options(serve: &Serve, call: &Call, request: &Request) -> Result<Value, Fault> {
-    let body::Said { document: mut sent, twice, turn: _turn } = body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
+    let body::BodyText { document: mut sent, twice, turn: _turn } = body::read(serve, call, request, OPTIONS).map_err(|mut fault| {
         // Kubernetes reads options another way than objects, and says less.
         let plain = fault.status.message.split_once("): ").map(|(_, why)| why.rsplit_once(" (").map_or(why, |(why, _)| why).to_owned());
         if let Some(why) = plain.filter(|_| fault.status.message.starts_with("the object provided is unrecognized")) {

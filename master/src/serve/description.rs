@@ -113,13 +113,13 @@ impl Hashes {
     }
 }
 
-fn hash(write: impl Fn(openapi::Sink)) -> String {
+fn hash(write: impl Fn(openapi::Output)) -> String {
     let mut hasher = Sha256::new();
     write(&mut |bytes| hasher.update(bytes));
     hex(&hasher.finalize())
 }
 
-fn made(headers: &HeaderMap, tag: &str, content_type: &'static str, write: impl Fn(openapi::Sink)) -> Answer {
+fn made(headers: &HeaderMap, tag: &str, content_type: &'static str, write: impl Fn(openapi::Output)) -> Answer {
     let mut answer = if known(headers, tag) {
         unchanged()
     } else {

@@ -16,8 +16,8 @@ use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
 
-const EVICTION: body::Wanted<'static> =
-    body::Wanted { group: "policy", version: "v1", kind: "Eviction", type_name: "policy.v1.Eviction", types: &MACHINERY };
+const EVICTION: body::Expected<'static> =
+    body::Expected { group: "policy", version: "v1", kind: "Eviction", type_name: "policy.v1.Eviction", types: &MACHINERY };
 /// Whoever counts budgets should have counted a new one by then.
 const AGAIN_S: u32 = 10;
 

@@ -30,7 +30,7 @@ pub fn paths() -> Vec<String> {
 }
 
 /// None: there is no such check.
-pub fn answer(store: &dyn Store, asked: &page::Health) -> Option<Answer> {
+pub fn answer(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer> {
     let health = store.health();
     match &asked.check {
         None => Some(all(&health, asked)),
@@ -45,13 +45,13 @@ pub fn answer(store: &dyn Store, asked: &page::Health) -> Option<Answer> {
 }
 
 /// The same for whoever may not hear more than whether it is well.
-pub fn bare(store: &dyn Store, asked: &page::Health) -> Option<Answer> {
+pub fn bare(store: &dyn Store, asked: &page::HealthQuestion) -> Option<Answer> {
     let answer = answer(store, asked)?;
     let words = if answer.status.is_success() { "ok" } else { "failed" };
     Some(Answer::text(answer.status, words))
 }
 
-fn all(health: &store::Health, asked: &page::Health) -> Answer {
+fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     let mut text = String::new();
     let mut well = true;
     for (name, _, check) in checks(asked.endpoint) {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use coracle_http::Body;
 
-    fn check(degraded: Option<&str>, asked: page::Health, code: u16, expected: &str) {
+    fn check(degraded: Option<&str>, asked: page::HealthQuestion, code: u16, expected: &str) {
         let health = store::Health { degraded: degraded.map(str::to_owned), ..store::Health::default() };
         let answer = all(&health, &asked);
         let Body::Whole(text) = answer.body else { panic!("text is whole") };
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_is_full_is_said_and_is_no_failure() {
         let fill = store::Fill { told: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()], ..store::Fill::default() };
-        let asked = page::Health { endpoint: "readyz", check: None, verbose: true, exclude: Vec::new() };
+        let asked = page::HealthQuestion { endpoint: "readyz", check: None, verbose: true, exclude: Vec::new() };
         let answer = all(&store::Health { fill, ..store::Health::default() }, &asked);
         let Body::Whole(text) = answer.body else { panic!("text is whole") };
         assert_eq!(answer.status.as_u16(), 200);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_is_looked_at() {
-        let asked = |endpoint, verbose, exclude: &[&str]| page::Health {
+        let asked = |endpoint, verbose, exclude: &[&str]| page::HealthQuestion {
             endpoint,
             check: None,
             verbose,

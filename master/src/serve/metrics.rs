@@ -26,7 +26,7 @@ const BOUNDS_S: [f64; 12] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 1.0, 5.0, 1
 
 /// What the requests of one series have in common, in the words that Kubernetes counts them by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct Series {
     group: Cow<'static, str>,
     resource: Cow<'static, str>,
     subresource: &'static str,
@@ -37,16 +37,16 @@ pub struct Asked {
     dry_run: &'static str,
 }
 
-impl Asked {
+impl Series {
     /// A page about the server, or no path of ours.
-    pub fn page(method: &str) -> Asked {
+    pub fn page(method: &str) -> Series {
         let verb = ["GET", "POST", "PUT", "PATCH", "DELETE"].into_iter().find(|verb| *verb == method);
         let verb = verb.unwrap_or(if method == "HEAD" { "GET" } else { "OTHER" });
-        Asked { verb, ..Asked::default() }
+        Series { verb, ..Series::default() }
     }
 
     /// `applies`: a patch is a configuration that is applied.
-    pub fn of(call: &Call, applies: bool) -> Asked {
+    pub fn of(call: &Call, applies: bool) -> Series {
         let part = call.share.map(|share| share.name).unwrap_or_default();
         let patch = if applies { "APPLY" } else { "PATCH" };
         let (verb, subresource) = match call.verb {
@@ -72,6 +72,9 @@ impl Asked {
             Verb::Bind => ("POST", "binding"),
             Verb::Token => ("POST", "token"),
             Verb::Log => ("GET", "log"),
+            Verb::Exec => ("CONNECT", "exec"),
+            Verb::Attach => ("CONNECT", "attach"),
+            Verb::PortForward => ("CONNECT", "portforward"),
         };
         let scope = match () {
             () if !call.name.is_empty() || verb == "POST" => "resource",
@@ -79,18 +82,18 @@ impl Asked {
             () => "cluster",
         };
         let dry_run = if call.options.dry_run.is_empty() { "" } else { "All" };
-        Asked { subresource, verb, scope, dry_run, ..Asked::about(call.shown, call.version) }
+        Series { subresource, verb, scope, dry_run, ..Series::about(call.shown, call.version) }
     }
 
-    pub fn through(through: &Through) -> Asked {
+    pub fn through(through: &Through) -> Series {
         let subresource = if through.means == Means::Redirect { "redirect" } else { "proxy" };
-        Asked { subresource, verb: "CONNECT", scope: "resource", ..Asked::about(through.kind, through.version) }
+        Series { subresource, verb: "CONNECT", scope: "resource", ..Series::about(through.kind, through.version) }
     }
 
-    fn about(kind: &Kind, version: Version) -> Asked {
+    fn about(kind: &Kind, version: Version) -> Series {
         let version = if version == Version::V1 { kind.version.clone() } else { version.name().into() };
         let Resource { group, plural } = kind.resource.clone();
-        Asked { group, resource: plural, version, ..Asked::default() }
+        Series { group, resource: plural, version, ..Series::default() }
     }
 
     fn labels(&self) -> [(&'static str, &str); 8] {
@@ -129,14 +132,14 @@ impl Durations {
 /// The requests that were answered.
 #[derive(Default)]
 struct Requests {
-    answered: BTreeMap<(Asked, u16), u64>,
-    took: BTreeMap<Asked, Durations>,
+    answered: BTreeMap<(Series, u16), u64>,
+    took: BTreeMap<Series, Durations>,
     /// Those that found no row left.
     untold: u64,
 }
 
 impl Requests {
-    fn count(&mut self, asked: Asked, code: u16, time: Option<Duration>) {
+    fn count(&mut self, asked: Series, code: u16, time: Option<Duration>) {
         if let Some(time) = time {
             let full = self.took.len() >= SERIES_MAX;
             match self.took.get_mut(&asked) {
@@ -171,7 +174,7 @@ impl Drop for OpenStream {
 
 impl Metrics {
     /// One request that was answered, or is being streamed. `time`: until its answer was there.
-    pub fn count(&self, asked: Asked, time: Duration, answer: &mut Answer) {
+    pub fn count(&self, asked: Series, time: Duration, answer: &mut Answer) {
         // How long a watch takes, or another server, is said by neither.
         let time = (asked.verb != "WATCH" && asked.verb != "CONNECT").then_some(time);
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).count(asked, answer.status.as_u16(), time);
@@ -209,7 +212,7 @@ impl Metrics {
     }
 }
 
-fn told(text: &mut String, asked: &Asked, durations: &Durations) {
+fn told(text: &mut String, asked: &Series, durations: &Durations) {
     let labels = asked.labels();
     let mut bucket = |bound: &str, count: u64| {
         let labels: Vec<(&str, &str)> = labels.into_iter().chain([("le", bound)]).collect();
@@ -312,11 +315,11 @@ mod tests {
             let (method, target) = request.split_once(' ').unwrap();
             let (path, query) = target.split_once('?').unwrap_or((target, ""));
             let asked = match parse(&kinds, method, path, query) {
-                Ok(Route::Object(call)) => Asked::of(&call, applies),
-                Ok(Route::Through(through)) => Asked::through(&through),
-                _ => Asked::page(method),
+                Ok(Route::Object(call)) => Series::of(&call, applies),
+                Ok(Route::Through(through)) => Series::through(&through),
+                _ => Series::page(method),
             };
-            let Asked { group, resource, subresource, version, verb, scope, dry_run } = asked;
+            let Series { group, resource, subresource, version, verb, scope, dry_run } = asked;
             assert_eq!([&*group, &*version, &*resource, subresource, verb, scope, dry_run].join(" "), expected, "{request}");
         }
         let pods = "/api/v1/namespaces/n/pods";
@@ -348,10 +351,10 @@ mod tests {
     fn durations_add_up() {
         let mut requests = Requests::default();
         for ms in [1, 5, 6, 700, 90_000] {
-            requests.count(Asked::page("GET"), 200, Some(Duration::from_millis(ms)));
+            requests.count(Series::page("GET"), 200, Some(Duration::from_millis(ms)));
         }
         let mut text = String::new();
-        told(&mut text, &Asked::page("GET"), &requests.took[&Asked::page("GET")]);
+        told(&mut text, &Series::page("GET"), &requests.took[&Series::page("GET")]);
         let values: Vec<&str> = text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(_, value)| value).collect();
         assert_eq!(values, ["2", "3", "3", "3", "3", "3", "3", "4", "4", "4", "4", "4", "5", "90.712", "5"]);
         assert!(text.contains(",verb=\"GET\",version=\"\",le=\"0.005\"} 2\n") && text.contains("le=\"+Inf\"} 5\n"), "{text}");

@@ -2,7 +2,7 @@
 //!
 //!     Request -> call (what is asked) -> body (decoded to v1) -> prepare -> Store::write -> render (in the version of the request)
 //!
-//! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
+//! One file a verb family; the verbs name no kind, and what is one kind's own (namespaces, bindings, tokens, logs, streams, proxies) has its file. Every way out is an `Answer` or a `Fault`, which becomes a Status.
 
 mod about;
 mod apply;
@@ -12,6 +12,7 @@ mod bookmarks;
 mod delete;
 mod description;
 mod evict;
+mod figures;
 mod finish;
 mod giving;
 mod go_json;
@@ -26,6 +27,7 @@ mod read;
 mod review;
 mod scale;
 mod selector;
+mod stream;
 mod timer;
 mod token;
 mod turns;
@@ -39,7 +41,7 @@ use crate::commit::{Registry, Terms, Writer};
 use crate::fault::Fault;
 use crate::form::{Form, Media, Subject, Unacceptable};
 use crate::making;
-use crate::page::Page;
+use crate::page::AboutPage;
 use crate::prepare::Part;
 use crate::render;
 use crate::render::gzip;
@@ -47,7 +49,7 @@ use crate::store::{Stored, indented};
 use crate::upkeep::Upkeep;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
-use coracle_api::meta::Key;
+use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_api::strategy::Rules;
 use coracle_http::budget::{Held, Party};
@@ -134,7 +136,7 @@ impl Serve {
         let version = call::version(request.target.path());
         let mut pretty = is_person(&request.headers);
         let started = Instant::now();
-        let mut asked = metrics::Asked::page(request.method.as_str());
+        let mut asked = metrics::Series::page(request.method.as_str());
         let mut answer = match self.route(request, &mut pretty, &mut asked) {
             Ok(answer) => answer,
             Err(fault) => failure(Form::of_failure(version, &accept(&request.headers)), &fault),
@@ -167,7 +169,7 @@ impl Serve {
         })
     }
 
-    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Asked) -> Result<Answer, Fault> {
+    fn route(&self, request: &Request, pretty: &mut bool, asked: &mut metrics::Series) -> Result<Answer, Fault> {
         let (method, path, query) = (request.method.as_str(), request.target.path(), request.target.query().unwrap_or_default());
         let kinds = self.registry.kinds();
         let route = call::parse(&kinds, method, path, query);
@@ -175,7 +177,7 @@ impl Serve {
         if let Err(why) = (self.authorizer)(&attributes, &request.identity) {
             return match &route {
                 // Whoever watches over this server would restart it.
-                Ok(Route::Page(Page::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(about::nothing)),
+                Ok(Route::Page(AboutPage::Health(asked))) => Ok(health::bare(&*self.registry.store, asked).unwrap_or_else(about::nothing)),
                 _ => Err(attributes.refusal(&request.identity, &why).into()),
             };
         }
@@ -186,11 +188,11 @@ impl Serve {
             },
             Route::Page(page) => about::answer(self, &page, request),
             Route::Through(through) => {
-                *asked = metrics::Asked::through(&through);
+                *asked = metrics::Series::through(&through);
                 proxy::answer(self, &through, request)
             }
             Route::Object(mut call) => {
-                *asked = metrics::Asked::of(&call, matches!(patch::language(request), Ok(None)));
+                *asked = metrics::Series::of(&call, matches!(patch::language(request), Ok(None)));
                 *pretty = call.options.pretty.unwrap_or(*pretty);
                 call.form = form(&call, &request.headers)?;
                 call.party = request.caller.party();
@@ -211,6 +213,7 @@ impl Serve {
 
     fn object(&self, call: &Call, request: &Request) -> Result<Answer, Fault> {
         match call.verb {
+            Verb::Get | Verb::List if call.kind.read_from_nodes => figures::answer(self, call),
             Verb::Get | Verb::GetStatus | Verb::GetPart => read::get(self, call),
             Verb::List => read::list(self, call),
             Verb::Watch => watch::watch(self, call),
@@ -232,7 +235,8 @@ impl Serve {
             Verb::Token => token::give(self, call, request),
             Verb::Delete => delete::delete(self, call, request),
             Verb::DeleteCollection => delete::collection(self, call, request),
-            Verb::Log => log::log(self, call),
+            Verb::Log => log::log(self, call, request),
+            Verb::Exec | Verb::Attach | Verb::PortForward => stream::stream(self, call, request),
         }
     }
 
@@ -261,7 +265,9 @@ impl Serve {
         let other_form = call.shown.alias.is_some();
         let patched = call.version == Version::V1 && call.verb == Verb::Patch;
         let (old_names, old_labels) = (call.version.is_flat(), call.version != Version::V1);
-        Rules { old_names, old_labels, service_cidr: Some(self.registry.maker.service_cidr()), patched, other_form, ..Rules::default() }
+        let maker = &self.registry.maker;
+        let service_cidr = (call.kind.resource == Resource::core("services")).then(|| maker.service_ranges());
+        Rules { old_names, old_labels, service_cidr, node_ports: maker.node_ports(), patched, other_form, ..Rules::default() }
     }
 }
 
@@ -364,7 +370,7 @@ fn accept(headers: &HeaderMap) -> String {
 /// The form of the answer, from the Accept header. Logs are text, whatever is accepted.
 fn form(call: &Call, headers: &HeaderMap) -> Result<Form, Fault> {
     let subject = match call.verb {
-        Verb::Log => return Ok(call.form),
+        Verb::Log | Verb::Exec | Verb::Attach | Verb::PortForward => return Ok(call.form),
         Verb::List | Verb::DeleteCollection => Subject::List,
         Verb::Watch => Subject::Watch,
         _ if call.kind.answer.is_some() => Subject::Reply,

@@ -14,7 +14,7 @@ use serde_json::json;
 const AGENT: &str = "coracle-agent";
 
 /// How a write is meant.
-pub struct Wish<'k> {
+pub struct WriteOptions<'k> {
     /// Everything is to be done but the writing.
     pub rehearsal: bool,
     /// Who owns what is written.
@@ -23,14 +23,14 @@ pub struct Wish<'k> {
     shown: Option<&'k Kind>,
 }
 
-impl Wish<'_> {
+impl WriteOptions<'_> {
     pub fn ownership(&self) -> Ownership<'_> {
         if self.manager == AGENT { Ownership::Untold } else { Ownership::Written(&self.manager, self.shown) }
     }
 }
 
 /// `kind`: which options the client is told of when they are wrong.
-pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<Wish<'k>, Fault> {
+pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<WriteOptions<'k>, Fault> {
     let mut problems = Vec::new();
     let named = call.options.field_manager.as_deref().unwrap_or_default();
     problems.extend(manager_problems(&Path::new("fieldManager"), named));
@@ -41,7 +41,7 @@ pub fn wish<'k>(call: &Call<'k>, headers: &HeaderMap, kind: &str) -> Result<Wish
     }
     let manager = if named.is_empty() { from_agent(headers) } else { named.to_owned() };
     let shown = call.shown.alias.is_some().then_some(call.shown);
-    Ok(Wish { rehearsal: !call.options.dry_run.is_empty(), manager, shown })
+    Ok(WriteOptions { rehearsal: !call.options.dry_run.is_empty(), manager, shown })
 }
 
 /// Whether everything is to be done but the writing.

@@ -12,7 +12,7 @@ use std::num::NonZeroUsize;
 
 /// What a list asks for.
 #[derive(Debug, Default, PartialEq)]
-pub struct Wanted {
+pub struct ListRange {
     /// The objects as they were then. None: as they are.
     pub at: Option<Revision>,
     /// A revision that must have been.
@@ -35,7 +35,7 @@ pub enum Begin {
     After(Revision),
 }
 
-pub fn of_list(call: &Call) -> Result<Wanted, Fault> {
+pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
     let options = &call.options;
     refuse(list_problems(options))?;
     if !options.continues.is_empty() {
@@ -43,15 +43,15 @@ pub fn of_list(call: &Call) -> Result<Wanted, Fault> {
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(Fault::bad_request("specifying resource version is not allowed when using continue"));
         }
-        return Ok(Wanted { at, after: Some(after), limit: options.limit, ..Wanted::default() });
+        return Ok(ListRange { at, after: Some(after), limit: options.limit, ..ListRange::default() });
     }
     let revision = match options.resource_version.as_str() {
-        "" => return Ok(Wanted { limit: options.limit, ..Wanted::default() }),
+        "" => return Ok(ListRange { limit: options.limit, ..ListRange::default() }),
         text => number(text).map_err(|why| Fault::bad_request(format!("invalid resource version: {why}")))?,
     };
     // Any state would do, and the present one is as cheap: all of it, as Kubernetes answers from its cache.
     if revision == Revision(0) {
-        return Ok(Wanted::default());
+        return Ok(ListRange::default());
     }
     let exact = match options.resource_version_match.as_str() {
         "Exact" => true,
@@ -59,7 +59,7 @@ pub fn of_list(call: &Call) -> Result<Wanted, Fault> {
         "" => options.limit.is_some(),
         _ => false,
     };
-    Ok(Wanted { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, after: None })
+    Ok(ListRange { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, after: None })
 }
 
 pub fn of_watch(options: &Options) -> Result<Begin, Fault> {
@@ -92,7 +92,7 @@ pub fn token(revision: Option<Revision>, after: &Key) -> String {
 }
 
 /// The history no longer holds what was asked for.
-pub fn expired(wanted: &Wanted) -> Fault {
+pub fn expired(wanted: &ListRange) -> Fault {
     match &wanted.after {
         Some(after) => Status::expired_page(token(None, after)),
         None => Status::expired_list(),

@@ -133,11 +133,11 @@ pub fn read(language: Language, bytes: &[u8]) -> Result<(Patch, Vec<String>), Fa
 /// The document that a patch makes, of the right types, and what the client is warned of.
 pub fn patched(call: &Call, patch: &Patch, standing: &Value, twice: &[String]) -> Result<(Value, Vec<String>), Fault> {
     let made = made(call, patch, standing.clone())?;
-    if let Some(why) = body::other_kind(call.kinds, body::Wanted::of(call.shown), &made) {
+    if let Some(why) = body::other_kind(call.kinds, body::Expected::of(call.shown), &made) {
         return Err(refused(call, patch, standing, &body::Misfit::of(why)));
     }
     let (mut object, warnings) = body::typed(call, call.shown, made, twice).map_err(|why| refused(call, patch, standing, &why))?;
-    body::right_kind(call.kinds, body::Wanted::of(call.shown), &object)?;
+    body::right_kind(call.kinds, body::Expected::of(call.shown), &object)?;
     if let Some(alias) = call.shown.alias {
         (alias.read)(&mut object);
     }

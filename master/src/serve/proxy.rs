@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering;
 /// The port that agents of 2014 listened on, and that clients name when they mean the agent.
 const AGENT_PORT: &str = "10250";
 /// What agents answer.
-const AGENT_PATHS: [&str; 3] = ["/healthz", "/pods", AGENT_LOGS];
+const AGENT_PATHS: [&str; 8] =
+    ["/healthz", "/pods", "/stats/summary", "/metrics", "/metrics/resource", "/metrics/cadvisor", "/metrics/probes", AGENT_LOGS];
 const AGENT_LOGS: &str = "/containerLogs/";
 /// Says who asks of this server, and of nobody behind it; also all that begin with one of `ASKER_PREFIXES`.
 const ASKER: [HeaderName; 2] = [header::AUTHORIZATION, header::COOKIE];
@@ -90,7 +91,8 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
     }
     let known = |path: &&str| if path.ends_with('/') { rest.starts_with(*path) } else { rest.trim_end_matches('/') == *path };
     if !AGENT_PATHS.iter().any(known) {
-        let words = "an agent answers nothing but /healthz, /pods and /containerLogs/ through this server";
+        let words =
+            "an agent answers nothing but /healthz, /pods, /stats/summary, /metrics and its kin, and /containerLogs/ through this server";
         return Err(Status::forbidden(&Resource::core("nodes"), node, words).into());
     }
     let agent = log::agent(serve, node)?;

@@ -61,7 +61,7 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
 }
 
 /// What a list shows.
-pub struct Page {
+pub struct ListPage {
     pub meta: ListMeta,
     pub items: Vec<Stored>,
     pub damaged: Vec<Key>,
@@ -69,7 +69,7 @@ pub struct Page {
 }
 
 /// The objects that a call selects, as far as it wants them in one answer.
-pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<Page, Fault> {
+pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage, Fault> {
     let wanted = pages::of_list(call)?;
     if let Some(revision) = wanted.not_before {
         not_from_the_future(serve, revision)?;
@@ -93,7 +93,7 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<Page, Fau
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
     let room = serve.lists.room_for(call.party, bytes(&page.items))?;
-    Ok(Page { meta, items: page.items, damaged: page.damaged, room })
+    Ok(ListPage { meta, items: page.items, damaged: page.damaged, room })
 }
 
 pub fn not_from_the_future(serve: &Serve, revision: Revision) -> Result<(), Fault> {

@@ -1,7 +1,7 @@
 //! The scale of an object: how many replicas are wanted and seen, in a document of its own. A write of it is a write of that one number.
 
 use super::apply;
-use super::options::{self, Wish};
+use super::options::{self, WriteOptions};
 use super::patch;
 use super::write;
 use super::{Serve, bind, body, shown, warn};
@@ -80,7 +80,7 @@ pub fn patch(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
 /// What a client says of a change, and what of it it says twice.
 enum Said {
     Patch((patch::Patch, Vec<String>)),
-    Applied(apply::Config),
+    Applied(apply::AppliedConfig),
 }
 
 /// Who owns the number of replicas owns it in both documents.
@@ -90,7 +90,7 @@ fn applied<'w>(
     (standing, mut live): (&Value, Value),
     config: &Value,
     twice: &[String],
-    wish: &'w Wish,
+    wish: &'w WriteOptions,
 ) -> Result<(Value, Vec<String>, Ownership<'w>), Fault> {
     let (here, there) = (Fields::named(&[places(call)?.wanted]), Fields::named(&["spec.replicas"]));
     let managed = Managed::of(standing);

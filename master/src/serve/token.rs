@@ -2,7 +2,7 @@
 //!
 //! Nobody has to show a token yet to be served: who may speak to this server is settled by where it listens.
 
-use super::body::{self, Wanted};
+use super::body::{self, Expected};
 use super::{Serve, options, shown, warn, write};
 use crate::call::Call;
 use crate::cluster_keys::ClusterKeys;
@@ -20,7 +20,7 @@ use coracle_http::{Answer, Request, StatusCode};
 use coracle_schema::{Path, Problem};
 use serde_json::{Value, json};
 
-const REQUEST: Wanted<'static> = Wanted {
+const REQUEST: Expected<'static> = Expected {
     group: "authentication.k8s.io",
     version: "v1",
     kind: "TokenRequest",

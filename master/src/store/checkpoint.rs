@@ -27,7 +27,7 @@ use std::time::Duration;
 
 /// What the journal says of an object, and its file does not. It shares the bytes that memory holds anyway, and is taken out of them
 /// when the file is brought.
-pub struct Wanted {
+pub struct NewFile {
     json: Bytes,
     durable: Durable,
     crc: u32,
@@ -35,17 +35,17 @@ pub struct Wanted {
     revision: Option<Revision>,
 }
 
-impl Wanted {
+impl NewFile {
     /// An object that has just become durable. None: nothing of it is.
-    pub fn of(entry: &state::Entry) -> Option<Wanted> {
+    pub fn of(entry: &state::Entry) -> Option<NewFile> {
         let state::Entry { stored, durable, file_crc, .. } = entry;
-        Some(Wanted { json: stored.json.clone(), durable: *durable, crc: (*file_crc)?, revision: Some(stored.revision) })
+        Some(NewFile { json: stored.json.clone(), durable: *durable, crc: (*file_crc)?, revision: Some(stored.revision) })
     }
 
     /// A durable part by itself, compact.
-    pub fn part(json: Bytes) -> Wanted {
+    pub fn part(json: Bytes) -> NewFile {
         let crc = document::crc32(&json);
-        Wanted { json, durable: Durable::Whole, crc, revision: None }
+        NewFile { json, durable: Durable::Whole, crc, revision: None }
     }
 
     /// What its file takes of the disk, about.
@@ -67,7 +67,7 @@ impl Wanted {
 /// A file that is behind.
 struct Due {
     /// None: there is no such object.
-    wanted: Option<Wanted>,
+    wanted: Option<NewFile>,
     /// What it holds, unless somebody else has written to it.
     was: Was,
 }
@@ -86,7 +86,7 @@ pub struct Dirty {
 
 impl Dirty {
     /// `was`: what its file holds, where it was not behind before.
-    pub fn add(&mut self, key: Arc<Key>, wanted: Option<Wanted>, was: Was, uptime: Duration) {
+    pub fn add(&mut self, key: Arc<Key>, wanted: Option<NewFile>, was: Was, uptime: Duration) {
         self.since.get_or_insert(uptime);
         match self.keys.entry(key) {
             Entry::Occupied(mut due) => due.get_mut().wanted = wanted,
@@ -196,7 +196,7 @@ impl Checkpoint {
             });
         }
         if let Some((key, due)) = self.wanted.get_mut(self.done) {
-            let compact = due.wanted.as_ref().map(Wanted::compact);
+            let compact = due.wanted.as_ref().map(NewFile::compact);
             let key = key.clone();
             if let Some(compact) = &compact {
                 self.take_room(&key, compact.len())?;
@@ -218,7 +218,7 @@ impl Checkpoint {
         if room_of(bytes) > self.room.left {
             let Some(room) = self.disk.room() else { return Ok(()) };
             let rest = || self.wanted[self.done..].iter().filter_map(|(_, due)| due.wanted.as_ref());
-            let needed = || self.brought_bytes + rest().map(Wanted::room).sum::<u64>();
+            let needed = || self.brought_bytes + rest().map(NewFile::room).sum::<u64>();
             let spared = || if room / 2 > needed() { 0 } else { self.spared };
             let spared = self.room.spared.unwrap_or_else(spared);
             self.room = Room { left: room.saturating_sub(spared), spared: Some(spared) };

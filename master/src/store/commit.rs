@@ -11,9 +11,9 @@
 //! What lives in memory alone rides in the same queue, so that revisions stay in order, and costs no disk. The revisions of a batch that
 //! failed are spent: nobody can say whether the disk knows of them after all.
 
-use super::checkpoint::{Dirty, Wanted};
+use super::checkpoint::{Dirty, NewFile};
 use super::disk::Disk;
-use super::draft::Draft;
+use super::draft::PreparedWrite;
 use super::files::DiskError;
 use super::gone::here;
 use super::head::Head;
@@ -22,9 +22,9 @@ use super::journal::record::{Record, Was};
 use super::protocol::{Protocol, Rule};
 use super::quarantine::Incidents;
 use super::queue::{Lead, Reply, Ticket};
-use super::room::Held;
+use super::room::Usage;
 use super::setup::{BACKLOG_RETRY_S, BATCH_BYTES_MAX, Limits, Setup};
-use super::state::{Change, Step, Verdict};
+use super::state::{Durability, PlannedChange, WriteVerdict};
 use super::{FlatStore, Refused, Stored, Write, locked};
 use coracle_api::meta::{Claim, Key, Revision};
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// What only the one who commits may touch, and the keeper between two batches.
-pub struct Writer {
+pub struct Committer {
     pub disk: Arc<dyn Disk>,
     pub journal: Journal,
     /// As it stands on disk.
@@ -64,13 +64,13 @@ pub struct Writer {
 /// What one append makes durable.
 #[derive(Default)]
 struct Batch {
-    changes: Vec<(Change, Reply)>,
+    changes: Vec<(PlannedChange, Reply)>,
     records: Vec<Record>,
     keys: HashSet<Arc<Key>>,
     claims: HashSet<Claim>,
     bytes: usize,
     /// What they add to what is held.
-    ahead: Held,
+    ahead: Usage,
     revision: Revision,
 }
 
@@ -137,12 +137,12 @@ impl FlatStore {
                     None => {
                         let was = Was::of(change.former_crc);
                         match &change.step {
-                            Step::Put(_) | Step::Remove => {
-                                let wanted = change.entry.as_ref().and_then(Wanted::of);
+                            Durability::Put(_) | Durability::Remove => {
+                                let wanted = change.entry.as_ref().and_then(NewFile::of);
                                 writer.dirty.add(change.key.clone(), wanted, was, uptime);
                             }
-                            Step::Keep => change.entry.iter().for_each(|entry| writer.dirty.share(entry)),
-                            Step::Settle => {}
+                            Durability::Keep => change.entry.iter().for_each(|entry| writer.dirty.share(entry)),
+                            Durability::Settle => {}
                         }
                         answers.push((reply, Ok(change.answer.clone())));
                         events.push(state.apply(change, uptime));
@@ -167,13 +167,13 @@ impl FlatStore {
         drop(lead);
     }
 
-    fn append(&self, writer: &mut Writer, records: &[Record]) -> Result<(), DiskError> {
+    fn append(&self, writer: &mut Committer, records: &[Record]) -> Result<(), DiskError> {
         writer.begin_to_write(&self.inner.setup.protocol)?;
         writer.journal.append(records)
     }
 
     /// Decides what may be done together; the rest waits for the next batch. Refusals and what changes nothing are answered.
-    fn decide(&self, writer: &Writer, tickets: Vec<Ticket>, uptime: Duration) -> (Batch, Vec<Ticket>) {
+    fn decide(&self, writer: &Committer, tickets: Vec<Ticket>, uptime: Duration) -> (Batch, Vec<Ticket>) {
         let state = self.state();
         let mut batch = Batch { revision: state.spent(), ..Batch::default() };
         let mut later = Vec::new();
@@ -187,13 +187,15 @@ impl FlatStore {
             let decided = state.decide(ticket.draft, revision, uptime);
             match decided.and_then(|verdict| verdict.within(state.room(), &batch.ahead)) {
                 Err(refused) => ticket.reply.give(Err(refused)),
-                Ok(Verdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
-                Ok(Verdict::Change(change)) if grows(&change) && writer.full => {
+                Ok(WriteVerdict::Unchanged(stored)) => ticket.reply.give(Ok(stored)),
+                Ok(WriteVerdict::Change(change)) if grows(&change) && writer.full => {
                     let why = "the disk is full: until there is room only deletes and what shrinks are taken".to_owned();
                     ticket.reply.give(Err(Refused::Disk { why, space: true }));
                 }
-                Ok(Verdict::Change(change)) if backlog && !shrinks(&change) => ticket.reply.give(Err(writer.behind(&self.inner.setup))),
-                Ok(Verdict::Change(change)) => {
+                Ok(WriteVerdict::Change(change)) if backlog && !shrinks(&change) => {
+                    ticket.reply.give(Err(writer.behind(&self.inner.setup)))
+                }
+                Ok(WriteVerdict::Change(change)) => {
                     let claims = change.entry.iter().flat_map(|entry| &entry.claims).chain(&change.former);
                     batch.claims.extend(claims.map(|claimed| claimed.claim.clone()));
                     batch.add(*change, ticket.reply);
@@ -223,7 +225,7 @@ impl FlatStore {
     }
 }
 
-impl Writer {
+impl Committer {
     /// What the journal has taken of the disk, and nobody.
     pub fn room(&self) -> Option<u64> {
         Some(self.disk.room()?.saturating_add(self.journal.bytes()))
@@ -257,7 +259,7 @@ impl Writer {
     }
 
     /// Damaged objects that are replaced by new ones wait for nobody any more. A start finds that out as well.
-    fn put_right(&mut self, changes: &[(Change, Reply)]) {
+    fn put_right(&mut self, changes: &[(PlannedChange, Reply)]) {
         if self.incidents.is_empty() {
             return;
         }
@@ -294,29 +296,29 @@ impl Writer {
 
 impl Batch {
     /// Whether a write is about something that an earlier one of the batch changes: it is decided once that is so.
-    fn meets(&self, draft: &Draft) -> bool {
+    fn meets(&self, draft: &PreparedWrite) -> bool {
         self.keys.contains(&draft.key) || draft.claims().iter().any(|claimed| self.claims.contains(&claimed.claim))
     }
 
-    fn add(&mut self, change: Change, reply: Reply) {
+    fn add(&mut self, change: PlannedChange, reply: Reply) {
         self.revision = change.revision;
         self.keys.insert(change.key.clone());
         self.ahead.grow(&change);
         let (revision, key, was) = (change.revision, change.key.clone(), Was::of(change.former_crc));
         match &change.step {
-            Step::Put(object) => {
+            Durability::Put(object) => {
                 self.bytes += object.len();
                 self.records.push(Record::Put { revision, key, was, by_hand: false, object: object.clone() });
             }
-            Step::Remove => self.records.push(Record::Remove { revision, key, was }),
-            Step::Keep | Step::Settle => {}
+            Durability::Remove => self.records.push(Record::Remove { revision, key, was }),
+            Durability::Keep | Durability::Settle => {}
         }
         self.changes.push((change, reply));
     }
 
     /// Gives damaged objects up, as people asked for: those that go before they are gone, and of those that are replaced at first only
     /// the files.
-    fn settle(&mut self, writer: &mut Writer) {
+    fn settle(&mut self, writer: &mut Committer) {
         if writer.incidents.is_empty() {
             return;
         }
@@ -348,28 +350,28 @@ impl Batch {
     }
 }
 
-fn unrecorded(change: &Change) -> bool {
-    matches!(change.step, Step::Keep | Step::Settle)
+fn unrecorded(change: &PlannedChange) -> bool {
+    matches!(change.step, Durability::Keep | Durability::Settle)
 }
 
 /// Whether it needs more room than it gives.
-fn grows(change: &Change) -> bool {
+fn grows(change: &PlannedChange) -> bool {
     let length = |stored: &Stored| stored.json.len();
     let new = change.entry.as_ref().map_or(0, |entry| length(&entry.stored));
-    matches!(change.step, Step::Put(_)) && new > change.old.as_ref().map_or(0, length)
+    matches!(change.step, Durability::Put(_)) && new > change.old.as_ref().map_or(0, length)
 }
 
 /// Whether it can be asked for only so often: a record of what neither goes nor shrinks may be followed by any number of the same.
-fn shrinks(change: &Change) -> bool {
+fn shrinks(change: &PlannedChange) -> bool {
     let length = |stored: &Stored| stored.json.len();
     match (&change.step, &change.entry) {
-        (Step::Put(_), Some(new)) => change.old.as_ref().is_some_and(|old| length(&new.stored) < length(old)),
+        (Durability::Put(_), Some(new)) => change.old.as_ref().is_some_and(|old| length(&new.stored) < length(old)),
         _ => true,
     }
 }
 
 /// Why a change is not done. What lives in memory alone goes on without the disk, as far as its revisions are reserved.
-fn refused(done: &Result<(), DiskError>, change: &Change, journal: &Journal, setup: &Setup) -> Option<Refused> {
+fn refused(done: &Result<(), DiskError>, change: &PlannedChange, journal: &Journal, setup: &Setup) -> Option<Refused> {
     let error = done.as_ref().err()?;
     let reserved = change.revision.0 <= journal.reserved() || !setup.protocol.holds(Rule::Reserve);
     if unrecorded(change) && reserved { None } else { Some(refusal(error)) }

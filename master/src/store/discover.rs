@@ -6,7 +6,7 @@ use super::OpenError;
 use super::disk::Disk;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
-use super::journal::recover::{Missing, Place, Recovered, Scanned, recover};
+use super::journal::recover::{Missing, Place, Recovered, ScannedSegment, recover};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::{Protocol, Rule};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub const SEGMENT_BYTES_READ_MAX: usize = 256 << 20;
 
 /// The journal as a start finds it.
-pub struct Found {
+pub struct FoundJournal {
     pub recovered: Recovered,
     /// Segments that the files have caught up with, and those that count; each with its bytes.
     pub old: Vec<(u64, u64)>,
@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 /// Whether the journal has nothing to add to what HEAD.json says. An empty segment, which its master could not remove, adds nothing.
-pub fn silent(found: &Found) -> bool {
+pub fn silent(found: &FoundJournal) -> bool {
     let recovered = &found.recovered;
     recovered.records.is_empty() && !recovered.unclear && recovered.torn.is_empty() && recovered.missing.is_none()
 }
@@ -47,7 +47,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn are_of(&mut self, segment: u64, found: &[scan::Found]) -> bool {
+    fn are_of(&mut self, segment: u64, found: &[scan::ScannedLine]) -> bool {
         let mark = mark_of(found);
         if self.of == 0 {
             self.of = mark;
@@ -61,9 +61,9 @@ impl Marks {
 }
 
 /// Whose a segment is; 0: it does not say.
-fn mark_of(found: &[scan::Found]) -> u32 {
+fn mark_of(found: &[scan::ScannedLine]) -> u32 {
     let mark = found.iter().find_map(|found| match found {
-        scan::Found::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
+        scan::ScannedLine::Line { line: Line { record: Record::Open { of, .. }, .. }, .. } => Some(*of),
         _ => None,
     });
     mark.unwrap_or_default()
@@ -106,7 +106,7 @@ fn is_no_file(error: &io::Error) -> bool {
 }
 
 /// Reads the journal and changes nothing but that what is read is durable.
-pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Found {
+pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> FoundJournal {
     let mut unlisted = None;
     let mut segments: Vec<u64> = match disk.list(WAL) {
         Ok(found) => found.iter().filter_map(|found| journal::segment(&found.name)).collect(),
@@ -144,12 +144,12 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     }
     let mut bytes = VecDeque::new();
     let read = |segment: &u64| {
-        let Scanned { segment, bytes: length, found } = scanned(disk, *segment, &setup.protocol);
+        let ScannedSegment { segment, bytes: length, found } = scanned(disk, *segment, &setup.protocol);
         bytes.push_front((segment, length as u64));
-        Scanned { segment, bytes: length, found: found.filter(|found| marks.are_of(segment, found)) }
+        ScannedSegment { segment, bytes: length, found: found.filter(|found| marks.are_of(segment, found)) }
     };
     // It may hold anything.
-    let unknown = (unlisted.is_some() && !closed).then_some(Scanned { segment: from, bytes: 0, found: None });
+    let unknown = (unlisted.is_some() && !closed).then_some(ScannedSegment { segment: from, bytes: 0, found: None });
     let mut recovered = recover(head, closed, unknown.into_iter().chain(counted.iter().map(read)), &setup.protocol);
     if let Some(segment) = marks.stranger {
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
@@ -160,7 +160,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let is_taken = |last: u64| there.last().is_some_and(|ready| *ready == last + 2);
     recovered.behind |= !closed && live.back().is_some_and(|(last, _)| is_taken(*last) || *last < begun);
     let unlisted = unlisted.filter(|_| closed).map(cannot_list);
-    Found { recovered, old, live, next, of: marks.of, unlisted }
+    FoundJournal { recovered, old, live, next, of: marks.of, unlisted }
 }
 
 fn cannot_list(error: io::Error) -> String {
@@ -171,9 +171,9 @@ fn cannot_list(error: io::Error) -> String {
 }
 
 /// A segment as it lies there.
-fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> Scanned {
+fn scanned(disk: &dyn Disk, segment: u64, protocol: &Protocol) -> ScannedSegment {
     let path = journal::path(segment);
     let text = disk.read(&path, SEGMENT_BYTES_READ_MAX).map(Bytes::from).inspect_err(|error| log::error!("{path}: {error}")).ok();
     let bytes = text.as_ref().map_or(0, Bytes::len);
-    Scanned { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
+    ScannedSegment { segment, bytes, found: text.map(|text| scan(&text, segment, protocol)) }
 }

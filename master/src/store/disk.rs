@@ -50,7 +50,7 @@ pub trait Disk: Send + Sync {
     fn length(&self, path: &str) -> io::Result<u64> {
         self.read(path, usize::MAX).map(|bytes| bytes.len() as u64)
     }
-    fn list(&self, path: &str) -> io::Result<Vec<Found>>;
+    fn list(&self, path: &str) -> io::Result<Vec<FolderEntry>>;
     /// Bytes of the file system that may still be had; None: it does not say.
     fn room(&self) -> Option<u64> {
         None
@@ -84,7 +84,7 @@ pub enum Stamp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Found {
+pub struct FolderEntry {
     pub name: String,
     pub what: What,
 }
@@ -286,7 +286,7 @@ impl Disk for RealDisk {
     }
 
     /// In the order of inodes: that is how a cold card reads fastest.
-    fn list(&self, path: &str) -> io::Result<Vec<Found>> {
+    fn list(&self, path: &str) -> io::Result<Vec<FolderEntry>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(self.at(path))? {
             let entry = entry?;
@@ -298,7 +298,7 @@ impl Disk for RealDisk {
                 () if kind.is_dir() => What::Folder,
                 () => What::Other,
             };
-            found.push((entry.ino(), Found { name, what }));
+            found.push((entry.ino(), FolderEntry { name, what }));
         }
         found.sort();
         Ok(found.into_iter().map(|(_, found)| found).collect())

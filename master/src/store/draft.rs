@@ -13,39 +13,39 @@ const TEXT_BYTES: usize = 4096;
 /// Digits of a revision, at most.
 const REVISION_BYTES_MAX: usize = 20;
 
-pub struct Draft {
+pub struct PreparedWrite {
     pub key: Key,
-    pub wish: Wish,
+    pub wish: Operation,
 }
 
-pub enum Wish {
+pub enum Operation {
     /// `seen`: what it replaces; None: nothing.
     Put {
         seen: Option<Revision>,
-        document: Box<Document>,
+        document: Box<NewObject>,
     },
     Delete {
         seen: Revision,
     },
 }
 
-pub struct Document {
-    pub text: Text,
-    pub part: Part,
+pub struct NewObject {
+    pub text: CompactText,
+    pub part: DiskPart,
     pub durable: Durable,
     pub labels: LabelSet,
     pub claims: Vec<Claimed>,
 }
 
 /// What of a document goes to disk.
-pub enum Part {
+pub enum DiskPart {
     Nothing,
     Whole,
-    Less(Text),
+    Less(CompactText),
 }
 
 /// Compact JSON, but for its revision.
-pub struct Text {
+pub struct CompactText {
     bytes: Vec<u8>,
     /// Where the revision goes.
     gap: usize,
@@ -53,45 +53,45 @@ pub struct Text {
     status: Range<usize>,
 }
 
-impl Draft {
-    pub fn of(write: Write) -> Draft {
+impl PreparedWrite {
+    pub fn of(write: Write) -> PreparedWrite {
         let (key, seen, object, durable, claims) = match write {
             Write::Create { key, object, durable, claims } => (key, None, object, durable, claims),
             Write::Update { key, object, seen, durable, claims } => (key, Some(seen), object, durable, claims),
-            Write::Delete { key, seen } => return Draft { key, wish: Wish::Delete { seen } },
+            Write::Delete { key, seen } => return PreparedWrite { key, wish: Operation::Delete { seen } },
         };
-        Draft { key, wish: Wish::Put { seen, document: Box::new(Document::of(object, durable, claims)) } }
+        PreparedWrite { key, wish: Operation::Put { seen, document: Box::new(NewObject::of(object, durable, claims)) } }
     }
 
     pub fn claims(&self) -> &[Claimed] {
         match &self.wish {
-            Wish::Put { document, .. } => &document.claims,
-            Wish::Delete { .. } => &[],
+            Operation::Put { document, .. } => &document.claims,
+            Operation::Delete { .. } => &[],
         }
     }
 }
 
-impl Document {
-    fn of(mut object: Value, durable: Durable, claims: Vec<Claimed>) -> Document {
-        let (text, labels) = (Text::of(&mut object), document::labels(&object));
+impl NewObject {
+    fn of(mut object: Value, durable: Durable, claims: Vec<Claimed>) -> NewObject {
+        let (text, labels) = (CompactText::of(&mut object), document::labels(&object));
         let has_status = object.get("status").is_some();
         let part = match durable {
-            Durable::Nothing => Part::Nothing,
-            Durable::WithoutStatus if has_status && !document::has_status_owner(&object) => Part::Less(text.without_status()),
+            Durable::Nothing => DiskPart::Nothing,
+            Durable::WithoutStatus if has_status && !document::has_status_owner(&object) => DiskPart::Less(text.without_status()),
             Durable::WithoutStatus if has_status => {
                 document::keep_durable(&mut object, durable);
-                Part::Less(Text::of(&mut object))
+                DiskPart::Less(CompactText::of(&mut object))
             }
-            Durable::Whole | Durable::WithoutStatus => Part::Whole,
+            Durable::Whole | Durable::WithoutStatus => DiskPart::Whole,
         };
-        Document { text, part, durable, labels, claims }
+        NewObject { text, part, durable, labels, claims }
     }
 }
 
-impl Text {
-    pub fn of(object: &mut Value) -> Text {
+impl CompactText {
+    pub fn of(object: &mut Value) -> CompactText {
         document::stamp(object, Revision(0));
-        let mut text = Text { bytes: Vec::with_capacity(TEXT_BYTES), gap: 0, status: 0..0 };
+        let mut text = CompactText { bytes: Vec::with_capacity(TEXT_BYTES), gap: 0, status: 0..0 };
         match object.as_object() {
             Some(fields) => text.object(fields),
             None => text.value(object),
@@ -101,12 +101,12 @@ impl Text {
         text
     }
 
-    fn without_status(&self) -> Text {
+    fn without_status(&self) -> CompactText {
         let (front, back) = (&self.bytes[..self.status.start], &self.bytes[self.status.end..]);
         let mut bytes = Vec::with_capacity(front.len() + back.len() + REVISION_BYTES_MAX);
         bytes.extend_from_slice(front);
         bytes.extend_from_slice(back);
-        Text { bytes, gap: self.gap, status: 0..0 }
+        CompactText { bytes, gap: self.gap, status: 0..0 }
     }
 
     pub fn at(mut self, revision: Revision) -> Bytes {
@@ -236,7 +236,7 @@ mod tests {
                 let mut stamped = object.clone();
                 document::stamp(&mut stamped, revision);
                 let json = document::compact(&stamped);
-                let text = Text::of(&mut object.clone());
+                let text = CompactText::of(&mut object.clone());
                 assert!(text.is(revision, &json));
                 assert!(!text.is(Revision(23), &json) || text.gap == 0);
                 let mut longer = json.to_vec();
@@ -258,7 +258,7 @@ mod tests {
                     let text = format!("{}{escaped}{}", "é ".repeat(before), "!".repeat(after));
                     assert!(!is_plain(text.as_bytes()), "{text:?}");
                     let document = json!({&text: [text, {"a": [[], {}, null, true, -1, 2.5e300]}]});
-                    assert_eq!(Text::of(&mut json!({"a": document.clone()})).bytes, {
+                    assert_eq!(CompactText::of(&mut json!({"a": document.clone()})).bytes, {
                         let mut whole = json!({"a": document});
                         document::stamp(&mut whole, Revision(0));
                         String::from_utf8_lossy(&document::compact(&whole)).replace("\"0\"", "\"\"").into_bytes()
@@ -270,10 +270,10 @@ mod tests {
 
     #[test]
     fn what_goes_to_disk() {
-        let part = |object: Value, durable: Durable| match Document::of(object, durable, Vec::new()).part {
-            Part::Nothing => "nothing".to_owned(),
-            Part::Whole => "whole".to_owned(),
-            Part::Less(text) => String::from_utf8_lossy(&text.at(Revision(3))).into_owned(),
+        let part = |object: Value, durable: Durable| match NewObject::of(object, durable, Vec::new()).part {
+            DiskPart::Nothing => "nothing".to_owned(),
+            DiskPart::Whole => "whole".to_owned(),
+            DiskPart::Less(text) => String::from_utf8_lossy(&text.at(Revision(3))).into_owned(),
         };
         let object = || json!({"metadata": {}, "status": {"x": 1}});
         assert_eq!(part(object(), Durable::Nothing), "nothing");

@@ -1,20 +1,20 @@
 //! `FlatStore`: one JSON file an object, behind a journal. What every part of it shares, how it is opened and closed,
 //! and how it reads; its writes are in `commit`.
 
-use super::commit::Writer;
+use super::commit::Committer;
 use super::disk::{self, Disk, RealDisk};
-use super::draft::Draft;
+use super::draft::PreparedWrite;
 use super::files::DiskError;
 use super::follow::{Followers, Watch};
 use super::keeper::Keeper;
 use super::pages::{self, Listing, Page};
 use super::queue::Queue;
-use super::room::Held;
+use super::room::Usage;
 use super::scrub::Scrub;
 use super::setup::Setup;
 use super::stall::Silence;
 use super::start::{self, Ids, Loaded};
-use super::state::{State, Verdict};
+use super::state::{State, WriteVerdict};
 use super::store_api::Store;
 use super::trouble::Trouble;
 use super::{
@@ -36,7 +36,7 @@ pub struct FlatStore {
 pub(super) struct Inner {
     pub(super) queue: Queue,
     /// Held by the one who commits, over its wait for the disk.
-    pub(super) writer: Mutex<Writer>,
+    pub(super) writer: Mutex<Committer>,
     /// A checkpoint has ended.
     pub(super) caught_up: Condvar,
     /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
@@ -255,13 +255,13 @@ impl Store for FlatStore {
     }
 
     fn rehearse(&self, write: Write) -> Result<Stored, Refused> {
-        let draft = Draft::of(write);
+        let draft = PreparedWrite::of(write);
         let state = self.state();
-        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?.within(state.room(), &Held::default())?;
+        let verdict = state.decide(draft, Revision(state.revision().0 + 1), self.uptime())?.within(state.room(), &Usage::default())?;
         drop(state);
         Ok(match verdict {
-            Verdict::Unchanged(stored) => stored,
-            Verdict::Change(change) => match (&change.old, &change.entry) {
+            WriteVerdict::Unchanged(stored) => stored,
+            WriteVerdict::Change(change) => match (&change.old, &change.entry) {
                 (Some(old), Some(_)) => change.answer.at(old.revision),
                 (None, Some(_)) => change.answer.unwritten(),
                 (Some(old), None) => old.clone(),

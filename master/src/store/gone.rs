@@ -1,8 +1,8 @@
 //! A data directory that somebody takes away while the master runs, whole or in part: nothing is written where nobody would find it, or
 //! to what lies there now. Memory holds everything: a backup can be made, and what is only missing its folders is made anew.
 
-use super::checkpoint::Wanted;
-use super::commit::Writer;
+use super::checkpoint::NewFile;
+use super::commit::Committer;
 use super::disk::Disk;
 use super::files::{DiskError, OBJECTS, TMP, failed, make_folder};
 use super::journal::record::Was;
@@ -23,7 +23,7 @@ pub fn here(disk: &dyn Disk) -> Result<(), DiskError> {
 impl FlatStore {
     /// What a segment held that somebody took away, the checkpoint that begins now brings to the files; where they went with it, all of
     /// them.
-    pub(super) fn go_on_elsewhere(&self, writer: &mut Writer) -> Result<(), DiskError> {
+    pub(super) fn go_on_elsewhere(&self, writer: &mut Committer) -> Result<(), DiskError> {
         here(&*writer.disk)?;
         if !writer.journal.leave_gone() {
             return Ok(());
@@ -47,7 +47,7 @@ impl FlatStore {
         Ok(())
     }
 
-    fn write_all_anew(&self, writer: &mut Writer) {
+    fn write_all_anew(&self, writer: &mut Committer) {
         let uptime = self.uptime();
         let mut state = self.inner.state.write().unwrap_or_else(PoisonError::into_inner);
         let durable = |entry: &Entry| {
@@ -56,7 +56,7 @@ impl FlatStore {
         };
         for (key, object) in state.all().filter_map(durable).collect::<Vec<_>>() {
             state.rewritten(&key, document::crc32(&object));
-            writer.dirty.add(key, Some(Wanted::part(object)), Was::Absent, uptime);
+            writer.dirty.add(key, Some(NewFile::part(object)), Was::Absent, uptime);
         }
     }
 }

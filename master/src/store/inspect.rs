@@ -1,7 +1,7 @@
 //! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
 //! but reads, because acknowledged records are missing.
 
-use super::discover::{self, Found, SEGMENT_BYTES_READ_MAX};
+use super::discover::{self, FoundJournal, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};
 use super::files::{DiskError, Files, OBJECTS, QUARANTINE, TMP, failed, make_folder};
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
@@ -138,7 +138,7 @@ fn existing(dir: &Path) -> Result<(Arc<dyn Disk>, lock::Lock), OpenError> {
 }
 
 /// `fresh_store`: the identity of a store that has none.
-fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loaded, Found), OpenError> {
+fn look(disk: &Arc<dyn Disk>, rules: &Rules, fresh_store: String) -> Result<(Loaded, FoundJournal), OpenError> {
     let setup = Setup { look_only: true, ..Setup::PRODUCT };
     let ids = Ids { fresh_store, boot: String::new() };
     let loaded = start::load(disk.clone(), None, &ids, rules, &setup)?;
@@ -170,7 +170,7 @@ fn keep_evidence(disk: &dyn Disk) -> Result<String, DiskError> {
 
 /// First the files, then a segment that continues behind everything that was ever written, then HEAD.json, which makes it count. Cut
 /// anywhere, the same is missing as before, and it can be done again.
-fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &Found) -> Result<(), DiskError> {
+fn give_up(disk: Arc<dyn Disk>, loaded: &Loaded, found: &FoundJournal) -> Result<(), DiskError> {
     make_folder(&*disk, TMP)?;
     make_folder(&*disk, journal::SPARE)?;
     let mut files = Files::default();

@@ -4,7 +4,7 @@
 //! `tend` does all that is due and says when something will be; the thread is a thin loop around it, and tests call it themselves.
 
 use super::checkpoint::Checkpoint;
-use super::commit::Writer;
+use super::commit::Committer;
 use super::files::{DiskError, failed};
 use super::gone::here;
 use super::head::{FORMAT, Head};
@@ -69,7 +69,7 @@ impl Keeper {
     }
 
     /// After a batch: calls where it left something to do, or found the disk full or failing.
-    pub fn call_if_due(&self, writer: &mut Writer, uptime: Duration) {
+    pub fn call_if_due(&self, writer: &mut Committer, uptime: Duration) {
         let first = writer.dirty.since().is_some_and(|_| !writer.timed);
         if writer.ails() {
             if writer.asked.is_none_or(|asked| uptime >= asked + ASKED_AGAIN_AFTER) {
@@ -219,8 +219,8 @@ impl FlatStore {
     }
 
     /// The writer once no checkpoint is under way.
-    pub(super) fn settled_writer(&self) -> MutexGuard<'_, Writer> {
-        let under_way = |writer: &mut Writer| writer.checkpointing;
+    pub(super) fn settled_writer(&self) -> MutexGuard<'_, Committer> {
+        let under_way = |writer: &mut Committer| writer.checkpointing;
         self.inner.caught_up.wait_while(locked(&self.inner.writer), under_way).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -337,7 +337,7 @@ impl FlatStore {
     }
 }
 
-impl Writer {
+impl Committer {
     /// The disk is full, or fails.
     fn ails(&self) -> bool {
         self.full || self.unsettled.is_some() || self.journal.is_broken()
@@ -346,7 +346,7 @@ impl Writer {
     /// Superseded segments that are old enough, or too many, may be written over: as many as the journal grows by from one
     /// checkpoint to the next, and some, for no two take the same time. The others are removed, and on a full disk all.
     fn forget(&mut self, uptime: Duration) {
-        let Writer { journal, disk, full, limits, .. } = self;
+        let Committer { journal, disk, full, limits, .. } = self;
         let mut kept: u64 = journal.retired.iter().map(|retired| retired.bytes).sum();
         let mut free_bytes = 0;
         journal.free = 0;
@@ -376,7 +376,7 @@ impl Writer {
     }
 }
 
-fn checkpoint_is_large(writer: &Writer) -> bool {
+fn checkpoint_is_large(writer: &Committer) -> bool {
     let bytes = writer.limits.checkpoint_bytes;
     let behind = writer.journal.fresh_bytes >= bytes || writer.journal.live_bytes() >= 2 * bytes;
     behind && !writer.checkpointing && writer.checkpoint_after.is_none()

@@ -24,7 +24,7 @@ const WAITS_MIN: i64 = STRETCH as i64 / 4;
 const TURN_BYTES_MAX: usize = 1 << 20;
 
 /// What an object's file says.
-pub struct Text {
+pub struct FileText {
     /// In the store's own order, where it is JSON. Empty where its sum alone was asked for.
     pub compact: Bytes,
     /// Of the file, whatever its order.
@@ -128,17 +128,17 @@ pub fn read(disk: &dyn Disk, path: &str) -> io::Result<Vec<u8>> {
 }
 
 /// An object's file without its white space. `scratch`: memory to work in.
-pub fn text(bytes: &[u8], scratch: &mut Vec<u8>) -> Text {
-    let Text { crc, .. } = sum(bytes, scratch);
+pub fn text(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
+    let FileText { crc, .. } = sum(bytes, scratch);
     // In the store's own order it need not be read whole later on, and held twice until then.
     let ordered = if document::leads(scratch) { None } else { document::ordered(bytes) };
-    Text { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc }
+    FileText { compact: ordered.unwrap_or_else(|| Bytes::copy_from_slice(scratch)), crc }
 }
 
 /// The same of a file of which more is known than it says.
-pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> Text {
+pub fn sum(bytes: &[u8], scratch: &mut Vec<u8>) -> FileText {
     document::stripped(bytes, scratch);
-    Text { compact: Bytes::new(), crc: document::crc32(scratch) }
+    FileText { compact: Bytes::new(), crc: document::crc32(scratch) }
 }
 
 #[cfg(test)]

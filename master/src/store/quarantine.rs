@@ -4,7 +4,7 @@
 //!
 //! Where something may be missing of which nobody can say what, there is a folder as well, with nothing but the reason in it.
 
-use super::disk::{Disk, Found, What};
+use super::disk::{Disk, FolderEntry, What};
 use super::files::{DiskError, OBJECTS, QUARANTINE, failed, levels, make_folder};
 use super::names;
 use coracle_api::meta::Key;
@@ -84,7 +84,7 @@ fn number(name: &str) -> Option<u32> {
 }
 
 /// What is no folder holds nothing of ours: a start that may write sets it aside.
-fn list(disk: &dyn Disk, at: &str) -> io::Result<Vec<Found>> {
+fn list(disk: &dyn Disk, at: &str) -> io::Result<Vec<FolderEntry>> {
     match disk.list(at) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(Vec::new()),
         found => found,

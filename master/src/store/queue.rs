@@ -2,7 +2,7 @@
 //! the lead to whoever has come meanwhile. So no write waits for more than the one batch before its own, a lone writer waits for nobody,
 //! and there is no thread between a writer and the disk.
 
-use super::draft::Draft;
+use super::draft::PreparedWrite;
 use super::setup::BATCH_WRITES_MAX;
 use super::{Refused, Stored, Write, locked};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ struct Waiting {
 
 /// A write on its way.
 pub struct Ticket {
-    pub draft: Draft,
+    pub draft: PreparedWrite,
     pub reply: Reply,
 }
 
@@ -52,7 +52,7 @@ impl Queue {
     /// Waits until the write is answered. `commit` is called when this writer leads.
     pub fn pass(&self, write: Write, commit: impl Fn(Lead<'_>)) -> Answer {
         let desk = Arc::new(Desk { turn: Mutex::new(Turn::Waits), turned: Condvar::new() });
-        let ticket = Ticket { draft: Draft::of(write), reply: Reply(Some(desk.clone())) };
+        let ticket = Ticket { draft: PreparedWrite::of(write), reply: Reply(Some(desk.clone())) };
         let leads = {
             let mut waiting = locked(&self.waiting);
             waiting.tickets.push_back(ticket);
@@ -77,7 +77,9 @@ impl Queue {
         {
             let mut waiting = locked(&self.waiting);
             let tickets = writes.into_iter().zip(&desks);
-            waiting.tickets.extend(tickets.map(|(write, desk)| Ticket { draft: Draft::of(write), reply: Reply(Some(desk.clone())) }));
+            waiting
+                .tickets
+                .extend(tickets.map(|(write, desk)| Ticket { draft: PreparedWrite::of(write), reply: Reply(Some(desk.clone())) }));
             waiting.led = true;
         }
         commit(Lead { queue: self });

@@ -1,7 +1,7 @@
 //! PURE. How much the store may hold in memory: in all, of one namespace, and of what lives in memory alone. Exact, for it is counted where
 //! objects come and go.
 
-use super::state::{Change, Entry, Verdict};
+use super::state::{Entry, PlannedChange, WriteVerdict};
 use super::{Refused, Stored};
 use coracle_api::meta::Durable;
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ const LITTLE_BYTES: u64 = 4 << 10;
 const TOLD_TENTHS: u64 = 9;
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct Usage {
     all: u64,
     volatile: u64,
     namespaces: BTreeMap<String, u64>,
 }
 
 pub struct Room {
-    held: Held,
+    held: Usage,
     /// As the start found it: what is over a limit already may go on as it is.
-    begun: Held,
+    begun: Usage,
     limit: u64,
 }
 
@@ -44,7 +44,7 @@ pub struct Fill {
     pub told: Vec<String>,
 }
 
-impl Held {
+impl Usage {
     pub fn add(&mut self, entry: &Entry) {
         let bytes = weight(&entry.stored);
         self.all += bytes;
@@ -77,7 +77,7 @@ impl Held {
     }
 
     /// What a change adds, where it adds anything.
-    pub fn grow(&mut self, change: &Change) {
+    pub fn grow(&mut self, change: &PlannedChange) {
         let (Some(entry), by) = (&change.entry, growth(change)) else { return };
         if by > 0 {
             self.all += by;
@@ -91,12 +91,12 @@ impl Held {
     }
 }
 
-impl Verdict {
+impl WriteVerdict {
     /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
-    pub fn within(self, room: &Room, ahead: &Held) -> Result<Verdict, Refused> {
+    pub fn within(self, room: &Room, ahead: &Usage) -> Result<WriteVerdict, Refused> {
         match &self {
-            Verdict::Change(change) => room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why })),
-            Verdict::Unchanged(_) => Ok(self),
+            WriteVerdict::Change(change) => room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why })),
+            WriteVerdict::Unchanged(_) => Ok(self),
         }
     }
 }
@@ -104,31 +104,31 @@ impl Verdict {
 impl Default for Room {
     /// Without a limit.
     fn default() -> Room {
-        Room { held: Held::default(), begun: Held::default(), limit: u64::MAX }
+        Room { held: Usage::default(), begun: Usage::default(), limit: u64::MAX }
     }
 }
 
 impl Room {
-    pub fn new(held: Held, limit: u64) -> Room {
+    pub fn new(held: Usage, limit: u64) -> Room {
         Room { begun: held.clone(), held, limit }
     }
 
-    pub fn held(&self) -> &Held {
+    pub fn held(&self) -> &Usage {
         &self.held
     }
 
-    pub fn held_mut(&mut self) -> &mut Held {
+    pub fn held_mut(&mut self) -> &mut Usage {
         &mut self.held
     }
 
     /// Why a change has no room. What goes, shrinks or is marked to go always has some.
-    fn refuses(&self, change: &Change, ahead: &Held) -> Option<String> {
+    fn refuses(&self, change: &PlannedChange, ahead: &Usage) -> Option<String> {
         let entry = change.entry.as_ref()?;
         let by = growth(change);
         let marked = |stored: &Stored| memchr::memmem::find(&stored.json, b"\"deletionTimestamp\":\"").is_some();
         let namespace = &*change.key.namespace;
         let little = change.old.is_some() && by <= LITTLE_BYTES;
-        let over = |held: &dyn Fn(&Held) -> u64, most: u64| {
+        let over = |held: &dyn Fn(&Usage) -> u64, most: u64| {
             let spared = if little { held(&self.begun).max(most).saturating_add(most / SPARED_SHARE) } else { most };
             held(&self.held).saturating_add(held(ahead)).saturating_add(by) > spared
         };
@@ -179,7 +179,7 @@ fn is_volatile(entry: &Entry) -> bool {
     entry.durable == Durable::Nothing
 }
 
-fn growth(change: &Change) -> u64 {
+fn growth(change: &PlannedChange) -> u64 {
     let new = change.entry.as_ref().map_or(0, |entry| weight(&entry.stored));
     new.saturating_sub(change.old.as_ref().map_or(0, weight))
 }
@@ -197,7 +197,7 @@ pub fn megabytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::state::Step;
+    use super::super::state::Durability;
     use super::*;
     use bytes::Bytes;
     use coracle_api::labels::LabelSet;
@@ -214,22 +214,22 @@ mod tests {
         Stored::new(Arc::new(key), Revision(1), Bytes::from(text), LabelSet::default())
     }
 
-    fn change(old: Option<Stored>, new: Option<Stored>, durable: Durable) -> Change {
+    fn change(old: Option<Stored>, new: Option<Stored>, durable: Durable) -> PlannedChange {
         let known = new.clone().or(old.clone()).expect("one of both");
         let entry = new.map(|stored| Entry { stored, durable, file_crc: None, claims: Box::default() });
         let (revision, key) = (Revision(2), known.key.clone());
-        Change { revision, key, step: Step::Keep, old, former: Box::default(), former_crc: None, entry, answer: known }
+        PlannedChange { revision, key, step: Durability::Keep, old, former: Box::default(), former_crc: None, entry, answer: known }
     }
 
     /// `held`: in all, in namespace `a`, in memory alone. `ahead`: of it, what is decided and not done.
-    fn check(limit: u64, held: (u64, u64, u64), ahead: u64, change: &Change, expected: Option<&str>) {
-        let of = |all: u64, namespace: u64, volatile: u64| Held {
+    fn check(limit: u64, held: (u64, u64, u64), ahead: u64, change: &PlannedChange, expected: Option<&str>) {
+        let of = |all: u64, namespace: u64, volatile: u64| Usage {
             all,
             volatile,
             namespaces: BTreeMap::from([("a".to_owned(), namespace), ("b".to_owned(), all - namespace)]),
         };
         let room =
-            Room { held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)), begun: Held::default(), limit };
+            Room { held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)), begun: Usage::default(), limit };
         let why = room.refuses(change, &of(ahead, ahead, ahead));
         let fits = match (&why, expected) {
             (Some(why), Some(expected)) => why.starts_with(expected),
@@ -275,17 +275,17 @@ mod tests {
 
     #[test]
     fn what_is_over_its_limit_at_the_start_goes_on_as_it_is() {
-        let mut held = Held::default();
+        let mut held = Usage::default();
         let entry = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
         held.add(&entry(20 * MB));
         let room = Room::new(held, 10 * MB);
         let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
-        assert_eq!(room.refuses(&grown, &Held::default()), None);
-        assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Held::default()).is_some());
+        assert_eq!(room.refuses(&grown, &Usage::default()), None);
+        assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some());
         let told: Vec<String> = room.fill().told.iter().map(|told| told.chars().take(40).collect()).collect();
         assert_eq!(told, ["the store holds 20 MB of the 10 MB that "]);
         let room =
-            Room { limit: 40 * MB, held: Held { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Held::default() }, ..room };
+            Room { limit: 40 * MB, held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() }, ..room };
         assert!(room.fill().told[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
     }
 

@@ -4,7 +4,7 @@
 //!
 //! The keeper calls it after all that is more urgent; between two rounds it costs nothing, not even a wake-up.
 
-use super::checkpoint::Wanted;
+use super::checkpoint::NewFile;
 use super::content::FILE_BYTES_MAX;
 use super::document::crc32;
 use super::files::{DiskError, OBJECTS};
@@ -116,7 +116,7 @@ impl FlatStore {
             // Deleted, or written since: then its file is on its way.
             let Some(object) = object.filter(|_| !writer.dirty.holds(key)) else { return false };
             state.rewritten(key, crc32(&object));
-            writer.dirty.add(key.clone(), Some(Wanted::part(object)), was, uptime);
+            writer.dirty.add(key.clone(), Some(NewFile::part(object)), was, uptime);
         }
         // At once: as long as the file is wrong, a start would believe it.
         let done = self.checkpoint();

@@ -1,8 +1,8 @@
 //! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
 
-use super::draft::{Document, Draft, Part, Wish};
+use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::pages::Listing;
-use super::room::{Held, Room};
+use super::room::{Room, Usage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
@@ -28,17 +28,17 @@ pub struct Entry {
     pub claims: Box<[Claimed]>,
 }
 
-pub enum Verdict {
+pub enum WriteVerdict {
     /// It is so already.
     Unchanged(Stored),
-    Change(Box<Change>),
+    Change(Box<PlannedChange>),
 }
 
 /// A write that may be done: first `step`, then the rest.
-pub struct Change {
+pub struct PlannedChange {
     pub revision: Revision,
     pub key: Arc<Key>,
-    pub step: Step,
+    pub step: Durability,
     pub old: Option<Stored>,
     /// What the object claimed before.
     pub former: Box<[Claimed]>,
@@ -52,7 +52,7 @@ pub struct Change {
 
 /// What has to be durable before anybody may see the change.
 #[derive(Debug, PartialEq)]
-pub enum Step {
+pub enum Durability {
     Keep,
     /// The durable part, compact.
     Put(Bytes),
@@ -91,7 +91,7 @@ impl State {
         let mut files = Sums::default();
         objects.iter().for_each(|(key, entry)| entry.file_crc.into_iter().for_each(|crc| files.add(key, crc)));
         let (claims, graves) = (BTreeMap::new(), VecDeque::new());
-        let (unread, mut held) = (Vec::new(), Held::default());
+        let (unread, mut held) = (Vec::new(), Usage::default());
         objects.values().for_each(|entry| held.add(entry));
         let room = Room::new(held, u64::MAX);
         let mut state =
@@ -206,10 +206,10 @@ impl State {
     }
 
     /// `revision` is what the change gets.
-    pub fn decide(&self, draft: Draft, revision: Revision, uptime: Duration) -> Result<Verdict, Refused> {
+    pub fn decide(&self, draft: PreparedWrite, revision: Revision, uptime: Duration) -> Result<WriteVerdict, Refused> {
         let key = draft.key;
         match draft.wish {
-            Wish::Put { seen: None, document } => {
+            Operation::Put { seen: None, document } => {
                 if let Some(damage) = self.damaged.get(&key) {
                     return Err(Refused::Damaged { why: damage.to_asker() });
                 }
@@ -219,26 +219,26 @@ impl State {
                 self.check_claims(&key, &document.claims, uptime, false)?;
                 put(Arc::new(key), *document, revision, None)
             }
-            Wish::Put { seen: Some(UNSEEN), document } if self.damaged.contains_key(&key) => {
+            Operation::Put { seen: Some(UNSEEN), document } if self.damaged.contains_key(&key) => {
                 self.check_claims(&key, &document.claims, uptime, false)?;
                 put(Arc::new(key), *document, revision, None)
             }
-            Wish::Put { seen: Some(seen), document } => {
+            Operation::Put { seen: Some(seen), document } => {
                 let entry = self.seen(&key, seen)?;
                 if document.text.is(entry.stored.revision, &entry.stored.json) {
-                    return Ok(Verdict::Unchanged(entry.stored.clone()));
+                    return Ok(WriteVerdict::Unchanged(entry.stored.clone()));
                 }
                 self.check_claims(&key, &document.claims, uptime, true)?;
                 put(entry.stored.key.clone(), *document, revision, Some(entry))
             }
-            Wish::Delete { seen } => {
+            Operation::Delete { seen } => {
                 if let Some(damage) = self.damaged.get(&key) {
                     let answer = damage.identity(&key, revision);
                     let key = answer.key.clone();
-                    return Ok(change(Change {
+                    return Ok(change(PlannedChange {
                         revision,
                         key,
-                        step: Step::Settle,
+                        step: Durability::Settle,
                         old: None,
                         former: Box::default(),
                         former_crc: None,
@@ -247,18 +247,18 @@ impl State {
                     }));
                 }
                 let entry = self.seen(&key, seen)?;
-                let step = if entry.file_crc.is_some() { Step::Remove } else { Step::Keep };
+                let step = if entry.file_crc.is_some() { Durability::Remove } else { Durability::Keep };
                 let answer = entry.stored.at(revision);
                 let key = entry.stored.key.clone();
                 let (old, former) = (Some(entry.stored.clone()), entry.claims.clone());
                 let former_crc = entry.file_crc;
-                Ok(change(Change { revision, key, step, old, former, former_crc, entry: None, answer }))
+                Ok(change(PlannedChange { revision, key, step, old, former, former_crc, entry: None, answer }))
             }
         }
     }
 
     /// Lets a change be seen. What it had to make durable is durable.
-    pub fn apply(&mut self, change: Change, uptime: Duration) -> Event {
+    pub fn apply(&mut self, change: PlannedChange, uptime: Duration) -> Event {
         self.revision = self.revision.max(change.revision);
         let crc = change.entry.as_ref().and_then(|entry| entry.file_crc);
         if change.former_crc != crc {
@@ -352,40 +352,41 @@ impl State {
     }
 }
 
-fn change(change: Change) -> Verdict {
-    Verdict::Change(Box::new(change))
+fn change(change: PlannedChange) -> WriteVerdict {
+    WriteVerdict::Change(Box::new(change))
 }
 
-fn put(key: Arc<Key>, document: Document, revision: Revision, former: Option<&Entry>) -> Result<Verdict, Refused> {
+fn put(key: Arc<Key>, document: NewObject, revision: Revision, former: Option<&Entry>) -> Result<WriteVerdict, Refused> {
     let kept = former.filter(|former| is_on_disk(&document, former)).and_then(|former| former.file_crc);
     let json = document.text.at(revision);
     if json.len() > OBJECT_BYTES_MAX {
         return Err(Refused::TooLarge { bytes: json.len() });
     }
     let (step, file_crc) = match (document.part, kept) {
-        (Part::Nothing, _) if former.is_some_and(|former| former.file_crc.is_some()) => (Step::Remove, None),
-        (Part::Nothing, _) => (Step::Keep, None),
-        (_, Some(crc)) => (Step::Keep, Some(crc)),
+        (DiskPart::Nothing, _) if former.is_some_and(|former| former.file_crc.is_some()) => (Durability::Remove, None),
+        (DiskPart::Nothing, _) => (Durability::Keep, None),
+        (_, Some(crc)) => (Durability::Keep, Some(crc)),
         (part, None) => {
-            let part = if let Part::Less(text) = part { text.at(revision) } else { json.clone() };
+            let part = if let DiskPart::Less(text) = part { text.at(revision) } else { json.clone() };
             let crc = document::crc32(&part);
-            (Step::Put(part), Some(crc))
+            (Durability::Put(part), Some(crc))
         }
     };
     let stored = Stored::new(key.clone(), revision, json, document.labels);
     let former_crc = former.and_then(|former| former.file_crc);
-    let (old, former) = former.map(|former| (former.stored.clone(), former.claims.clone())).unzip();
-    let entry = Entry { stored: stored.clone(), durable: document.durable, file_crc, claims: document.claims.into() };
-    Ok(change(Change { revision, key, step, old, former: former.unwrap_or_default(), former_crc, entry: Some(entry), answer: stored }))
+    let (old, former): (_, Option<_>) = former.map(|former| (former.stored.clone(), former.claims.clone())).unzip();
+    let (former, answer) = (former.unwrap_or_default(), stored.clone());
+    let entry = Some(Entry { stored, durable: document.durable, file_crc, claims: document.claims.into() });
+    Ok(change(PlannedChange { revision, key, step, old, former, former_crc, entry, answer }))
 }
 
 /// Whether the durable part is what the journal or the file says already, but for the revision. The documents differ.
-fn is_on_disk(document: &Document, former: &Entry) -> bool {
+fn is_on_disk(document: &NewObject, former: &Entry) -> bool {
     let Some(crc) = former.file_crc else { return false };
     let (text, all) = match &document.part {
-        Part::Nothing => return false,
-        Part::Whole => (&document.text, true),
-        Part::Less(text) => (text, false),
+        DiskPart::Nothing => return false,
+        DiskPart::Whole => (&document.text, true),
+        DiskPart::Less(text) => (text, false),
     };
     let stored = &former.stored;
     if former.durable == Durable::Whole || document::crc32(&stored.json) == crc {

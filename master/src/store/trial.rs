@@ -1,6 +1,6 @@
 //! For tests outside of this crate, behind the feature `trial` that no package is built with: stores of other sizes, or with a rule off.
 
-use super::journal::recover::{Scanned, recover};
+use super::journal::recover::{ScannedSegment, recover};
 use super::journal::scan::scan;
 pub use super::protocol::{Protocol, Rule};
 pub use super::setup::Setup;
@@ -19,7 +19,7 @@ pub fn read_segments(segments: &[Bytes], protocol: &Protocol) {
     let scanned = segments.iter().zip(1..).map(|(text, segment)| {
         let found = scan(text, segment, protocol);
         assert!(found.len() <= text.len() / 2 + 1);
-        Scanned { segment, bytes: text.len(), found: Some(found) }
+        ScannedSegment { segment, bytes: text.len(), found: Some(found) }
     });
     let told = recover(None, false, scanned.collect::<Vec<_>>().into_iter(), &Protocol::WHOLE);
     assert!(told.records.is_sorted_by_key(|held| held.n), "records out of order: {segments:?}");

@@ -17,10 +17,10 @@ use std::time::Duration;
 ///
 /// Shared by the state, the history, lists and events: a clone costs a counter.
 #[derive(Clone, Debug)]
-pub struct Stored(Arc<Object>);
+pub struct Stored(Arc<StoredObject>);
 
 #[derive(Debug)]
-pub struct Object {
+pub struct StoredObject {
     /// One for all states of the object.
     pub key: Arc<Key>,
     pub revision: Revision,
@@ -30,16 +30,16 @@ pub struct Object {
 }
 
 impl Deref for Stored {
-    type Target = Object;
+    type Target = StoredObject;
 
-    fn deref(&self) -> &Object {
+    fn deref(&self) -> &StoredObject {
         &self.0
     }
 }
 
 impl Stored {
     pub fn new(key: Arc<Key>, revision: Revision, json: Bytes, labels: LabelSet) -> Stored {
-        Stored(Arc::new(Object { key, revision, json, labels }))
+        Stored(Arc::new(StoredObject { key, revision, json, labels }))
     }
 
     /// Whether both are the very same in memory.

@@ -1,5 +1,5 @@
 //! Whether a document is of the kind that a call wants, and why it is not, in Kubernetes' words. PURE.
-use super::{Wanted, summary};
+use super::{Expected, summary};
 use crate::fault::Fault;
 use coracle_api::kinds::Kinds;
 use serde_json::Value;
@@ -10,7 +10,7 @@ pub const SCHEME: &str = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30";
 /// Versions of before that say the same as the one of today: kubectl of before 1.22 evicts in an older one.
 const SAME: &[(&str, &str, &str)] = &[("Eviction", "policy/v1beta1", "policy/v1")];
 
-pub fn right_kind(kinds: &Kinds, wanted: Wanted<'_>, document: &Value) -> Result<(), Fault> {
+pub fn right_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Result<(), Fault> {
     let text = |field: &str| match &document[field] {
         Value::Null => Ok(""),
         Value::String(text) => Ok(text.as_str()),
@@ -36,13 +36,13 @@ pub fn right_kind(kinds: &Kinds, wanted: Wanted<'_>, document: &Value) -> Result
 }
 
 /// Why a document that names a kind itself is none of this one.
-pub fn other_kind(kinds: &Kinds, wanted: Wanted<'_>, document: &Value) -> Option<String> {
+pub fn other_kind(kinds: &Kinds, wanted: Expected<'_>, document: &Value) -> Option<String> {
     let said = |field: &str, otherwise: &str| document[field].as_str().filter(|said| !said.is_empty()).unwrap_or(otherwise).to_owned();
     let (version, kind) = (said("apiVersion", &wanted.api_version()), said("kind", wanted.kind));
     (kind != wanted.kind || version != wanted.api_version()).then(|| unconverted(kinds, wanted, &version, &kind))
 }
 
-fn unconverted(kinds: &Kinds, wanted: Wanted<'_>, api_version: &str, kind: &str) -> String {
+fn unconverted(kinds: &Kinds, wanted: Expected<'_>, api_version: &str, kind: &str) -> String {
     let version = api_version.rsplit('/').next().unwrap_or_default();
     let group = wanted.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
     // Lists are kinds too, and one of them takes any objects.

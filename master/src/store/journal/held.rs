@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Held {
+pub struct HeldRecord {
     /// Where it lies.
     pub segment: u64,
     pub n: u64,
@@ -30,7 +30,7 @@ pub enum Worth {
     },
 }
 
-impl Held {
+impl HeldRecord {
     pub fn key(&self) -> Option<&Arc<Key>> {
         match &self.worth {
             Worth::Whole(record) => record.key(),
@@ -61,9 +61,9 @@ pub struct Later {
 
 impl Later {
     /// The lines of the segment before, in their order, of which all count. `whole`: from this record on they may have to be written again.
-    pub fn hold(&mut self, segment: u64, lines: Vec<Line>, whole: u64) -> Vec<Held> {
-        let hold = |line: Line| Held { segment, n: line.n, worth: self.worth(line.record, line.n >= whole) };
-        let mut held: Vec<Held> = lines.into_iter().rev().map(hold).collect();
+    pub fn hold(&mut self, segment: u64, lines: Vec<Line>, whole: u64) -> Vec<HeldRecord> {
+        let hold = |line: Line| HeldRecord { segment, n: line.n, worth: self.worth(line.record, line.n >= whole) };
+        let mut held: Vec<HeldRecord> = lines.into_iter().rev().map(hold).collect();
         held.reverse();
         held
     }

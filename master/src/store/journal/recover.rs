@@ -7,9 +7,9 @@
 //!   the next fence, before anybody sees it.
 //! - What the files hold already may be damaged in the journal.
 
-use super::held::{Held, Later, Worth};
+use super::held::{HeldRecord, Later, Worth};
 use super::record::{Line, Record};
-use super::scan::{BLOCK_BYTES, Found};
+use super::scan::{BLOCK_BYTES, ScannedLine};
 use crate::store::protocol::{Protocol, Rule};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -27,20 +27,20 @@ pub struct Position {
 }
 
 /// A segment as it was read.
-pub struct Scanned {
+pub struct ScannedSegment {
     pub segment: u64,
     /// Of the file.
     pub bytes: usize,
     /// None: it cannot be read. What it holds is unknown, not absent.
-    pub found: Option<Vec<Found>>,
+    pub found: Option<Vec<ScannedLine>>,
 }
 
 #[derive(Debug, Default, PartialEq)]
 pub struct Recovered {
     /// What the files do not hold, in order.
-    pub records: Vec<Held>,
+    pub records: Vec<HeldRecord>,
     /// Whole records behind what is missing.
-    pub beyond: Vec<Held>,
+    pub beyond: Vec<HeldRecord>,
     /// The next segment's fence: the last record that is proven.
     pub last: u64,
     /// What it has to carry: the records of the last batch.
@@ -104,7 +104,12 @@ impl fmt::Display for Missing {
 /// `head`: what HEAD.json says; None: it is lost, or of a time before the journal. `closed`: it says as well that nothing was acknowledged
 /// since. `segments` in ascending order; they are asked for from the last one, one at a time: what a record is worth to a start is known
 /// once the later ones are, and no more than one segment is in memory.
-pub fn recover(head: Option<Position>, closed: bool, segments: impl DoubleEndedIterator<Item = Scanned>, protocol: &Protocol) -> Recovered {
+pub fn recover(
+    head: Option<Position>,
+    closed: bool,
+    segments: impl DoubleEndedIterator<Item = ScannedSegment>,
+    protocol: &Protocol,
+) -> Recovered {
     let mut chain = Chain { head, closed, from: head.map_or(0, |head| head.n), protocol, end: None, all: Recovered::default() };
     let mut behind = Behind::default();
     let links: Vec<Link> = segments.rev().map(|segment| behind.link(Part::read(segment, chain.from, protocol), protocol)).collect();
@@ -130,8 +135,8 @@ struct Behind {
 struct Link {
     /// Without its lines.
     part: Part,
-    records: Vec<Held>,
-    beyond: Vec<Held>,
+    records: Vec<HeldRecord>,
+    beyond: Vec<HeldRecord>,
 }
 
 impl Behind {
@@ -232,7 +237,7 @@ impl Chain<'_> {
             self.all.last = end.batch.saturating_sub(1);
             self.all.carried = (end.batch == end.first).then_some(end.segment);
             let unproven = self.all.records.iter().filter(|held| held.n >= end.batch && held.key().is_some());
-            let whole = |held: &Held| if let Worth::Whole(record) = &held.worth { Some(record.clone()) } else { None };
+            let whole = |held: &HeldRecord| if let Worth::Whole(record) = &held.worth { Some(record.clone()) } else { None };
             self.all.carry = unproven.filter_map(whole).collect();
         }
         self.all
@@ -285,7 +290,7 @@ struct Part {
 }
 
 impl Part {
-    fn read(scanned: Scanned, from: u64, protocol: &Protocol) -> Part {
+    fn read(scanned: ScannedSegment, from: u64, protocol: &Protocol) -> Part {
         let (fence, bad) = (None, None);
         let mut part = Part {
             segment: scanned.segment,
@@ -311,12 +316,12 @@ impl Part {
         };
         for found in found {
             match found {
-                Found::Bad { offset, begun, strange } => {
+                ScannedLine::Bad { offset, begun, strange } => {
                     part.bad.get_or_insert(offset);
                     part.torn |= begun;
                     part.strange += strange;
                 }
-                Found::Line { offset, line } => part.line(offset, line, from, protocol),
+                ScannedLine::Line { offset, line } => part.line(offset, line, from, protocol),
             }
         }
         // A segment is made long, durably, before it has its name: a shorter one was cut.
@@ -423,7 +428,7 @@ mod tests {
     }
 
     fn read(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)]) -> Recovered {
-        let scanned = |(segment, text): &(u64, Vec<u8>)| Scanned {
+        let scanned = |(segment, text): &(u64, Vec<u8>)| ScannedSegment {
             segment: *segment,
             bytes: usize::MAX,
             found: Some(scan(&Bytes::copy_from_slice(text), *segment, &Protocol::WHOLE)),
@@ -526,7 +531,7 @@ mod tests {
             (1, 8_192 + first()[8_192..].iter().position(|b| *b == b'\n').expect("a line") + 1),
         );
         // A segment that cannot be read may hold anything.
-        let unreadable = vec![Scanned { segment: 1, bytes: usize::MAX, found: None }];
+        let unreadable = vec![ScannedSegment { segment: 1, bytes: usize::MAX, found: None }];
         let told = recover(Some(Position { segment: 1, n: 3 }), false, unreadable.into_iter(), &Protocol::WHOLE);
         let missing = told.missing.expect("unknown is not absent");
         assert!(missing.n == 3 && missing.why.contains("start again, or copy the directory") && told.void.is_empty(), "{missing}");
@@ -551,7 +556,7 @@ mod tests {
         let made = |bytes: u64| Record::Open { prev: 0, reserved: 100, carry: 0, bytes, of: 0, over: false };
         let text = segment(1, 1, &[&[made(16_384)], &[put(2)], &[put(3)]]);
         let told = |text: &[u8], bytes: usize| {
-            let scanned = Scanned { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
+            let scanned = ScannedSegment { segment: 1, bytes, found: Some(scan(&Bytes::copy_from_slice(text), 1, &Protocol::WHOLE)) };
             recover(None, false, [scanned].into_iter(), &Protocol::WHOLE).missing.map(|missing| (missing.n, missing.place.offset))
         };
         assert_eq!(told(&text, 16_384), None);
@@ -570,8 +575,8 @@ mod tests {
     const SAID_BYTES: usize = 1000;
 
     /// The numbers of the objects that are held whole.
-    fn whole(told: &[Held]) -> Vec<u64> {
-        let is_whole = |held: &&Held| matches!(&held.worth, Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES);
+    fn whole(told: &[HeldRecord]) -> Vec<u64> {
+        let is_whole = |held: &&HeldRecord| matches!(&held.worth, Worth::Whole(Record::Put { object, .. }) if object.len() == SAID_BYTES);
         told.iter().filter(is_whole).map(|held| held.n).collect()
     }
 
@@ -592,7 +597,7 @@ mod tests {
         let scanned = |number: u64| {
             assert!(are_free(), "another one is in memory when segment {number} is read");
             let text = &texts[number as usize - 1];
-            Scanned { segment: number, bytes: text.len(), found: Some(scan(text, number, &Protocol::WHOLE)) }
+            ScannedSegment { segment: number, bytes: text.len(), found: Some(scan(text, number, &Protocol::WHOLE)) }
         };
         let told = recover(None, false, (1..SEGMENTS + 1).map(scanned), &Protocol::WHOLE);
         assert!(are_free(), "{:?} share memory with their segments", whole(&told.records));
@@ -602,7 +607,7 @@ mod tests {
         let expected: Vec<u64> = (0..SEGMENTS - 1).map(|segment| segment * 6 + 4).chain(first + 2..=first + 5).collect();
         assert_eq!(whole(&told.records), expected);
         assert_eq!(told.carry, [say("a", first + 4), say("a", first + 5)]);
-        let keys: HashSet<*const Key> = told.records.iter().filter_map(Held::key).map(Arc::as_ptr).collect();
+        let keys: HashSet<*const Key> = told.records.iter().filter_map(HeldRecord::key).map(Arc::as_ptr).collect();
         assert_eq!(keys.len(), 2 + SEGMENTS as usize, "a key is held more than once");
     }
 
@@ -651,7 +656,7 @@ mod tests {
         let refused = segment(2, 5, &[&[open(4, 0), put(6)]]);
         let third = segment(3, 5, &[&[open(4, 0), put(60)]]);
         let told = read(None, &[(1, first()), (2, refused), (3, third)]);
-        let revisions: Vec<u64> = told.records.iter().filter_map(Held::revision).map(|revision| revision.0).collect();
+        let revisions: Vec<u64> = told.records.iter().filter_map(HeldRecord::revision).map(|revision| revision.0).collect();
         assert_eq!((revisions, told.last, told.missing), (vec![2, 3, 4, 60], 4, None));
     }
 }

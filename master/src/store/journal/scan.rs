@@ -16,7 +16,7 @@ const FRONT_BYTES: usize = 64;
 const NOTHING: [u8; 256] = [b'\n'; 256];
 
 #[derive(Debug, PartialEq)]
-pub enum Found {
+pub enum ScannedLine {
     Line {
         offset: usize,
         line: Line,
@@ -43,7 +43,7 @@ fn strange_bytes(text: &[u8]) -> usize {
 }
 
 /// Every line of the segment that is whole, whatever lies between.
-pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
+pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<ScannedLine> {
     let beginning = record::beginning(segment);
     let is_own = |line: &Line| line.segment.is_none_or(|named| named == segment) || !protocol.holds(Rule::OwnLines);
     let mut found = Vec::new();
@@ -70,7 +70,7 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
                 if is_own(&line) {
                     reused |= matches!(line.record, Record::Open { over: true, .. });
                     next = record::number(line.n + 1);
-                    found.push(Found::Line { offset: at, line });
+                    found.push(ScannedLine::Line { offset: at, line });
                 }
                 at = end + 1;
             }
@@ -82,15 +82,15 @@ pub fn scan(text: &Bytes, segment: u64, protocol: &Protocol) -> Vec<Found> {
                 let odd = strange_bytes(bad);
                 let begins = odd > 0 || bad.starts_with(beginning.as_bytes()) || numbered();
                 match found.last_mut() {
-                    Some(Found::Bad { begun, strange, .. }) => (*begun, *strange) = (*begun | begins, *strange + odd),
-                    _ => found.push(Found::Bad { offset: at, begun: begins, strange: odd }),
+                    Some(ScannedLine::Bad { begun, strange, .. }) => (*begun, *strange) = (*begun | begins, *strange + odd),
+                    _ => found.push(ScannedLine::Bad { offset: at, begun: begins, strange: odd }),
                 }
                 at = behind;
             }
         }
     }
     for found in &mut found {
-        if let Found::Bad { begun, .. } = found {
+        if let ScannedLine::Bad { begun, .. } = found {
             *begun |= !reused;
         }
     }
@@ -113,8 +113,8 @@ mod tests {
         let told: Vec<Option<u64>> = found
             .iter()
             .map(|found| match found {
-                Found::Line { line, .. } => Some(line.n),
-                Found::Bad { .. } => None,
+                ScannedLine::Line { line, .. } => Some(line.n),
+                ScannedLine::Bad { .. } => None,
             })
             .collect();
         assert_eq!(told, expected);
@@ -162,7 +162,7 @@ mod tests {
         let told = of(&text, 8, &Protocol::WHOLE);
         // A line of the earlier one was cut by the end of the block.
         assert!(
-            matches!(&told[..], [Found::Line { line, .. }, Found::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
+            matches!(&told[..], [ScannedLine::Line { line, .. }, ScannedLine::Bad { offset: BLOCK_BYTES, begun: false, .. }] if line.n == 500),
             "{told:?}"
         );
         assert!(of(&text, 8, &Protocol::WHOLE.without(Rule::OwnLines)).len() > 200);
@@ -175,14 +175,14 @@ mod tests {
             damaged[BLOCK_BYTES..][..next.len()].copy_from_slice(&next);
             damaged[BLOCK_BYTES + at] ^= 2;
             let told = of(&damaged, 8, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {told:?}");
+            assert!(matches!(told[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]), "{at}: {told:?}");
         }
         let mut zeros = text.clone();
         zeros[BLOCK_BYTES..][..512].fill(0);
-        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
+        assert!(matches!(of(&zeros, 8, &Protocol::WHOLE)[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
         // The second batch of this one was torn.
         text[BLOCK_BYTES..][..30].copy_from_slice(&now[..30]);
-        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, Found::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
+        assert!(matches!(of(&text, 8, &Protocol::WHOLE)[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun: true, .. }]));
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
             text.extend_from_slice(fill);
             text.resize(text.len().next_multiple_of(BLOCK_BYTES), b'\n');
             let told = scan(&Bytes::from(text), 1, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, _, Found::Bad { strange: found, .. }] if found == strange), "{strange}: {told:?}");
+            assert!(matches!(told[..], [_, _, ScannedLine::Bad { strange: found, .. }] if found == strange), "{strange}: {told:?}");
         };
         check(&line(3)[..30], 0);
         check("{\"seg\":1,\"n\":3,\"\u{fc}\u{10ffff}\t".as_bytes(), 0);
@@ -219,7 +219,7 @@ mod tests {
             text.resize(BLOCK_BYTES, b'\n');
             text.extend_from_slice(&earlier[BLOCK_BYTES..]);
             let told = scan(&Bytes::from(text), 8, &Protocol::WHOLE);
-            assert!(matches!(told[..], [_, Found::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{told:?}");
+            assert!(matches!(told[..], [_, ScannedLine::Bad { offset: BLOCK_BYTES, begun, strange: 0 }] if begun != over), "{told:?}");
         }
     }
 }

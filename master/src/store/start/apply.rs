@@ -1,11 +1,11 @@
 //! The verdicts carried out: objects come into memory, files go to quarantine, and what people should know is told.
 
 use super::Start;
-use super::edits::{Edit, Outcome};
-use super::judge::{Shown, Sum, Together, Verdict, Why, judge, judge_all};
+use super::edits::{EditOutcome, EditedFile};
+use super::judge::{FileVerdict, Shown, Sum, Together, Why, judge, judge_all};
 use super::objects::Taken;
 use super::report::named;
-use super::scan::{Content, Found, Scanned};
+use super::scan::{Content, FoundFile, ScannedFiles};
 use crate::store::content::Wrong;
 use crate::store::files::OBJECTS;
 use crate::store::head::HEAD;
@@ -30,7 +30,7 @@ pub struct Carried {
 
 impl Start<'_> {
     /// `lacks`: no file has the stamp that it should have, and all are as they were left.
-    pub fn carry_out(&mut self, scanned: Scanned, lacks: bool) -> Carried {
+    pub fn carry_out(&mut self, scanned: ScannedFiles, lacks: bool) -> Carried {
         let mut carried = Carried { edited: Vec::new(), bare: Vec::new(), any_written: false };
         let mut taken = Vec::with_capacity(scanned.silent.len());
         for found in scanned.silent {
@@ -44,7 +44,7 @@ impl Start<'_> {
         for found in scanned.journaled {
             self.heed_journaled(found);
         }
-        let there = |(key, said): (&Arc<Key>, &super::journal_view::Said)| Some((key.clone(), said.object.clone()?));
+        let there = |(key, said): (&Arc<Key>, &super::journal_view::LastRecord)| Some((key.clone(), said.object.clone()?));
         let said: Vec<_> = self.journal.iter().filter_map(there).collect();
         for (key, object) in said {
             if let Err((key, wrong)) = self.objects.take_journaled(&key, &object) {
@@ -55,18 +55,18 @@ impl Start<'_> {
     }
 
     /// An object that the journal says nothing of.
-    fn take_silent(&mut self, found: Found, carried: &mut Carried) -> Option<Taken> {
+    fn take_silent(&mut self, found: FoundFile, carried: &mut Carried) -> Option<Taken> {
         let (crc, case) = (found.crc(), judge(found.evidence));
-        let Found { key, content, kept, .. } = found;
+        let FoundFile { key, content, kept, .. } = found;
         let newer = kept.and_then(|kept| self.objects.of_kept(key.clone(), kept, crc));
         match (case.verdict, content) {
             _ if newer.is_some() => newer,
-            (Verdict::SetAside(Why::Rotten), _) => {
+            (FileVerdict::SetAside(Why::Rotten), _) => {
                 let why = "nobody wrote to it, yet it is not what was written: the medium is failing".to_owned();
                 self.report.set_object_aside(&key, Wrong { word: "rotten", why });
                 None
             }
-            (Verdict::Damaged, Content::Wrong(wrong)) => {
+            (FileVerdict::Damaged, Content::Wrong(wrong)) => {
                 self.report.leave_damaged(key, wrong.word, wrong.why);
                 None
             }
@@ -79,8 +79,8 @@ impl Start<'_> {
                 Ok(taken) => {
                     carried.any_written |= has_revision;
                     match verdict {
-                        Verdict::Edit => carried.edited.push(taken.0.clone()),
-                        Verdict::KeepUnmarked => carried.bare.push(taken.0.clone()),
+                        FileVerdict::Edit => carried.edited.push(taken.0.clone()),
+                        FileVerdict::KeepUnmarked => carried.bare.push(taken.0.clone()),
                         _ => {}
                     }
                     Some(taken)
@@ -94,17 +94,17 @@ impl Start<'_> {
     }
 
     /// The file of an object that the journal says more of.
-    fn heed_journaled(&mut self, Found { key, evidence, content, .. }: Found) {
+    fn heed_journaled(&mut self, FoundFile { key, evidence, content, .. }: FoundFile) {
         let file = format!("{OBJECTS}/{}", names::path(&key));
         let case = judge(evidence);
         let Some((brought, said)) = self.journal.get_key_value(&key).map(|(key, said)| (key.clone(), said.revision)) else { return };
         match case.verdict {
-            Verdict::Missing => {
+            FileVerdict::Missing => {
                 let why =
                     format!("{file}: it was taken away, but the object was written after the file was: it is kept as of revision {said}");
                 self.report.tell(&key, file, why, "delete the object where it is not wanted".to_owned());
             }
-            Verdict::SetAsideForJournal(why) => {
+            FileVerdict::SetAsideForJournal(why) => {
                 let wrong = match content {
                     Content::Wrong(wrong) => wrong,
                     _ => Wrong { word: "edited", why: case.because.to_owned() },
@@ -208,7 +208,7 @@ impl Start<'_> {
         self.report.tell_of_all(why, "where that was not meant, stop the master and copy the files back, or restore a backup");
     }
 
-    fn tell_edit(&mut self, Edit { key, outcome, copied_from }: Edit) {
+    fn tell_edit(&mut self, EditedFile { key, outcome, copied_from }: EditedFile) {
         let file = format!("{OBJECTS}/{}", names::path(&key));
         if let Some(owner) = copied_from {
             let why = format!("{file}: it had the uid of {owner}: it is another object, with a uid of its own");
@@ -216,10 +216,10 @@ impl Start<'_> {
             self.report.tell(&key, file, why, remedy);
         }
         match outcome {
-            Outcome::Taken(revision) => {
+            EditOutcome::Taken(revision) => {
                 self.report.notes.push(format!("{key} was edited by hand: it is at revision {revision} now"));
             }
-            Outcome::Refused(why) => self.report.set_object_aside(&key, Wrong { word: "malformed", why }),
+            EditOutcome::Refused(why) => self.report.set_object_aside(&key, Wrong { word: "malformed", why }),
         }
     }
 

@@ -11,27 +11,27 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What became of an edited file.
-pub enum Outcome {
+pub enum EditOutcome {
     Taken(Revision),
     Refused(String),
 }
 
 /// An edited file, what became of it, and the object whose uid it had.
-pub struct Edit {
+pub struct EditedFile {
     pub key: Arc<Key>,
-    pub outcome: Outcome,
+    pub outcome: EditOutcome,
     pub copied_from: Option<Arc<Key>>,
 }
 
 impl Objects<'_> {
     /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know
     /// of each other.
-    pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<Edit> {
+    pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<EditedFile> {
         let mut uids = if keys.is_empty() { HashMap::new() } else { self.uids(&keys) };
         keys.into_iter().filter_map(|key| self.edit(key, &mut uids)).collect()
     }
 
-    fn edit(&mut self, key: Arc<Key>, uids: &mut HashMap<String, Arc<Key>>) -> Option<Edit> {
+    fn edit(&mut self, key: Arc<Key>, uids: &mut HashMap<String, Arc<Key>>) -> Option<EditedFile> {
         let entry = self.all.remove(&key)?;
         let mut document: Value = serde_json::from_slice(&entry.stored.json).expect("it was read as JSON before");
         let uid = document["metadata"]["uid"].as_str().map(str::to_owned);
@@ -47,14 +47,14 @@ impl Objects<'_> {
         };
         let fits = |document: Value| document::belongs(&document, &key, kind).map(|()| document);
         let outcome = match checked.and_then(fits).and_then(|document| self.fits_beside_others(&key, document)) {
-            Ok(document) => Outcome::Taken(self.take_edited(key.clone(), document, Was::of(entry.file_crc))),
+            Ok(document) => EditOutcome::Taken(self.take_edited(key.clone(), document, Was::of(entry.file_crc))),
             Err(why) => {
                 self.given.remove(&entry.stored.revision.0);
                 self.damaged.insert(Key::clone(&key));
-                Outcome::Refused(why)
+                EditOutcome::Refused(why)
             }
         };
-        Some(Edit { key, outcome, copied_from })
+        Some(EditedFile { key, outcome, copied_from })
     }
 
     /// Whose uid each of the objects has that nobody edited.

@@ -1,9 +1,9 @@
 //! PURE. The journal as a map: of each object that it says anything of, its last word and every content that its file
 //! may hold.
 
-use super::judge::Journal;
+use super::judge::JournalEvidence;
 use crate::store::document;
-use crate::store::journal::held::{Held, Worth};
+use crate::store::journal::held::{HeldRecord, Worth};
 use crate::store::journal::record::{Record, Was};
 use crate::store::journal::recover::Recovered;
 use bytes::Bytes;
@@ -11,9 +11,9 @@ use coracle_api::meta::{Key, Revision};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub type View = BTreeMap<Arc<Key>, Said>;
+pub type JournalView = BTreeMap<Arc<Key>, LastRecord>;
 
-pub struct Said {
+pub struct LastRecord {
     /// The last word: the durable part, compact; None: that there is no such object.
     pub object: Option<Bytes>,
     pub revision: Revision,
@@ -33,10 +33,10 @@ pub struct Said {
 
 /// The last word of the journal on each key, and every earlier one. Records behind a hole count too where something is
 /// missing: they were acknowledged, and are newer than the files. Then nothing is known of what the files may hold.
-pub fn view(recovered: &Recovered) -> View {
-    let mut view = View::new();
+pub fn view(recovered: &Recovered) -> JournalView {
+    let mut view = JournalView::new();
     let whole = recovered.missing.is_none();
-    let mut all: Vec<&Held> = recovered.records.iter().collect();
+    let mut all: Vec<&HeldRecord> = recovered.records.iter().collect();
     if !whole {
         // Later segments say something newer than what lies behind a hole.
         all.extend(&recovered.beyond);
@@ -52,7 +52,7 @@ pub fn view(recovered: &Recovered) -> View {
             Worth::Whole(Record::Remove { key, revision, was }) => (key, revision, was, None, None),
             Worth::Whole(Record::Open { .. } | Record::Reserve { .. }) => continue,
         };
-        let said = view.entry(key.clone()).or_insert_with(|| Said::first(*revision, *was, whole, held.by_hand()));
+        let said = view.entry(key.clone()).or_insert_with(|| LastRecord::first(*revision, *was, whole, held.by_hand()));
         if let Was::Sum(sum) = was {
             said.sums.push(*sum);
         }
@@ -64,10 +64,10 @@ pub fn view(recovered: &Recovered) -> View {
     view
 }
 
-impl Said {
-    fn first(revision: Revision, was: Was, whole: bool, by_hand: bool) -> Said {
+impl LastRecord {
+    fn first(revision: Revision, was: Was, whole: bool, by_hand: bool) -> LastRecord {
         let (known, stays) = (whole && was != Was::Unknown, whole && matches!(was, Was::Sum(_)));
-        Said { object: None, revision, was, by_hand, sums: Vec::new(), known, stays, found: Was::Absent }
+        LastRecord { object: None, revision, was, by_hand, sums: Vec::new(), known, stays, found: Was::Absent }
     }
 
     /// The checksum of what its file held before the journal began to say more, if there was one; None: nobody knows.
@@ -81,17 +81,17 @@ impl Said {
     }
 
     /// A file that is not there.
-    pub fn on_absence(&self) -> Journal {
-        if self.stays { Journal::Contradicts } else { Journal::Explains }
+    pub fn on_absence(&self) -> JournalEvidence {
+        if self.stays { JournalEvidence::Contradicts } else { JournalEvidence::Explains }
     }
 
     /// A file of this checksum. `changed`: its stamp says that somebody wrote to it.
-    pub fn on_content(&self, sum: u32, changed: bool) -> Journal {
-        if self.sums.contains(&sum) || !self.known && !changed { Journal::Explains } else { Journal::Contradicts }
+    pub fn on_content(&self, sum: u32, changed: bool) -> JournalEvidence {
+        if self.sums.contains(&sum) || !self.known && !changed { JournalEvidence::Explains } else { JournalEvidence::Contradicts }
     }
 
     /// A file that is no object.
-    pub fn on_no_object(&self) -> Journal {
-        if self.known { Journal::Contradicts } else { Journal::Explains }
+    pub fn on_no_object(&self) -> JournalEvidence {
+        if self.known { JournalEvidence::Contradicts } else { JournalEvidence::Explains }
     }
 }

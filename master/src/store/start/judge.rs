@@ -5,7 +5,7 @@
 
 /// What the journal says of an object, held against what its file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Journal {
+pub enum JournalEvidence {
     /// Nothing: the file has caught up with it.
     Silent,
     /// The file is as the journal found it, or as one of its records leaves it.
@@ -46,14 +46,14 @@ pub enum Mark {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    pub journal: Journal,
+    pub journal: JournalEvidence,
     pub file: File,
     pub mark: Mark,
 }
 
 /// What becomes of an object's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FileVerdict {
     /// The object is what the file says.
     Keep,
     /// The same, unless all files together are not what they were.
@@ -83,71 +83,77 @@ pub enum Why {
 
 /// A row of the table.
 pub struct Case {
-    journal: &'static [Journal],
+    journal: &'static [JournalEvidence],
     file: &'static [File],
     mark: &'static [Mark],
-    pub verdict: Verdict,
+    pub verdict: FileVerdict,
     pub because: &'static str,
 }
 
 use File::{Absent, Blank, Broken, Object, Stranger, TooLarge, Unreadable};
-use Journal::{Contradicts, Explains, Silent};
+use JournalEvidence::{Contradicts, Explains, Silent};
 use Mark::{Bare, Changed, Fits, Rotten, Strange};
 
 const ANY_MARK: &[Mark] = &[Bare, Strange, Fits, Rotten, Changed];
 
 pub const CASES: [Case; 18] = [
-    case(&[Silent], &[Object], &[Fits], Verdict::Keep, "the file is as the store left it"),
-    case(&[Silent], &[Object], &[Bare], Verdict::KeepUnmarked, "no file has a stamp, as in a copy: all of them together are looked at"),
-    case(&[Silent], &[Object], &[Changed], Verdict::Edit, "somebody wrote to the file while no master ran"),
-    case(&[Silent], &[Object], &[Strange], Verdict::Edit, "somebody made the file, or an editor replaced it"),
-    case(&[Silent], &[Object], &[Rotten], Verdict::SetAside(Why::Rotten), "nobody wrote to the file, so the medium is failing"),
+    case(&[Silent], &[Object], &[Fits], FileVerdict::Keep, "the file is as the store left it"),
+    case(&[Silent], &[Object], &[Bare], FileVerdict::KeepUnmarked, "no file has a stamp, as in a copy: all of them together are looked at"),
+    case(&[Silent], &[Object], &[Changed], FileVerdict::Edit, "somebody wrote to the file while no master ran"),
+    case(&[Silent], &[Object], &[Strange], FileVerdict::Edit, "somebody made the file, or an editor replaced it"),
+    case(&[Silent], &[Object], &[Rotten], FileVerdict::SetAside(Why::Rotten), "nobody wrote to the file, so the medium is failing"),
     case(
         &[Silent],
         &[Blank, Broken, Stranger, TooLarge],
         ANY_MARK,
-        Verdict::SetAside(Why::NoObject),
+        FileVerdict::SetAside(Why::NoObject),
         "the file is no object, and nothing else tells it",
     ),
-    case(&[Silent], &[Unreadable], ANY_MARK, Verdict::Damaged, "the file may be whole, and readable tomorrow"),
-    case(&[Silent], &[Absent], ANY_MARK, Verdict::Keep, "there is no such object"),
-    case(&[Explains], &[Object], ANY_MARK, Verdict::JournalWins, "the files follow the journal, and a checkpoint came so far"),
-    case(&[Explains], &[Absent], ANY_MARK, Verdict::JournalWins, "the file is still to be made, or is removed already"),
+    case(&[Silent], &[Unreadable], ANY_MARK, FileVerdict::Damaged, "the file may be whole, and readable tomorrow"),
+    case(&[Silent], &[Absent], ANY_MARK, FileVerdict::Keep, "there is no such object"),
+    case(&[Explains], &[Object], ANY_MARK, FileVerdict::JournalWins, "the files follow the journal, and a checkpoint came so far"),
+    case(&[Explains], &[Absent], ANY_MARK, FileVerdict::JournalWins, "the file is still to be made, or is removed already"),
     case(
         &[Explains],
         &[Blank, Broken, Stranger, TooLarge],
         ANY_MARK,
-        Verdict::JournalWins,
+        FileVerdict::JournalWins,
         "the journal does not say what the file may hold",
     ),
-    case(&[Contradicts], &[Absent], ANY_MARK, Verdict::Missing, "only somebody's hand, or a copy, loses the file of an object that is"),
-    case(&[Explains, Contradicts], &[Unreadable], ANY_MARK, Verdict::JournalWins, "the journal knows better anyway"),
-    case(&[Contradicts], &[Blank], ANY_MARK, Verdict::JournalWins, "a power cut in a checkpoint leaves the file like this"),
+    case(&[Contradicts], &[Absent], ANY_MARK, FileVerdict::Missing, "only somebody's hand, or a copy, loses the file of an object that is"),
+    case(&[Explains, Contradicts], &[Unreadable], ANY_MARK, FileVerdict::JournalWins, "the journal knows better anyway"),
+    case(&[Contradicts], &[Blank], ANY_MARK, FileVerdict::JournalWins, "a power cut in a checkpoint leaves the file like this"),
     case(
         &[Contradicts],
         &[Broken],
         ANY_MARK,
-        Verdict::SetAsideForJournal(Why::NoObjectBehindTheJournal),
+        FileVerdict::SetAsideForJournal(Why::NoObjectBehindTheJournal),
         "torn by a power cut, or broken by hand: it is kept for whoever wants to look",
     ),
     case(
         &[Contradicts],
         &[TooLarge, Stranger],
         ANY_MARK,
-        Verdict::SetAsideForJournal(Why::EditedBehindTheJournal),
+        FileVerdict::SetAsideForJournal(Why::EditedBehindTheJournal),
         "no store writes such a file",
     ),
-    case(&[Contradicts], &[Object], &[Rotten], Verdict::JournalWins, "the medium is failing, and the journal knows better"),
+    case(&[Contradicts], &[Object], &[Rotten], FileVerdict::JournalWins, "the medium is failing, and the journal knows better"),
     case(
         &[Contradicts],
         &[Object],
         &[Bare, Strange, Fits, Changed],
-        Verdict::SetAsideForJournal(Why::EditedBehindTheJournal),
+        FileVerdict::SetAsideForJournal(Why::EditedBehindTheJournal),
         "somebody wrote the file over what the journal had not yet brought to it",
     ),
 ];
 
-const fn case(journal: &'static [Journal], file: &'static [File], mark: &'static [Mark], verdict: Verdict, because: &'static str) -> Case {
+const fn case(
+    journal: &'static [JournalEvidence],
+    file: &'static [File],
+    mark: &'static [Mark],
+    verdict: FileVerdict,
+    because: &'static str,
+) -> Case {
     Case { journal, file, mark, verdict, because }
 }
 
@@ -213,7 +219,7 @@ pub fn judge_all(sum: Sum, closed: bool, shown: Shown) -> Together {
 mod tests {
     use super::*;
 
-    const JOURNALS: [Journal; 3] = [Silent, Explains, Contradicts];
+    const JOURNALS: [JournalEvidence; 3] = [Silent, Explains, Contradicts];
     const FILES: [File; 7] = [Absent, Unreadable, TooLarge, Blank, Broken, Stranger, Object];
 
     #[test]
@@ -233,24 +239,24 @@ mod tests {
     #[test]
     fn each_row_says_what_it_says() {
         let examples = [
-            (Silent, Object, Fits, Verdict::Keep),
-            (Silent, Object, Bare, Verdict::KeepUnmarked),
-            (Silent, Object, Changed, Verdict::Edit),
-            (Silent, Object, Strange, Verdict::Edit),
-            (Silent, Object, Rotten, Verdict::SetAside(Why::Rotten)),
-            (Silent, Stranger, Fits, Verdict::SetAside(Why::NoObject)),
-            (Silent, Unreadable, Fits, Verdict::Damaged),
-            (Silent, Absent, Bare, Verdict::Keep),
-            (Explains, Object, Changed, Verdict::JournalWins),
-            (Explains, Absent, Bare, Verdict::JournalWins),
-            (Explains, Broken, Strange, Verdict::JournalWins),
-            (Contradicts, Absent, Bare, Verdict::Missing),
-            (Contradicts, Unreadable, Fits, Verdict::JournalWins),
-            (Contradicts, Blank, Strange, Verdict::JournalWins),
-            (Contradicts, Broken, Bare, Verdict::SetAsideForJournal(Why::NoObjectBehindTheJournal)),
-            (Contradicts, TooLarge, Strange, Verdict::SetAsideForJournal(Why::EditedBehindTheJournal)),
-            (Contradicts, Object, Rotten, Verdict::JournalWins),
-            (Contradicts, Object, Changed, Verdict::SetAsideForJournal(Why::EditedBehindTheJournal)),
+            (Silent, Object, Fits, FileVerdict::Keep),
+            (Silent, Object, Bare, FileVerdict::KeepUnmarked),
+            (Silent, Object, Changed, FileVerdict::Edit),
+            (Silent, Object, Strange, FileVerdict::Edit),
+            (Silent, Object, Rotten, FileVerdict::SetAside(Why::Rotten)),
+            (Silent, Stranger, Fits, FileVerdict::SetAside(Why::NoObject)),
+            (Silent, Unreadable, Fits, FileVerdict::Damaged),
+            (Silent, Absent, Bare, FileVerdict::Keep),
+            (Explains, Object, Changed, FileVerdict::JournalWins),
+            (Explains, Absent, Bare, FileVerdict::JournalWins),
+            (Explains, Broken, Strange, FileVerdict::JournalWins),
+            (Contradicts, Absent, Bare, FileVerdict::Missing),
+            (Contradicts, Unreadable, Fits, FileVerdict::JournalWins),
+            (Contradicts, Blank, Strange, FileVerdict::JournalWins),
+            (Contradicts, Broken, Bare, FileVerdict::SetAsideForJournal(Why::NoObjectBehindTheJournal)),
+            (Contradicts, TooLarge, Strange, FileVerdict::SetAsideForJournal(Why::EditedBehindTheJournal)),
+            (Contradicts, Object, Rotten, FileVerdict::JournalWins),
+            (Contradicts, Object, Changed, FileVerdict::SetAsideForJournal(Why::EditedBehindTheJournal)),
         ];
         assert_eq!(examples.len(), CASES.len());
         for ((journal, file, mark, verdict), case) in examples.into_iter().zip(&CASES) {

@@ -23,12 +23,12 @@ mod segment;
 
 pub use journal_view::view;
 
-use super::commit::Writer;
+use super::commit::Committer;
 use super::discover::{find_head, find_journal, silent};
 use super::disk::{Disk, Stamp};
 use super::files::OBJECTS;
 use super::head::{HEAD, Head};
-use super::journal::held::Held;
+use super::journal::held::HeldRecord;
 use super::journal::recover::Recovered;
 use super::protocol::Rule;
 use super::setup::{RESERVE, Setup};
@@ -36,11 +36,11 @@ use super::state::State;
 use super::sums::Sums;
 use super::{Damage, LeftOut, OpenError, Rules, backup, names, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
-use journal_view::View;
+use journal_view::JournalView;
 use judge::Sum;
 use objects::Objects;
 use report::Report;
-use scan::Scanned;
+use scan::ScannedFiles;
 use std::sync::Arc;
 
 /// What the host says of itself.
@@ -52,7 +52,7 @@ pub struct Ids {
 
 pub struct Loaded {
     pub state: State,
-    pub writer: Writer,
+    pub writer: Committer,
     /// What was found and done, worth a line in the log each.
     pub notes: Vec<String>,
     /// Files set aside that are no object's.
@@ -81,7 +81,7 @@ struct Left {
 /// A start under way.
 struct Start<'a> {
     objects: Objects<'a>,
-    journal: View,
+    journal: JournalView,
     report: Report<'a>,
     left: Left,
     /// Every file has its stamp.
@@ -174,7 +174,7 @@ fn read_head(disk: &dyn Disk) -> Result<(Option<Head>, LostHead), OpenError> {
 }
 
 /// Whether all files are those that HEAD.json describes.
-fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Report) -> Sum {
+fn sum_of(left: Option<&Sums>, scanned: &ScannedFiles, journal: &JournalView, report: &Report) -> Sum {
     let Some(left) = left.filter(|_| !scanned.any_unreadable() && report.unread.is_empty()) else { return Sum::Unknown };
     match scanned.sum_then(journal) {
         _ if scanned.as_left => Sum::AsLeft,
@@ -186,7 +186,7 @@ fn sum_of(left: Option<&Sums>, scanned: &Scanned, journal: &View, report: &Repor
 
 /// Whether all files but those that people changed are the ones that HEAD.json describes. It may have been written without
 /// them, by a start that could not take them in; and with files of kinds that only a newer version knows.
-fn is_explained(disk: &dyn Disk, left: &Sums, scanned: &Scanned, journal: &View, report: &Report) -> Option<bool> {
+fn is_explained(disk: &dyn Disk, left: &Sums, scanned: &ScannedFiles, journal: &JournalView, report: &Report) -> Option<bool> {
     let (mut sums, any_bare) = scanned.sums_stamped(journal)?;
     if sums.contains(left) {
         return Some(true);
@@ -206,7 +206,7 @@ fn is_explained(disk: &dyn Disk, left: &Sums, scanned: &Scanned, journal: &View,
 /// How many files are gone that HEAD.json knows of, as far as that can be told. A file that somebody made may look like
 /// one that was there, and make up the number. `elsewhere`: so many were set aside since then, or have something else
 /// in their place.
-fn gone(head: &Head, scanned: &Scanned, journal: &View, report: &Report, elsewhere: u64) -> u64 {
+fn gone(head: &Head, scanned: &ScannedFiles, journal: &JournalView, report: &Report, elsewhere: u64) -> u64 {
     // What lies in a folder that cannot be read is not gone.
     let there = scanned.count_then(journal).filter(|_| report.unread.is_empty());
     let there = there.map(|there| (there + report.left_alone.len()) as u64 + elsewhere);
@@ -215,7 +215,7 @@ fn gone(head: &Head, scanned: &Scanned, journal: &View, report: &Report, elsewhe
 
 /// Looks at the stamps of the files where their sum does not vouch for them. Says whether all have one, and whether
 /// that is only now known not to be so.
-fn look(disk: &dyn Disk, head: Option<&Head>, sum: Sum, scanned: &mut Scanned) -> (bool, bool) {
+fn look(disk: &dyn Disk, head: Option<&Head>, sum: Sum, scanned: &mut ScannedFiles) -> (bool, bool) {
     let stamped = head.is_some_and(|head| head.stamped);
     if sum != Sum::AsLeft || scanned.any_without_revision() {
         return (scanned.look_at_stamps(disk, stamped), false);
@@ -229,7 +229,7 @@ fn used(head: u64, closed: bool, recovered: &Recovered) -> u64 {
     if closed {
         return head;
     }
-    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(Held::revision).map(|revision| revision.0);
+    let recorded = recovered.records.iter().chain(&recovered.beyond).filter_map(HeldRecord::revision).map(|revision| revision.0);
     // It may have been a reservation that had become damaged.
     let unclear = if recovered.unclear || recovered.missing.is_some() { RESERVE } else { 0 };
     recorded.max().unwrap_or_default().max(head).max(recovered.reserved) + unclear

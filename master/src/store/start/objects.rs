@@ -1,11 +1,11 @@
 //! PURE. The objects of a start while they come together: which revision each of them has, and which have to be
 //! journaled again.
 
-use super::journal_view::View;
+use super::journal_view::JournalView;
 use crate::store::content::{Wrong, check};
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
-use crate::store::parallel_read::Text;
+use crate::store::parallel_read::FileText;
 use crate::store::setup::REVISION_MAX;
 use crate::store::state::Entry;
 use crate::store::summary::Sketch;
@@ -81,13 +81,13 @@ impl<'a> Objects<'a> {
         let Some(row) = self.row(key) else { return Ok(()) };
         let key = Key { resource: row.resource.clone(), ..key.clone() };
         let outline = outline(object, &key, row, self.rules.told, Trust::Nothing);
-        let (key, entry) = self.take(key, Text { compact: object.clone(), crc: document::crc32(object) }, outline)?;
+        let (key, entry) = self.take(key, FileText { compact: object.clone(), crc: document::crc32(object) }, outline)?;
         self.all.insert(key, entry);
         Ok(())
     }
 
     /// What its file says.
-    pub fn take(&mut self, key: Key, Text { compact, crc }: Text, outline: Option<Outline>) -> Result<Taken, (Key, Wrong)> {
+    pub fn take(&mut self, key: Key, FileText { compact, crc }: FileText, outline: Option<Outline>) -> Result<Taken, (Key, Wrong)> {
         if let Some(Outline { said, durable, labels }) = outline {
             let revision = self.revision_of(&key, said, durable);
             let other = || Sketch::of(&compact).and_then(|sketch| sketch.with_revision(&compact, revision)).map(Bytes::from);
@@ -185,7 +185,7 @@ impl<'a> Objects<'a> {
 
     /// Files that say revisions that nothing else knows of: what such an object is called instead it is called for
     /// good, otherwise the next start would find another one's revision there.
-    pub fn keep_fresh(&mut self, journal: &View) {
+    pub fn keep_fresh(&mut self, journal: &JournalView) {
         let edited: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();
         for key in std::mem::take(&mut self.beyond) {
             if let Some(crc) = self.all.get(&key).and_then(|entry| entry.file_crc)
@@ -199,7 +199,7 @@ impl<'a> Objects<'a> {
 
     /// Gives every object a fresh revision, far behind all that may have been used: whoever saw one before has to look
     /// again. The journal's last word on an object is its last no more.
-    pub fn renew_all(&mut self, jump: u64, journal: &mut View) {
+    pub fn renew_all(&mut self, jump: u64, journal: &mut JournalView) {
         let highest = self.all.values().map(|entry| entry.stored.revision.0).max();
         let mut last = self.last.max(highest.unwrap_or_default()) + jump;
         let rewritten: HashSet<Arc<Key>> = self.rewritten.iter().map(|rewritten| rewritten.key.clone()).collect();

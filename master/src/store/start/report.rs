@@ -63,7 +63,7 @@ impl<'a> Report<'a> {
     /// objects' files.
     pub fn prepare_folders(&mut self, filled: bool) {
         if filled {
-            let is_seen = |found: &disk::Found| !found.name.starts_with('.');
+            let is_seen = |found: &disk::FolderEntry| !found.name.starts_with('.');
             match self.disk.list(OBJECTS) {
                 Ok(found) if found.iter().any(is_seen) => {}
                 Ok(_) => self.lose_objects("is empty"),

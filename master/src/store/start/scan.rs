@@ -1,15 +1,15 @@
 //! The objects' files as a start finds them: where they lie, what they hold, and what their stamps say. Nothing is
 //! changed.
 
-use super::journal_view::View;
-use super::judge::{Evidence, File, Journal, Mark};
+use super::journal_view::JournalView;
+use super::judge::{Evidence, File, JournalEvidence, Mark};
 use super::objects::row;
 use crate::store::content::{EMPTY, MISPLACED, Wrong, check, too_large};
 use crate::store::disk::{Disk, Stamp, What};
 use crate::store::files::OBJECTS;
 use crate::store::journal::record::Was;
 use crate::store::outline::{Outline, Trust, outline};
-use crate::store::parallel_read::{self, Text, gather, gather_files, sum, text};
+use crate::store::parallel_read::{self, FileText, gather, gather_files, sum, text};
 use crate::store::sums::Sums;
 use crate::store::volatile::Kept;
 use crate::store::{Rules, document, names};
@@ -30,7 +30,7 @@ pub struct Walked {
 }
 
 /// One object's file, and what the last master kept of the object in memory.
-pub struct Found {
+pub struct FoundFile {
     pub key: Key,
     pub evidence: Evidence,
     pub content: Content,
@@ -44,14 +44,14 @@ pub enum Content {
     /// Not the object that its place says, or unreadable.
     Wrong(Wrong),
     Object {
-        text: Text,
+        text: FileText,
         outline: Option<Outline>,
         /// A store has written it once, or a person said a revision.
         has_revision: bool,
     },
 }
 
-impl Found {
+impl FoundFile {
     pub fn crc(&self) -> Option<u32> {
         if let Content::Object { text, .. } = &self.content { Some(text.crc) } else { None }
     }
@@ -67,10 +67,10 @@ impl Found {
 }
 
 /// All that a start knows of the objects' files.
-pub struct Scanned {
+pub struct ScannedFiles {
     /// In the order of their keys; of objects that the journal says nothing of, and those that it does.
-    pub silent: Vec<Found>,
-    pub journaled: Vec<Found>,
+    pub silent: Vec<FoundFile>,
+    pub journaled: Vec<FoundFile>,
     /// All files are as they were left, and the journal has nothing to add.
     pub as_left: bool,
 }
@@ -119,23 +119,23 @@ pub fn read(
     disk: &dyn Disk,
     rules: &Rules,
     files: Vec<Key>,
-    journal: &mut View,
+    journal: &mut JournalView,
     kept: Option<Vec<(Key, Kept)>>,
     left: Option<&Sums>,
     is_unread: impl Fn(&str) -> bool,
-) -> (Scanned, Option<Vec<(Key, Kept)>>) {
+) -> (ScannedFiles, Option<Vec<(Key, Kept)>>) {
     let silent: Vec<Key> = files.into_iter().filter(|key| !journal.contains_key(key)).collect();
     let alone = journal.is_empty();
     let (texts, as_left) = read_texts(disk, &silent, kept.as_deref().unwrap_or_default(), left.filter(|_| alone));
     let (used, unused) = if as_left { (kept, None) } else { (None, kept) };
     let silent = silent_files(disk, rules, silent.into_iter().zip(texts).collect(), used.unwrap_or_default(), as_left);
     let journaled = journaled_files(disk, rules, journal, is_unread);
-    (Scanned { silent, journaled, as_left }, unused)
+    (ScannedFiles { silent, journaled, as_left }, unused)
 }
 
 /// What the files say, and whether they are as they were left: then what was kept of an object says all that its file
 /// does.
-fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<Text>>, bool) {
+fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<&Sums>) -> (Vec<io::Result<FileText>>, bool) {
     let is_kept = |key: &Key| kept.binary_search_by(|(kept, _)| kept.cmp(key)).is_ok();
     let read = |key: &Key| parallel_read::read(disk, &names::path(key));
     let work = |key: &Key, bytes: &[u8], scratch: &mut Vec<u8>| if is_kept(key) { sum(bytes, scratch) } else { text(bytes, scratch) };
@@ -153,17 +153,17 @@ fn read_texts(disk: &dyn Disk, keys: &[Key], kept: &[(Key, Kept)], left: Option<
 /// An object's file and its place in memory, before it is known what it is.
 struct Seen {
     key: Key,
-    text: Option<io::Result<Text>>,
+    text: Option<io::Result<FileText>>,
     kept: Option<Kept>,
 }
 
 fn silent_files(
     disk: &dyn Disk,
     rules: &Rules,
-    mut files: Vec<(Key, io::Result<Text>)>,
+    mut files: Vec<(Key, io::Result<FileText>)>,
     kept: Vec<(Key, Kept)>,
     as_left: bool,
-) -> Vec<Found> {
+) -> Vec<FoundFile> {
     files.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     let seen = joined(files, kept);
     let Rules { kinds, told, .. } = rules;
@@ -195,8 +195,8 @@ fn silent_files(
     seen.into_iter().zip(looked).map(found).collect()
 }
 
-fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> Found {
-    Found { key, evidence: Evidence { journal: Journal::Silent, file, mark: Mark::Fits }, content, kept, stamped: None }
+fn found_silent(key: Key, file: File, content: Content, kept: Option<Kept>) -> FoundFile {
+    FoundFile { key, evidence: Evidence { journal: JournalEvidence::Silent, file, mark: Mark::Fits }, content, kept, stamped: None }
 }
 
 /// Whether a file says a revision; or why it is not the object that its place says.
@@ -223,7 +223,7 @@ fn unreadable(error: &io::Error) -> Wrong {
 }
 
 /// Both in the order of their keys.
-fn joined(files: Vec<(Key, io::Result<Text>)>, kept: Vec<(Key, Kept)>) -> Vec<Seen> {
+fn joined(files: Vec<(Key, io::Result<FileText>)>, kept: Vec<(Key, Kept)>) -> Vec<Seen> {
     let mut seen = Vec::with_capacity(files.len().max(kept.len()));
     let mut kept = kept.into_iter().peekable();
     for (key, text) in files {
@@ -238,7 +238,7 @@ fn joined(files: Vec<(Key, io::Result<Text>)>, kept: Vec<(Key, Kept)>) -> Vec<Se
 }
 
 /// Of each object that the journal says anything of.
-fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread: impl Fn(&str) -> bool) -> Vec<Found> {
+fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut JournalView, is_unread: impl Fn(&str) -> bool) -> Vec<FoundFile> {
     let mut all = Vec::with_capacity(journal.len());
     for (key, said) in journal {
         let path = names::path(key);
@@ -255,7 +255,7 @@ fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread
             }
             Err(error) => {
                 said.found = Was::Unknown;
-                (evidence(Journal::Explains, File::Unreadable, Mark::Bare), Some(unreadable(&error)))
+                (evidence(JournalEvidence::Explains, File::Unreadable, Mark::Bare), Some(unreadable(&error)))
             }
             Ok(bytes) => {
                 let mut compact = Vec::new();
@@ -264,17 +264,17 @@ fn journaled_files(disk: &dyn Disk, rules: &Rules, journal: &mut View, is_unread
                 said.found = Was::Sum(crc);
                 let mark = mark_of(disk.stamp(&format!("{OBJECTS}/{path}")).unwrap_or(Stamp::None), crc, Mark::Bare);
                 match (said.on_content(crc, mark == Mark::Changed), kind) {
-                    (Journal::Contradicts, Some(kind)) => match check(&bytes, key, kind) {
-                        Ok(_) => (evidence(Journal::Contradicts, File::Object, mark), None),
+                    (JournalEvidence::Contradicts, Some(kind)) => match check(&bytes, key, kind) {
+                        Ok(_) => (evidence(JournalEvidence::Contradicts, File::Object, mark), None),
                         Err(wrong) => (evidence(said.on_no_object(), kind_of_wrong(&wrong), mark), Some(wrong)),
                     },
                     // What this version does not know it does not judge.
-                    _ => (evidence(Journal::Explains, File::Object, mark), None),
+                    _ => (evidence(JournalEvidence::Explains, File::Object, mark), None),
                 }
             }
         };
         let content = wrong.map_or(Content::Absent, Content::Wrong);
-        all.push(Found { key: Key::clone(key), evidence, content, kept: None, stamped: None });
+        all.push(FoundFile { key: Key::clone(key), evidence, content, kept: None, stamped: None });
     }
     all
 }
@@ -288,9 +288,9 @@ fn mark_of(stamp: Stamp, crc: u32, without: Mark) -> Mark {
     }
 }
 
-impl Scanned {
+impl ScannedFiles {
     /// What all files summed up to when the journal began to say more than they do; None: nobody knows.
-    pub fn sum_then(&self, journal: &View) -> Option<Sums> {
+    pub fn sum_then(&self, journal: &JournalView) -> Option<Sums> {
         let mut sum = Sums::default();
         self.silent.iter().for_each(|found| found.crc().into_iter().for_each(|crc| sum.add(&found.key, crc)));
         for (key, said) in journal {
@@ -301,7 +301,7 @@ impl Scanned {
 
     /// The same, by the stamps that the store gave its files: what people wrote to them since does not count. Beside it the
     /// sum without such files, and whether a file has no stamp: it may be new, or have been one of those.
-    pub fn sums_stamped(&self, journal: &View) -> Option<([Sums; 2], bool)> {
+    pub fn sums_stamped(&self, journal: &JournalView) -> Option<([Sums; 2], bool)> {
         let (mut stamped, mut untouched, mut any_bare) = (Sums::default(), Sums::default(), false);
         for found in self.silent.iter().filter(|found| !matches!(found.content, Content::Absent)) {
             let Some(crc) = found.stamped else {
@@ -324,7 +324,7 @@ impl Scanned {
 
     /// How many files there were then, as far as they are there still; what a person made is not among them. None:
     /// nobody knows.
-    pub fn count_then(&self, journal: &View) -> Option<usize> {
+    pub fn count_then(&self, journal: &JournalView) -> Option<usize> {
         let said: Option<usize> = journal.values().map(|said| said.file_before().map(|before| usize::from(before.is_some()))).sum();
         Some(self.silent.iter().filter(|found| found.was_there()).count() + said?)
     }
@@ -342,8 +342,8 @@ impl Scanned {
     /// those that somebody made or replaced: editors replace a file, and what stood beside the old one is gone; a
     /// directory that was copied has no stamps.
     pub fn look_at_stamps(&mut self, disk: &dyn Disk, stamped: bool) -> bool {
-        let is_there = |found: &Found| !matches!(found.content, Content::Absent);
-        let stamp = |found: &Found| is_there(found).then(|| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
+        let is_there = |found: &FoundFile| !matches!(found.content, Content::Absent);
+        let stamp = |found: &FoundFile| is_there(found).then(|| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key))));
         let stamps: Vec<Option<io::Result<Stamp>>> = self.silent.iter().map(stamp).collect();
         let is_one = |stamp: &Option<io::Result<Stamp>>| matches!(stamp, Some(Ok(Stamp::Intact(_) | Stamp::Touched(_))));
         let any = stamps.iter().any(is_one) || self.journaled.iter().any(|found| found.evidence.mark != Mark::Bare);
@@ -365,7 +365,7 @@ impl Scanned {
     /// Nobody edited anything, but the whole directory may have been copied here without its stamps.
     pub fn lack_stamps(&self, disk: &dyn Disk) -> bool {
         let files = self.silent.iter().filter(|found| found.crc().is_some());
-        let stamp = |found: &Found| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key)));
+        let stamp = |found: &FoundFile| disk.stamp(&format!("{OBJECTS}/{}", names::path(&found.key)));
         files.take(SAMPLE).any(|found| stamp(found).is_ok_and(|stamp| stamp == Stamp::None))
     }
 }

@@ -11,9 +11,9 @@
 use super::judge::Sum;
 use super::objects::{By, Rewritten};
 use super::{Ids, Loaded, Start};
-use crate::store::checkpoint::{Dirty, Wanted};
-use crate::store::commit::Writer;
-use crate::store::discover::Found;
+use crate::store::checkpoint::{Dirty, NewFile};
+use crate::store::commit::Committer;
+use crate::store::discover::FoundJournal;
 use crate::store::disk::{Disk, Stamp};
 use crate::store::document;
 use crate::store::files::{DiskError, Files, TMP, failed};
@@ -67,8 +67,8 @@ struct Due<'a> {
     fresh: Position,
 }
 
-pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, found: Found, ids: &Ids, setup: &Setup) -> Loaded {
-    let Found { recovered, mut old, live, next, of, unlisted } = found;
+pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, found: FoundJournal, ids: &Ids, setup: &Setup) -> Loaded {
+    let FoundJournal { recovered, mut old, live, next, of, unlisted } = found;
     let differs = start.left.sum == Sum::Differs;
     // Where people edited the files since a clean close, what the journal said before counts no more, also where
     // HEAD.json is lost one day.
@@ -108,7 +108,7 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     let full = outcome.as_ref().is_err_and(DiskError::no_space);
     let degraded = frozen.clone().or(start.report.degraded.take()).or(outcome.err().map(|error| error.to_string()));
     journal.retired.extend(old.into_iter().map(|(segment, bytes)| Retired { segment, bytes, since: Duration::ZERO }));
-    let mut writer = Writer {
+    let mut writer = Committer {
         disk: disk.clone(),
         journal,
         head,
@@ -255,7 +255,7 @@ impl Start<'_> {
                 let Some(entry) = self.objects.all.get_mut(&key) else { continue };
                 let crc = document::crc32(&object);
                 entry.file_crc = Some(crc);
-                dirty.add(key, Some(Wanted::part(object)), if nth < done { Was::Sum(crc) } else { was }, Duration::ZERO);
+                dirty.add(key, Some(NewFile::part(object)), if nth < done { Was::Sum(crc) } else { was }, Duration::ZERO);
             } else if by == By::Hand && was == Was::Absent {
                 // A namespace that was made anew for what lies in it.
                 self.objects.all.entry(key).and_modify(|entry| entry.file_crc = None);
@@ -299,10 +299,10 @@ impl Start<'_> {
     fn leave_behind(&self, done: &[(Arc<Key>, Option<Bytes>)], dirty: &mut Dirty) {
         for (key, object) in done.iter().filter(|(key, _)| self.journal.contains_key(key)) {
             let was = Was::of(object.as_deref().map(document::crc32));
-            dirty.add(key.clone(), object.clone().map(Wanted::part), was, Duration::ZERO);
+            dirty.add(key.clone(), object.clone().map(NewFile::part), was, Duration::ZERO);
         }
         for (key, said) in &self.journal {
-            dirty.add(key.clone(), said.object.clone().map(Wanted::part), said.found, Duration::ZERO);
+            dirty.add(key.clone(), said.object.clone().map(NewFile::part), said.found, Duration::ZERO);
         }
     }
 }

@@ -232,7 +232,7 @@ impl Disk for ReadOnly {
     fn reader(&self, path: &str) -> std::io::Result<Box<dyn std::io::Read>> {
         self.0.reader(path)
     }
-    fn list(&self, path: &str) -> std::io::Result<Vec<disk::Found>> {
+    fn list(&self, path: &str) -> std::io::Result<Vec<disk::FolderEntry>> {
         self.0.list(path)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::sim::SimDisk;
 use super::*;
-use crate::store::disk::{DiskFile, Found, Stamp};
+use crate::store::disk::{DiskFile, FolderEntry, Stamp};
 use setup::BACKLOG_RETRY_S;
 use std::io;
 use std::ops::ControlFlow;
@@ -89,7 +89,7 @@ impl Disk for Gated {
         self.disk.reader(path)
     }
 
-    fn list(&self, path: &str) -> io::Result<Vec<Found>> {
+    fn list(&self, path: &str) -> io::Result<Vec<FolderEntry>> {
         self.disk.list(path)
     }
 }

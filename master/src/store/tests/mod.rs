@@ -26,7 +26,7 @@ mod threads;
 mod upkeep;
 
 use super::disk::Disk;
-use super::room::Held;
+use super::room::Usage;
 use super::setup::Setup;
 use super::start::Ids;
 use super::state::State;

@@ -379,7 +379,9 @@ fn a_token_is_forgotten_after_its_hour_and_the_oldest_of_too_many() {
     let hour = Duration::from_secs(3600);
     let mut state = State::default();
     let mut write = |write: Write, uptime: Duration| {
-        let state::Verdict::Change(change) = state.decide(draft::Draft::of(write), Revision(state.revision().0 + 1), uptime)? else {
+        let state::WriteVerdict::Change(change) =
+            state.decide(draft::PreparedWrite::of(write), Revision(state.revision().0 + 1), uptime)?
+        else {
             panic!("it changes something")
         };
         let answer = change.answer.clone();

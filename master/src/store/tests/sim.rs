@@ -15,7 +15,7 @@ mod tests;
 pub use dice::Dice;
 pub use names::Promise;
 
-use crate::store::disk::{Disk, DiskFile, Found, Stamp, What};
+use crate::store::disk::{Disk, DiskFile, FolderEntry, Stamp, What};
 use content::{Content, Style};
 use names::{Names, Node, ROOT};
 use std::collections::BTreeMap;

@@ -129,7 +129,7 @@ impl Disk for SimDisk {
         if content.len() > bytes_max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(content.bytes().to_vec()) }
     }
 
-    fn list(&self, path: &str) -> io::Result<Vec<Found>> {
+    fn list(&self, path: &str) -> io::Result<Vec<FolderEntry>> {
         let mut inside = self.inside();
         inside.look(|| format!("list {path:?}")).map_err(|stop| stop.error)?;
         if inside.unlisted.as_deref() == Some(path) {
@@ -137,7 +137,7 @@ impl Disk for SimDisk {
         }
         let Node::Folder(id) = inside.names.look(path)? else { return Err(io::ErrorKind::NotADirectory.into()) };
         let what = |node: &Node| if matches!(node, Node::File(_)) { What::File } else { What::Folder };
-        Ok(inside.names.of(id).iter().map(|(name, node)| Found { name: name.clone(), what: what(node) }).collect())
+        Ok(inside.names.of(id).iter().map(|(name, node)| FolderEntry { name: name.clone(), what: what(node) }).collect())
     }
 
     /// Asked for often, and nothing that could fail: no step.

@@ -1,0 +1,191 @@
+//! DaemonSets: one pod on every node that its template suits. PURE.
+//!
+//!     manage      nodes without a pod get one; pods that failed, that are over or that have no business there go
+//!     roll        old pods make room for new ones: first gone, then made (maxUnavailable), or the other way round (maxSurge)
+//!     history, status
+
+mod manage;
+mod placing;
+mod rolling;
+mod status;
+mod view;
+
+pub use placing::by_node;
+pub use view::DaemonSetView;
+
+use super::cluster::Cluster;
+use super::controller::{Look, Now};
+use super::intent::{Decision, Intent, Refusal, Tale};
+use super::replicas::{self, BURST_MAX, Pod};
+use super::revisions::{self, REVISIONS, Revision};
+use super::template;
+use super::view::document;
+use coracle_api::meta::Key;
+use placing::Placing;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The label of pods and revisions that says of which template they are.
+const HASH: &str = "controller-revision-hash";
+const GENERATION: &str = "pod-template-generation";
+
+/// What a look at a DaemonSet sees.
+pub struct Daemons<'c> {
+    cluster: &'c Cluster,
+    now: Now,
+    key: &'c Key,
+    set: &'c DaemonSetView,
+    placing: Placing,
+    /// By the nodes that they are on, or meant for. The oldest that is on its node comes first.
+    pods: BTreeMap<String, Vec<Pod<'c>>>,
+    hash: String,
+    memory: Option<&'c Value>,
+}
+
+impl<'c> Daemons<'c> {
+    fn on(&self, node: &str) -> &[Pod<'c>] {
+        self.pods.get(node).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn available(&self, (_, pod): Pod<'_>) -> bool {
+        pod.available(self.set.min_ready, self.now.uptime)
+    }
+
+    /// Made of the present template.
+    fn is_new(&self, (_, pod): Pod<'_>) -> bool {
+        let label = |name: &str| pod.labels().get(name);
+        label(HASH) == Some(&self.hash) || self.set.template_generation.as_deref().is_some_and(|one| label(GENERATION) == Some(one))
+    }
+
+    /// How many nodes are to have a pod.
+    fn desired(&self) -> i32 {
+        let nodes = self.cluster.nodes.iter();
+        i32::try_from(nodes.filter(|(name, node)| self.placing.of(name, node).should_run).count()).unwrap_or(i32::MAX)
+    }
+}
+
+pub fn decide(look: &Look<'_>) -> Decision {
+    let (cluster, key) = (look.cluster, look.key);
+    // What becomes of the pods of one that is being deleted is not its own matter any more.
+    let Some(set) = cluster.get::<DaemonSetView>(key).filter(|set| !set.template.deleting) else { return Decision::default() };
+    let mut intents = Vec::new();
+    let revisions = revisions::claim(cluster, key, &set.template, &mut intents);
+    let pods = replicas::claim(cluster, key, &set.template, &mut intents);
+    if !intents.is_empty() {
+        return Decision::of(intents);
+    }
+    let document = document(&set.template.document);
+    let (current, old): (Vec<Revision<'_>>, Vec<_>) = revisions.into_iter().partition(|(_, one)| one.identity == set.identity);
+    let current = match present(cluster, key, set, &document, &current, revisions::next_number(&old)) {
+        Ok(current) => current,
+        Err(intent) => return Decision::of(vec![intent]),
+    };
+    let hash = current.1.document.labels.get(HASH).unwrap_or(&current.0.name).to_owned();
+    let placing = Placing::of_template(&document["spec"]["template"]);
+    let by_node = placing::by_target(pods.all().filter(|(_, pod)| !(pod.terminal() && pod.deleting)));
+    let daemons = Daemons { cluster, now: look.now, key, set, placing, pods: by_node, hash, memory: look.memory };
+    let mut work = manage::work(&daemons);
+    if pods.damaged > 0 {
+        // They may run, and nobody can say where.
+        work.create.clear();
+    }
+    if work.is_empty() && !set.on_delete {
+        rolling::work(&daemons, &mut work);
+    }
+    let mut decision = work.into_decision(&daemons, &document);
+    decision.intents.extend(clean_up(&daemons, &old, pods.all()));
+    let (status, later) = status::written(&daemons);
+    decision.intents.extend(status);
+    decision.wake_at = [decision.wake_at, later].into_iter().flatten().min();
+    decision
+}
+
+/// The revision of the present template, or the write that it takes to have one.
+fn present<'c>(
+    cluster: &'c Cluster,
+    key: &Key,
+    set: &DaemonSetView,
+    document: &Value,
+    current: &[Revision<'c>],
+    number: i64,
+) -> Result<Revision<'c>, Intent> {
+    if let Some((revision_key, revision)) = current.last() {
+        if revision.number >= number {
+            return Ok((revision_key, revision));
+        }
+        let mut object = super::view::document(&revision.document);
+        object["revision"] = number.into();
+        return Err(Intent::Update { key: Key::clone(revision_key), seen: revision.seen, object });
+    }
+    let hash = template::hash(set.identity, set.status.collision_count);
+    let name = format!("{}-{hash}", key.name);
+    let taken = Key { resource: REVISIONS, namespace: key.namespace.clone(), name: name.clone() };
+    match cluster.entry::<super::revisions::RevisionView>(&taken) {
+        Some(taken) if taken.1.identity == set.identity => Ok(taken),
+        Some(_) => Err(status::collided(key, set)),
+        None => Err(made(key, set, document, (name, hash), number)),
+    }
+}
+
+fn made(key: &Key, set: &DaemonSetView, document: &Value, (name, hash): (String, String), number: i64) -> Intent {
+    let template = &document["spec"]["template"];
+    let mut labels = template["metadata"]["labels"].clone();
+    labels[HASH] = hash.into();
+    let mut object = json!({
+        "metadata": {"name": name, "labels": labels, "ownerReferences": [set.template.reference(key)]},
+        "data": revisions::data(template),
+        "revision": number,
+    });
+    if !document["metadata"]["annotations"].is_null() {
+        object["metadata"]["annotations"] = document["metadata"]["annotations"].clone();
+    }
+    Intent::Create { resource: REVISIONS, namespace: key.namespace.clone(), object }
+}
+
+/// Deletes the oldest revisions beyond those that are kept, but none that a pod is of.
+fn clean_up<'c>(daemons: &Daemons<'_>, old: &[Revision<'_>], pods: impl Iterator<Item = Pod<'c>>) -> Vec<Intent> {
+    let kept = daemons.set.history.and_then(|kept| usize::try_from(kept).ok()).unwrap_or(usize::MAX);
+    let surplus = old.len().saturating_sub(kept);
+    if surplus == 0 {
+        return Vec::new();
+    }
+    let live: Vec<&str> = pods.filter_map(|(_, pod)| pod.labels().get(HASH)).collect();
+    let unused = old.iter().filter(|(_, one)| !one.document.labels.get(HASH).is_some_and(|hash| live.contains(&hash)));
+    let delete = |(key, one): &Revision<'_>| Intent::Delete { key: Key::clone(key), seen: one.seen, at_once: false };
+    unused.take(surplus).filter(|(_, one)| !one.deleting).map(delete).collect()
+}
+
+/// What is to be done about its pods.
+#[derive(Default)]
+pub struct Work<'c> {
+    /// Told before anything is done.
+    tales: Vec<Intent>,
+    /// The names of nodes.
+    create: Vec<String>,
+    delete: Vec<Pod<'c>>,
+    wake_at: Option<std::time::Duration>,
+    /// What is known of failed pods from now on.
+    memory: Option<Value>,
+}
+
+impl Work<'_> {
+    fn is_empty(&self) -> bool {
+        self.create.is_empty() && self.delete.is_empty()
+    }
+
+    fn into_decision(self, daemons: &Daemons<'_>, document: &Value) -> Decision {
+        let (key, template) = (daemons.key, &daemons.set.template);
+        let mut intents = self.tales;
+        for node in self.create.iter().take(BURST_MAX) {
+            intents.extend(replicas::make(key, template, placing::pod(daemons, document, node)));
+        }
+        for pod in self.delete.into_iter().take(BURST_MAX) {
+            intents.extend(replicas::delete(key, template, pod));
+        }
+        Decision { wake_at: self.wake_at, memory: self.memory, ..Decision::of(intents) }
+    }
+}
+
+pub fn refused(cluster: &Cluster, key: &Key, refusal: &Refusal) -> Option<Tale> {
+    replicas::refused(key, &cluster.get::<DaemonSetView>(key)?.template, refusal)
+}

@@ -1,0 +1,26 @@
+//! Recreate: all old pods are gone before a new one is made. PURE.
+
+use super::{Rollout, Stage, sets};
+
+pub fn next(rollout: &Rollout<'_>) -> Stage {
+    let old = rollout.old.iter().filter(|(_, set)| set.replicas > 0);
+    if let Some(step) = Stage::of(old.flat_map(|set| sets::resize(rollout, *set, 0, false)).collect()) {
+        return step;
+    }
+    if still_runs(rollout) {
+        return Stage::Waits;
+    }
+    let Some(new) = rollout.new else { return sets::make(rollout, rollout.deployment.replicas) };
+    match Stage::of(sets::resize(rollout, new, rollout.deployment.replicas, false)) {
+        Some(step) => step,
+        None => Stage::Done,
+    }
+}
+
+/// Whether an old pod runs, or may: one that ends does so until it is over.
+fn still_runs(rollout: &Rollout<'_>) -> bool {
+    let runs = |(key, set): &super::Set<'_>| {
+        set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())
+    };
+    rollout.old.iter().any(runs)
+}

@@ -1,0 +1,69 @@
+//! Whether what has happened may help a pod that found no node: nobody is looked at again in vain. PURE.
+
+use super::super::cluster::Cluster;
+use super::super::happened::Happening;
+use super::super::view::{PodView, document};
+use super::rebuff::Filter;
+use coracle_api::placement::suits;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The last attempt to find a node for a pod.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// Happenings that there were.
+    count: u64,
+    generation: i64,
+    labels: coracle_api::labels::LabelSet,
+    /// Who said no.
+    by: BTreeSet<Filter>,
+    pub not_before: Duration,
+}
+
+impl Tried {
+    pub fn now(cluster: &Cluster, pod: &PodView, by: BTreeSet<Filter>) -> Tried {
+        let (count, labels) = (cluster.happened.count, pod.labels().clone());
+        Tried { count, generation: pod.generation, labels, by, not_before: Duration::ZERO }
+    }
+
+    pub fn not_before(self, uptime: Duration) -> Tried {
+        Tried { not_before: uptime, ..self }
+    }
+
+    /// Whether something has happened that may help.
+    pub fn due(&mut self, cluster: &Cluster, pod: &PodView) -> bool {
+        if self.generation != pod.generation || self.labels != *pod.labels() {
+            return true;
+        }
+        let helps = match cluster.happened.since(self.count) {
+            None => true,
+            Some(mut since) => since.any(|happening| self.may_help(happening, cluster, pod)),
+        };
+        if !helps {
+            self.count = cluster.happened.count;
+        }
+        helps
+    }
+
+    fn may_help(&self, happening: &Happening, cluster: &Cluster, pod: &PodView) -> bool {
+        let by = |filters: &[Filter]| filters.iter().any(|filter| self.by.contains(filter));
+        // A pod that is nowhere sees everything.
+        if by(&[Filter::None]) {
+            return true;
+        }
+        match happening {
+            Happening::NodeCame(name) => {
+                let node = cluster.nodes.get(name);
+                let matches = || node.is_some_and(|node| suits(&document(&pod.document)["spec"], name, &node.labels));
+                let open = || node.is_some_and(|node| node.taints.is_empty());
+                by(&[Filter::Ports, Filter::Resources, Filter::Volumes, Filter::Spread, Filter::Relations])
+                    || (by(&[Filter::Affinity]) && matches())
+                    || (by(&[Filter::Taints, Filter::Cordon]) && open())
+            }
+            Happening::NodeChanged(_) | Happening::NodeTaints(_) | Happening::NodeLeft => true,
+            Happening::PodLeft => by(&[Filter::Ports, Filter::Resources, Filter::Volumes, Filter::Spread, Filter::Relations]),
+            Happening::PodCame => by(&[Filter::Spread, Filter::Relations]),
+            Happening::Storage => by(&[Filter::Volumes]),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What becomes of a decision about a pod: writes, and what people are told. PURE.
+
+use super::super::cluster::Cluster;
+use super::super::controller::Now;
+use super::super::evictions::doomed;
+use super::super::intent::{About, Intent, Tale};
+use super::super::storage::view::{BY_CONTROLLER, ClaimView, SELECTED_NODE, VolumeView, claim_ref};
+use super::super::view::{PodView, document};
+use super::ask::Ask;
+use super::preempt::REASON;
+use super::volumes::Grant;
+use coracle_api::meta::Key;
+use serde_json::{Value, json};
+
+/// The source of the events.
+const SOURCE: &str = "default-scheduler";
+
+pub struct Words<'w, 'a> {
+    pub now: Now,
+    pub ask: &'w Ask<'a>,
+}
+
+impl Words<'_, '_> {
+    fn about(&self) -> About {
+        About::pod(self.ask.key, self.ask.pod)
+    }
+
+    pub fn bound(&self, node: &str) -> [Intent; 2] {
+        let Key { namespace, name, .. } = self.ask.key;
+        let message = format!("Successfully assigned {namespace}/{name} to {node}");
+        let bind = Intent::Bind { key: self.ask.key.clone(), seen: self.ask.pod.revision, node: node.to_owned() };
+        [bind, Intent::Tell(Tale::normal(SOURCE, self.about(), "Scheduled", message).doing("Binding"))]
+    }
+
+    /// It waits for a node that is made ready for it.
+    pub fn nominated(&self, node: &str) -> Option<Intent> {
+        let stands = self.ask.pod.unbound.as_ref().is_some_and(|unbound| unbound.nominated == node);
+        let mut status = self.status();
+        status["nominatedNodeName"] = node.into();
+        (!stands).then(|| self.write(status))
+    }
+
+    /// Says why a pod waits, unless it says so already. `nominated`: the node that it waits for; empty: none.
+    pub fn waits(&self, why: String, nominated: &str) -> Vec<Intent> {
+        let unbound = self.ask.pod.unbound.as_ref();
+        let told = unbound.and_then(|pod| pod.unscheduled.as_ref()) == Some(&why);
+        if told && unbound.is_some_and(|pod| pod.nominated == nominated) {
+            return Vec::new();
+        }
+        let mut status = self.status();
+        let mut conditions: Vec<Value> = status["conditions"].as_array().cloned().unwrap_or_default();
+        let mut condition = json!({
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why, "lastProbeTime": null,
+            "lastTransitionTime": self.now.wall.to_string(),
+        });
+        if self.ask.pod.generation > 0 {
+            condition["observedGeneration"] = self.ask.pod.generation.into();
+        }
+        match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
+            Some(stands) => {
+                // The time of a condition that did not change its status stays.
+                if stands["status"] == "False" {
+                    condition["lastTransitionTime"] = stands["lastTransitionTime"].clone();
+                }
+                *stands = condition;
+            }
+            None => conditions.push(condition),
+        }
+        status["conditions"] = conditions.into();
+        match status.as_object_mut() {
+            Some(fields) if nominated.is_empty() => drop(fields.remove("nominatedNodeName")),
+            _ => status["nominatedNodeName"] = nominated.into(),
+        }
+        let tale = Tale::warning(SOURCE, self.about(), "FailedScheduling", why).doing("Scheduling");
+        vec![self.write(status), Intent::Tell(tale)]
+    }
+
+    pub fn preempted(&self, key: &Key, pod: &PodView, node: &str) -> [Intent; 2] {
+        let why = "default-scheduler: preempting to accommodate a higher priority pod";
+        let status = doomed(&document(&pod.document), pod.generation, REASON, why, self.now.wall);
+        let message = format!("Preempted by pod {} on node {node}", self.ask.pod.uid);
+        let tale = Tale::normal(SOURCE, About::pod(key, pod), "Preempted", message).doing("Preempting");
+        [Intent::Disrupt { key: key.clone(), seen: pod.revision, status }, Intent::Tell(tale)]
+    }
+
+    /// Keeps a volume for a claim, or says where one is to be made.
+    pub fn granted(&self, cluster: &Cluster, grant: &Grant, node: &str) -> Option<Intent> {
+        match grant {
+            Grant::Volume { claim, volume } => {
+                let (wish, view) = (cluster.get::<ClaimView>(claim)?, cluster.get::<VolumeView>(volume)?);
+                if view.claim.is_some() {
+                    return None;
+                }
+                let mut object = document(&view.document);
+                object["metadata"]["annotations"][BY_CONTROLLER] = "yes".into();
+                object["spec"]["claimRef"] = claim_ref(claim, wish);
+                Some(Intent::Update { key: volume.clone(), seen: view.revision, object })
+            }
+            Grant::Made { claim } => {
+                let view = cluster.get::<ClaimView>(claim).filter(|view| view.node.is_empty())?;
+                let mut object = document(&view.document);
+                object["metadata"]["annotations"][SELECTED_NODE] = node.into();
+                Some(Intent::Update { key: claim.clone(), seen: view.revision, object })
+            }
+        }
+    }
+
+    fn status(&self) -> Value {
+        let status = document(&self.ask.pod.document)["status"].clone();
+        if status.is_object() { status } else { json!({}) }
+    }
+
+    fn write(&self, status: Value) -> Intent {
+        Intent::Status { key: self.ask.key.clone(), seen: self.ask.pod.revision, status }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the controllers know besides objects. PURE.
+
+use coracle_api::strategy::Cidr;
+use jiff::tz::TimeZone;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a master that keeps the cluster's own objects was started with.
+#[derive(Clone, Debug)]
+pub struct Own {
+    /// The range of service addresses.
+    pub range: Cidr,
+    /// The name of its host, if known.
+    pub host: Option<String>,
+    /// Services of type LoadBalancer are this cluster's to balance.
+    pub balancer: bool,
+}
+
+/// What the controllers know besides objects.
+#[derive(Clone)]
+pub struct Settings {
+    /// Silence after which a node counts as gone.
+    pub node_grace: Duration,
+    /// `None`: this master does not keep the cluster's own objects.
+    pub own: Option<Arc<Own>>,
+    /// The certificate that `kube-root-ca.crt` holds. `None`: this master has none.
+    pub authority: Option<Arc<str>>,
+    pub zones: Zones,
+    /// There are agents that tell what pods take.
+    pub measured: bool,
+}
+
+/// Time zones by name; an empty name is the zone of this host.
+#[derive(Clone, Copy)]
+pub struct Zones(pub fn(&str) -> Result<TimeZone, String>);
+
+impl Default for Zones {
+    /// A host without any.
+    fn default() -> Zones {
+        let none = |name: &str| if name.is_empty() { Ok(TimeZone::UTC) } else { Err(format!("unknown time zone {name}")) };
+        Zones(none)
+    }
+}
+
+impl Settings {
+    /// As Kubernetes has it.
+    pub const NODE_GRACE: Duration = Duration::from_secs(50);
+    /// Nodes are looked after at moments so far apart at most.
+    const ROUND_MAX: Duration = Duration::from_secs(5);
+
+    /// How far apart the moments are at which silences are noticed and pods expelled: nodes that fall silent together are seen together.
+    pub fn node_round(&self) -> Duration {
+        (self.node_grace / 10).clamp(Duration::from_secs(1), Self::ROUND_MAX)
+    }
+
+    /// The first such moment that is no earlier.
+    pub fn round_after(&self, at: Duration) -> Duration {
+        let round = self.node_round().as_millis().max(1);
+        let millis = at.as_millis().div_ceil(round) * round;
+        Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { node_grace: Settings::NODE_GRACE, own: None, authority: None, zones: Zones::default(), measured: false }
+    }
+}

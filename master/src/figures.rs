@@ -1,0 +1,57 @@
+//! What nodes and pods take, asked of the agents of this host when somebody wants to know, and never stored.
+
+use coracle_api::node::agent_socket;
+use coracle_http::{PathAndQuery, Server, gather};
+use serde::Deserialize;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+/// A rate takes an agent a second at most, and an engine that is asked may be busy.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes of what one agent answers: a container takes a hundred.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+
+/// As an agent tells it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub timestamp: String,
+    pub window: String,
+    pub node: Option<OfNode>,
+    pub pods: Vec<OfPod>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct OfNode {
+    pub name: String,
+    pub usage: Value,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct OfPod {
+    pub namespace: String,
+    pub name: String,
+    pub containers: Value,
+}
+
+/// Asks them all at once. One that does not answer has nothing to tell.
+pub fn ask(agents: Vec<Server>) -> io::Result<Vec<Usage>> {
+    let target = PathAndQuery::from_static("/usage");
+    let asked = agents.into_iter().map(|agent| (agent, target.clone())).collect();
+    let mut told = Vec::new();
+    for answer in gather(asked, PATIENCE, ANSWER_BYTES_MAX)? {
+        match answer.and_then(|bytes| serde_json::from_slice(&bytes).map_err(|error| error.to_string())) {
+            Ok(usage) => told.push(usage),
+            Err(why) => log::debug!("figures: {why}"),
+        }
+    }
+    Ok(told)
+}
+
+/// The agent of a node, by its name, in the directory that this master was given: nothing that a client may write leads anywhere else.
+/// `None`: no socket can have that name.
+pub fn agent(sockets: &Path, node: &str) -> Option<Server> {
+    agent_socket(node).map(|socket| Server::Socket(sockets.join(socket)))
+}

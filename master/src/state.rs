@@ -1,0 +1,126 @@
+//! PURE. How a running master is, in plain words, out of what it answers: figures, checks, nodes.
+
+use serde_json::{Value, json};
+
+pub struct Told {
+    pub lines: Vec<String>,
+    pub document: Value,
+    pub well: bool,
+}
+
+/// Of the store; above it the next thousand objects may not fit.
+const FULL_PERCENT: u64 = 90;
+
+/// `ready`: the checks, or why they do not hold. `nodes`: a NodeList.
+pub fn told(data_dir: &str, metrics: &str, ready: Result<String, String>, nodes: Result<Value, String>) -> Told {
+    let mut problems = Vec::new();
+    if let Err(why) = ready {
+        problems.push(why.replace('\n', ", "));
+    }
+    let figure = |name: &str| figures(metrics, name).next().map(|(_, value)| value).unwrap_or_default();
+    if figures(metrics, "coracle_store_writable").any(|(_, value)| value == 0) {
+        problems.push(format!("the disk below {data_dir} takes no writes: reads go on; make room on it"));
+    }
+    if figure("coracle_store_files_stuck") > 0 {
+        problems.push(format!("the files below {data_dir} cannot be brought up to the journal"));
+    }
+    let damaged = figure("coracle_store_damaged_objects");
+    if damaged > 0 {
+        problems.push(format!("{damaged} objects are damaged: coracle-master store verify names them"));
+    }
+    let (bytes, bytes_max) = (figure("coracle_store_bytes"), figure("coracle_store_bytes_max"));
+    let percent = (bytes * 100).checked_div(bytes_max).unwrap_or_default();
+    if percent >= FULL_PERCENT {
+        problems.push(format!("the store is full to {percent} %: delete what is not needed, or raise store-limit"));
+    }
+    let objects: u64 = figures(metrics, "apiserver_resource_objects").map(|(_, value)| value).sum();
+    let requests: u64 = figures(metrics, "apiserver_request_total").map(|(_, value)| value).sum();
+    let streams = figure("coracle_open_streams");
+    let mut rows = Vec::new();
+    match &nodes {
+        Ok(list) => rows = list["items"].as_array().into_iter().flatten().map(node).collect(),
+        Err(why) => problems.push(format!("nodes: {why}")),
+    }
+    problems.extend(rows.iter().filter_map(|(name, why)| Some(format!("node {name} is not ready: {}", why.as_ref()?))));
+    let mib = |bytes: u64| format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20));
+    let mut lines = vec![
+        format!("store {data_dir}: {objects} objects at revision {}", figure("coracle_store_revision")),
+        format!(
+            "    {} of {} in memory ({percent} %), {} of journal",
+            mib(bytes),
+            mib(bytes_max),
+            mib(figure("coracle_store_journal_bytes"))
+        ),
+        format!("clients: {streams} watches and other streams are open, {requests} requests since the start"),
+        format!("memory: {}", mib(figure("process_resident_memory_bytes"))),
+        format!("{} nodes", rows.len()),
+    ];
+    lines.extend(rows.iter().map(|(name, why)| format!("    {name}  {}", if why.is_none() { "ready" } else { "not ready" })));
+    lines.push(if problems.is_empty() { "all is well".to_owned() } else { format!("{} problems", problems.len()) });
+    lines.extend(problems.iter().map(|problem| format!("    {problem}")));
+    let rows: Vec<Value> = rows.iter().map(|(name, why)| json!({"name": name, "ready": why.is_none()})).collect();
+    let document = json!({
+        "store": {"dataDir": data_dir, "objects": objects, "revision": figure("coracle_store_revision"), "bytes": bytes, "bytesMax": bytes_max,
+            "journalBytes": figure("coracle_store_journal_bytes"), "damaged": damaged},
+        "clients": {"streams": streams, "requests": requests},
+        "memoryBytes": figure("process_resident_memory_bytes"),
+        "nodes": rows,
+        "problems": problems,
+    });
+    Told { lines, document, well: problems.is_empty() }
+}
+
+/// Its name, and why it is not ready.
+fn node(node: &Value) -> (String, Option<String>) {
+    let ready = node["status"]["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == "Ready");
+    let why = match ready {
+        Some(condition) if condition["status"] == "True" => None,
+        Some(condition) => Some(condition["message"].as_str().unwrap_or_default().to_owned()),
+        None => Some("its agent has said nothing yet".to_owned()),
+    };
+    (node["metadata"]["name"].as_str().unwrap_or_default().to_owned(), why)
+}
+
+/// Every line of that name in Prometheus' text, whole: labels and value.
+fn figures<'a>(metrics: &'a str, name: &'a str) -> impl Iterator<Item = (&'a str, u64)> {
+    metrics.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(name).filter(|rest| rest.starts_with([' ', '{']))?;
+        let (labels, value) = rest.rsplit_once(' ')?;
+        Some((labels, value.parse::<f64>().ok()? as u64))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const METRICS: &str = "# HELP coracle_store_bytes x\ncoracle_store_bytes 1048576\ncoracle_store_bytes_max 10485760\ncoracle_store_writable 1\n\
+                           coracle_store_revision 7\napiserver_resource_objects{resource=\"pods\"} 2\napiserver_resource_objects{resource=\"nodes\"} 1\n\
+                           coracle_open_streams 4\napiserver_request_total{verb=\"GET\"} 5\n";
+
+    fn told_of(metrics: &str, ready: Result<String, String>, condition: Value) -> Told {
+        let nodes = json!({"items": [{"metadata": {"name": "n1"}, "status": {"conditions": [condition]}}]});
+        told("/d", metrics, ready, Ok(nodes))
+    }
+
+    #[test]
+    fn in_plain_words() {
+        let ready = || json!({"type": "Ready", "status": "True"});
+        let well = told_of(METRICS, Ok("ok".to_owned()), ready());
+        assert_eq!(well.lines[0], "store /d: 3 objects at revision 7");
+        assert_eq!(well.lines[1], "    1.0 MiB of 10.0 MiB in memory (10 %), 0.0 MiB of journal");
+        assert_eq!((well.lines.last().unwrap().as_str(), well.well), ("all is well", true));
+        assert_eq!((&well.document["clients"]["streams"], &well.document["nodes"][0]["ready"]), (&json!(4), &json!(true)));
+        let check = |told: Told, problem: &str| {
+            assert!(!told.well && told.lines.last().unwrap().contains(problem), "{:?}", told.lines);
+        };
+        check(told_of(METRICS, Err("readyz: store failed".to_owned()), ready()), "store failed");
+        check(told_of(&METRICS.replace("writable 1", "writable 0"), Ok(String::new()), ready()), "takes no writes");
+        check(told_of(&METRICS.replace("bytes 1048576", "bytes 10000000"), Ok(String::new()), ready()), "full to 95 %");
+        check(told_of(&format!("{METRICS}coracle_store_damaged_objects 2\n"), Ok(String::new()), ready()), "2 objects are damaged");
+        check(told_of(&format!("{METRICS}coracle_store_files_stuck 1\n"), Ok(String::new()), ready()), "cannot be brought up");
+        let gone = json!({"type": "Ready", "status": "Unknown", "message": "silent"});
+        check(told_of(METRICS, Ok(String::new()), gone), "node n1 is not ready: silent");
+        check(told("/d", METRICS, Ok(String::new()), Err("no".to_owned())), "nodes: no");
+    }
+}
