@@ -86,6 +86,21 @@ impl<'a, R: Runtime> Hands<'a, R> {
                 Ok(())
             }
             What::RemoveVolumes => self.runtime.remove_volumes(uid).await,
+            What::Resize { resizes, told } => {
+                let pod = pod.ok_or_else(|| Failure::NotFound("the pod is gone".to_owned()))?;
+                self.happen(pod, SANDBOX, Event::ResizeStarted { told: told.clone() });
+                for resize in resizes {
+                    self.runtime.resize(&resize.id, &resize.limits).await?;
+                }
+                self.happen(pod, SANDBOX, Event::ResizeCompleted { told });
+                Ok(())
+            }
+            What::Warn { reason, message } => {
+                if let Some(pod) = pod {
+                    self.happen(pod, SANDBOX, Event::Waits { reason, message });
+                }
+                Ok(())
+            }
         }
     }
 
@@ -102,12 +117,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
         }
         let id = match self.runtime.create(&config).await {
             Ok(id) => id,
-            Err(failure @ (Failure::Refused(_) | Failure::Taken(_))) => {
+            Err(failure @ (Failure::Refused(_) | Failure::Taken(_) | Failure::Config(_))) => {
                 // The engine will not: that is a start that failed, with the back-off of one.
                 let text = failure.text().to_owned();
                 let hash = config.labels.get(LABEL_HASH).cloned().unwrap_or_default();
                 let at_ms = self.clock.now().mono_ms;
-                let lost = Lost { attempt, step, hash, sandbox: None, at_ms, exit_code: None, text: text.clone() };
+                let misconfigured = matches!(failure, Failure::Config(_));
+                let lost = Lost { attempt, step, hash, sandbox: None, at_ms, exit_code: None, text: text.clone(), misconfigured };
                 log::warn!("{}/{}: container {container} could not be made: {text}", pod.namespace, pod.name);
                 self.happen(&pod, &container, Event::Failed { text });
                 self.memory.borrow_mut().lost.insert((pod.uid.clone(), container), lost);
@@ -197,7 +213,8 @@ impl<'a, R: Runtime> Hands<'a, R> {
 
     async fn stop_one(&self, pod: Option<&PodName>, stop: Stop, why: &StopReason) -> Result<(), Failure> {
         let since_ms = self.clock.now().mono_ms;
-        let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None };
+        let sick = matches!(why, StopReason::Unhealthy { .. });
+        let stopping = Stopping { since_ms, signalled_ms: None, killed_ms: None, sick };
         self.memory.borrow_mut().stops.insert(stop.id.clone(), stopping);
         let name = pod.filter(|_| stop.container != SANDBOX);
         if let Some(pod) = name {
@@ -236,16 +253,17 @@ impl<'a, R: Runtime> Hands<'a, R> {
     }
 
     pub async fn pull(&self, pull: PullWanted) {
-        let PullWanted { pod, container, attempt, image, reason } = pull;
+        let PullWanted { pod, container, attempt, image, logins, reason } = pull;
         log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
         self.happen(&pod, &container, Event::Pulling { image: image.clone() });
         let since_ms = self.clock.now().mono_ms;
-        let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image)).await;
+        let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image, &logins)).await;
         let result = result.unwrap_or_else(|_| Err(Failure::Registry(format!("no end after {PULL_S_MAX} s"))));
         let state = match &result {
             Ok(()) => {
                 let took_ms = self.clock.now().mono_ms - since_ms;
-                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms });
+                let size_bytes = self.runtime.image(&image).await.ok().flatten().map_or(0, |image| image.size_bytes);
+                self.happen(&pod, &container, Event::Pulled { image: image.clone(), took_ms, size_bytes });
                 PullState::Done
             }
             Err(failure) => {
@@ -281,8 +299,8 @@ fn fine_if_gone(result: Result<(), Failure>) -> Result<(), Failure> {
     }
 }
 
-/// `start container web (1)`, for the log.
-fn words(what: &What) -> String {
+/// `start container web (1)`, for people.
+pub fn words(what: &What) -> String {
     match what {
         What::MakeVolumes { volumes } => format!("make {} volumes", volumes.len()),
         What::Start(start) if start.container == SANDBOX => format!("start the sandbox ({})", start.attempt),
@@ -295,5 +313,10 @@ fn words(what: &What) -> String {
         What::Kill { container, .. } => format!("kill {container}"),
         What::Remove { container, .. } => format!("remove a dead {container}"),
         What::RemoveVolumes => "remove its volumes".to_owned(),
+        What::Resize { resizes, .. } => {
+            let names: Vec<&str> = resizes.iter().map(|resize| resize.container.as_str()).collect();
+            format!("resize {}", names.join(", "))
+        }
+        What::Warn { reason, message } => format!("{reason}: {message}"),
     }
 }

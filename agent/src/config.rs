@@ -2,37 +2,53 @@
 //!
 //! The file has a line `key = value` for each, with the names of the flags; `#` begins a comment line.
 
+mod values;
+
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use coracle_api::node::agent_socket;
 use coracle_http::client::Target;
 
+use crate::images;
+use crate::inside::deed::{self, Deed};
+use crate::plan::Devices;
+use crate::pressure::thresholds::{self, Threshold};
+use crate::usage;
+use values::{address, devices, is_node_name, is_pod_cidr, node_ip, sysctls};
+
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
-/// A configuration file has nine keys; what is bigger is another file.
+/// What the packaged agent is started with.
+const PACKAGED: &str = "/etc/coracle/agent.conf";
+/// A configuration file has some ten keys; what is bigger is another file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-
-pub const HELP: &str = "\
-coracle-agent: runs Kubernetes pods on this host's Docker
-
-  --config FILE          read `key = value` lines with the names below; a flag wins
-  --manifest-dir DIR     manifests and pods, YAML or JSON, a file each (default /etc/coracle/manifests)
-  --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
-  --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
-  --node-name NAME       this host's name among the nodes (default: its host name)
-  --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
-  --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
-  --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
-  --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
-  --help, --version
-";
 
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
-const KEYS: [&str; 8] = ["manifest-dir", "data-dir", "docker-host", "node-name", "listen", "socket-dir", "master", "pod-cidr"];
+const KEYS: [&str; 19] = [
+    "manifest-dir",
+    "data-dir",
+    "docker-host",
+    "node-name",
+    "node-ip",
+    "listen",
+    "socket-dir",
+    "master",
+    "pod-cidr",
+    "cluster-dns",
+    "cluster-domain",
+    "secrets-on-disk",
+    "allowed-unsafe-sysctls",
+    "eviction-hard",
+    "devices",
+    "images-dir",
+    "serialize-image-pulls",
+    "image-gc-high-threshold",
+    "image-gc-low-threshold",
+];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -40,20 +56,54 @@ pub struct Config {
     pub data_dir: String,
     pub docker_host: String,
     pub node_name: String,
+    /// None: as the kernel says.
+    pub node_ip: Option<IpAddr>,
     pub listen: SocketAddr,
     /// Where pods and logs are asked for.
     pub socket: PathBuf,
     pub master: Option<Target>,
     pub pod_cidr: String,
+    /// None: that of the service, where there is a master.
+    pub cluster_dns: Option<IpAddr>,
+    pub cluster_domain: String,
+    /// Secrets that pods use may stand on this host's disk.
+    pub secrets_on_disk: bool,
     pub run_dir: String,
+    /// Of the network and IPC of a pod.
+    pub unsafe_sysctls: Vec<String>,
+    pub eviction_hard: Vec<Threshold>,
+    pub devices: Vec<Devices>,
+    pub images: images::About,
+    pub serial_pulls: bool,
 }
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
 pub enum Asked {
     Run(Box<Config>),
-    Help,
+    Do(Command, Form, Box<Config>),
+    /// What to say.
+    Help(&'static str),
+    /// Of the agent that runs, on this socket.
+    Inside(Box<Deed>, PathBuf),
     Version,
+}
+
+/// Looked at once, and told; nothing is changed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    Check(Vec<PathBuf>),
+    Plan,
+    Status,
+    Doctor,
+}
+
+/// Of what a command tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Form {
+    #[default]
+    Text,
+    Json,
 }
 
 #[derive(Debug, PartialEq)]
@@ -74,19 +124,45 @@ pub struct Host {
     pub docker_host: Option<String>,
 }
 
-/// Reads the command line, and the file that it names.
+/// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
 pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
+    match (deed::read(arguments), arguments) {
+        (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => Ok(Asked::Help(usage::of(Some(word)))),
+        (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
+        (None, _) => read_flags(arguments, host),
+    }
+}
+
+/// What is asked of the agent that runs: its file says where it answers.
+fn of_running((deed, mut flags): (Deed, Vec<String>), host: &Host) -> Result<Asked, BadConfig> {
+    if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
+        flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
+    }
+    Ok(match read_flags(&flags, host)? {
+        Asked::Run(config) => Asked::Inside(Box::new(deed), config.socket),
+        other => other,
+    })
+}
+
+fn read_flags(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
     let mut flags = BTreeMap::new();
+    let (mut words, mut form) = (Vec::new(), None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if argument == "--help" || argument == "-h" {
-            return Ok(Asked::Help);
+            return Ok(Asked::Help(usage::of(words.first().copied().or_else(|| rest.next().map(String::as_str)))));
         }
         if argument == "--version" {
             return Ok(Asked::Version);
         }
+        if let Some(value) = argument.strip_prefix("-o").filter(|_| !argument.starts_with("--")) {
+            let value = if value.is_empty() { rest.next().map_or("", String::as_str) } else { value.trim_start_matches('=') };
+            form = Some(self::form(value)?);
+            continue;
+        }
         let Some(flag) = argument.strip_prefix("--") else {
-            return Err(BadConfig(format!("{argument:?} is no option: see --help")));
+            words.push(argument.as_str());
+            continue;
         };
         let (key, value) = match flag.split_once('=') {
             Some((key, value)) => (key, Some(value.to_owned())),
@@ -101,12 +177,47 @@ pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
             return Err(BadConfig(format!("--{key} is given twice")));
         }
     }
-    let mut given = match flags.remove("config") {
-        Some(file) => read_file(&file.value)?,
+    let command = command(&words)?;
+    if form.is_some() && command.is_none() {
+        return Err(BadConfig("-o is for a command that tells something: see --help".to_owned()));
+    }
+    let packaged = || Some(PACKAGED.to_owned()).filter(|path| command.is_some() && Path::new(path).exists());
+    let mut given = match flags.remove("config").map(|file| file.value).or_else(packaged) {
+        Some(file) => read_file(&file)?,
         None => BTreeMap::new(),
     };
     given.extend(flags);
-    config(&given, host).map(|config| Asked::Run(Box::new(config)))
+    let config = Box::new(config(&given, host)?);
+    Ok(match command {
+        Some(command) => Asked::Do(command, form.unwrap_or_default(), config),
+        None => Asked::Run(config),
+    })
+}
+
+/// None: it is to run.
+fn command(words: &[&str]) -> Result<Option<Command>, BadConfig> {
+    let alone = |command: Command| match words {
+        [_] => Ok(Some(command)),
+        [word, more, ..] => Err(BadConfig(format!("{more:?}: {word} takes options alone, see {word} --help"))),
+        [] => Ok(None),
+    };
+    match words {
+        [] => Ok(None),
+        ["check"] => Err(BadConfig("check needs a manifest file, or a directory of them: see check --help".to_owned())),
+        ["check", files @ ..] => Ok(Some(Command::Check(files.iter().map(PathBuf::from).collect()))),
+        ["plan", ..] => alone(Command::Plan),
+        ["status", ..] => alone(Command::Status),
+        ["doctor", ..] => alone(Command::Doctor),
+        [word, ..] => Err(BadConfig(format!("{word:?} is no option and no command: see --help"))),
+    }
+}
+
+fn form(value: &str) -> Result<Form, BadConfig> {
+    match value {
+        "json" => Ok(Form::Json),
+        "text" => Ok(Form::Text),
+        other => Err(BadConfig(format!("-o {other}: it is json or text"))),
+    }
 }
 
 /// A path of the command line begins where its writer stands; a file is read from anywhere, so its paths are absolute.
@@ -181,6 +292,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     }
     let socket =
         agent_socket(&node_name).ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
+    let node_ip = node_ip(&text("node-ip", "")).map_err(|why| bad("node-ip", &why))?;
     let listen = text("listen", "127.0.0.1:10250");
     let listen: SocketAddr = listen.parse().map_err(|_| bad("listen", &format!("{listen:?} is not ADDR:PORT, such as 127.0.0.1:10250")))?;
     if !listen.ip().is_loopback() {
@@ -195,35 +307,54 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     if !is_pod_cidr(&pod_cidr) {
         return Err(bad("pod-cidr", &format!("{pod_cidr:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24")));
     }
+    let whether = |key: &str, default: &str| match text(key, default).as_str() {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        other => Err(bad(key, &format!("{other:?} is neither yes nor no"))),
+    };
+    let unsafe_sysctls = sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?;
+    let eviction_hard = thresholds::parse(&text("eviction-hard", thresholds::DEFAULT)).map_err(|why| bad("eviction-hard", &why))?;
+    let cluster_dns = address(&text("cluster-dns", "")).map_err(|why| bad("cluster-dns", &why))?;
+    let cluster_domain = text("cluster-domain", "cluster.local").trim_end_matches('.').to_ascii_lowercase();
+    if !is_node_name(&cluster_domain) {
+        return Err(bad("cluster-domain", &format!("{cluster_domain:?} is not a domain of lower-case letters, digits, '-' and '.'")));
+    }
     Ok(Config {
         manifest_dir: folder("manifest-dir", "/etc/coracle/manifests")?,
         data_dir: folder("data-dir", "/var/lib/coracle/agent")?,
         docker_host,
         node_name,
+        node_ip,
         listen,
         socket: Path::new(&folder("socket-dir", "/run/coracle/agent")?).join(socket),
         master,
         pod_cidr,
+        cluster_dns,
+        cluster_domain,
+        secrets_on_disk: whether("secrets-on-disk", "yes")?,
         run_dir: RUN_DIR.to_owned(),
+        unsafe_sysctls,
+        eviction_hard,
+        devices: devices(&text("devices", "")).map_err(|why| bad("devices", &why))?,
+        images: images(text, bad)?,
+        serial_pulls: whether("serialize-image-pulls", "no")?,
     })
 }
 
-/// A DNS subdomain.
-fn is_node_name(name: &str) -> bool {
-    let label = |label: &str| {
-        let end = |c: Option<char>| c.is_some_and(|c| c != '-');
-        label.len() <= 63
-            && end(label.chars().next())
-            && end(label.chars().last())
-            && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+fn images(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<images::About, BadConfig> {
+    let percent = |key: &str, default: &str| {
+        let number = text(key, default).trim_end_matches('%').parse::<u64>().ok().filter(|number| *number <= 100);
+        number.ok_or_else(|| bad(key, "it is a percentage of the disk, 0 to 100"))
     };
-    name.len() <= 253 && name.split('.').all(label)
-}
-
-fn is_pod_cidr(cidr: &str) -> bool {
-    let Some((address, bits)) = cidr.split_once('/') else { return false };
-    let (Ok(IpAddr::V4(address)), Ok(bits)) = (address.parse(), bits.parse::<u32>()) else { return false };
-    (8..=29).contains(&bits) && u32::from(address) & (u32::MAX >> bits) == 0 && address != Ipv4Addr::UNSPECIFIED
+    let (high, low) = (percent("image-gc-high-threshold", "85")?, percent("image-gc-low-threshold", "80")?);
+    if low > high {
+        return Err(bad("image-gc-low-threshold", "it is above image-gc-high-threshold"));
+    }
+    let folders: Vec<PathBuf> = text("images-dir", "/var/lib/coracle/images").split(',').map(|path| path.trim().into()).collect();
+    if let Some(path) = folders.iter().find(|path| !path.is_absolute()) {
+        return Err(bad("images-dir", &format!("{:?} is not an absolute path", path.display().to_string())));
+    }
+    Ok(images::About { folders, high, low })
 }
 
 #[cfg(test)]
@@ -260,6 +391,43 @@ mod tests {
         );
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
+        assert_eq!((config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip), (None, "192.168.1.7".parse().ok()));
+        let devices = |resource: &str, count, paths: &[&str]| {
+            let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+            Devices { resource: resource.to_owned(), count, paths }
+        };
+        let some = run(&["--devices", "example.com/serial=1:/dev/ttyUSB0; example.com/gpu = 4: /dev/dri/a, /dev/dri/b;"]).unwrap().devices;
+        let expected = [devices("example.com/serial", 1, &["/dev/ttyUSB0"]), devices("example.com/gpu", 4, &["/dev/dri/a", "/dev/dri/b"])];
+        assert_eq!(some, expected);
+    }
+
+    #[test]
+    fn the_manual_and_the_help_name_every_option() {
+        let manual = include_str!("../../packaging/man/coracle-agent.8");
+        for key in KEYS {
+            assert!(usage::PROGRAM.contains(&format!("--{key} ")), "--help names {key}");
+            assert!(manual.contains(&format!("\\-\\-{}", key.replace('-', "\\-"))), "the manual names {key}");
+        }
+    }
+
+    #[test]
+    fn commands() {
+        let asked = |line: &str| {
+            let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            match read(&arguments, &host()).unwrap() {
+                Asked::Do(command, form, config) => (command, form, config.data_dir),
+                other => panic!("{other:?}"),
+            }
+        };
+        let check = |line: &str, command: Command, form: Form| {
+            assert_eq!(asked(&format!("{line} --data-dir /d")), (command, form, "/d".to_owned()), "{line}");
+        };
+        check("check a.yaml b", Command::Check(vec!["a.yaml".into(), "b".into()]), Form::Text);
+        check("status -o json", Command::Status, Form::Json);
+        check("-ojson plan", Command::Plan, Form::Json);
+        check("doctor -o=text", Command::Doctor, Form::Text);
+        let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
+        assert!(matches!(help, Asked::Help(text) if text.starts_with("usage: coracle-agent plan")), "{help:?}");
     }
 
     #[test]
@@ -276,6 +444,10 @@ mod tests {
     fn each_mistake_is_one_line_that_names_its_place() {
         refused(&["--nod-name", "x"], "--nod-name");
         refused(&["stray"], "stray");
+        refused(&["check"], "check needs");
+        refused(&["plan", "now"], "now");
+        refused(&["status", "-o", "yaml"], "yaml");
+        refused(&["-o", "json"], "-o is for a command");
         refused(&["--listen"], "needs a value");
         refused(&["--listen", "0.0.0.0:10250"], "loopback");
         refused(&["--listen", "10250"], "ADDR:PORT");
@@ -284,8 +456,21 @@ mod tests {
         refused(&["--node-name", &["a"; 126].join(".")], "too long for the name of a socket");
         refused(&["--socket-dir", "here"], "absolute");
         refused(&["--pod-cidr", "10.244.0.1/24"], "10.244.0.1/24");
+        refused(&["--node-ip", "eth0"], "IPv4");
+        refused(&["--node-ip", "127.0.0.1"], "no other host");
+        refused(&["--cluster-dns", "kube-dns"], "--cluster-dns");
+        refused(&["--cluster-domain", "a..b"], "a..b");
+        refused(&["--allowed-unsafe-sysctls", "net.*, vm.swappiness"], "vm.swappiness");
+        refused(&["--devices", "example.com/serial=/dev/ttyUSB0"], "NAME=COUNT:PATH");
+        refused(&["--devices", "cpu=1:/dev/ttyUSB0"], "no name of a resource");
+        refused(&["--images-dir", "/a, b"], "absolute");
+        refused(&["--serialize-image-pulls", "2"], "neither yes nor no");
+        refused(&["--image-gc-high-threshold", "101"], "percentage");
+        refused(&["--image-gc-high-threshold", "70"], "above image-gc-high-threshold");
+        refused(&["--devices", "a.b/c=1:/dev/a;a.b/c=2:/dev/b"], "twice");
         refused(&["--master", "ftp://x"], "--master");
         refused(&["--docker-host", "ssh://x"], "--docker-host");
+        refused(&["--secrets-on-disk", "maybe"], "neither yes nor no");
         refused(&["--config", "/nonexistent"], "/nonexistent");
         refused(&["--data-dir", "/a", "--data-dir", "/b"], "twice");
         let in_file = |text: &str| parse_file("f", text).err().unwrap().to_string();

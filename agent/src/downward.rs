@@ -56,6 +56,8 @@ pub fn resource(selector: &ResourceFieldSelector, wanted: &Wanted, own: &Contain
         "requests.cpu" => of(requests, "cpu").or(of(limits, "cpu")).map_or(0, milli),
         "limits.memory" => of(limits, "memory").map_or(u128::from(node.memory_bytes), value),
         "requests.memory" => of(requests, "memory").or(of(limits, "memory")).map_or(0, value),
+        "limits.ephemeral-storage" => of(limits, "ephemeral-storage").map_or(u128::from(node.disk_bytes), value),
+        "requests.ephemeral-storage" => of(requests, "ephemeral-storage").or(of(limits, "ephemeral-storage")).map_or(0, value),
         other => return Err(format!("unsupported container resource : {other}")),
     };
     let is_cpu = selector.resource.ends_with(".cpu");

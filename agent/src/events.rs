@@ -1,5 +1,6 @@
 //! Happenings -> events of the API: repeats raise a count, floods are cut, and a silent master loses them with one line in the log.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +33,7 @@ const REFILL_S: i64 = 300;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// What makes two happenings the same event.
-type Same = (String, Option<String>, bool, &'static str, String);
+type Same = (String, Option<String>, bool, Cow<'static, str>, String);
 
 struct Known {
     name: String,
@@ -101,7 +102,8 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
         if !take_share(&mut told.shares, &happening.uid, now.seconds()) {
             continue;
         }
-        let same = (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason, happening.message.clone());
+        let same =
+            (happening.uid.clone(), happening.container.clone(), happening.warning, happening.reason.clone(), happening.message.clone());
         let (name, count, first) = match told.known.get_mut(&same) {
             Some(known) => {
                 (known.count, known.at) = (known.count + 1, Instant::now());
@@ -227,7 +229,7 @@ mod tests {
                 uid: "u".to_owned(),
                 container: None,
                 warning: false,
-                reason: "Killing",
+                reason: "Killing".into(),
                 message: String::new(),
             };
             let found = involved(&happening, shown, "n1");
@@ -243,7 +245,7 @@ mod tests {
     #[test]
     fn what_is_gone_or_old_is_forgotten() {
         let begun = Instant::now();
-        let same = |uid: &str| (uid.to_owned(), None, false, "Started", String::new());
+        let same = |uid: &str| (uid.to_owned(), None, false, "Started".into(), String::new());
         let mut told = Told::default();
         for (uid, after_s) in [("here", 0), ("gone", 0), ("later", 100)] {
             let at = begun + Duration::from_secs(after_s);

@@ -2,11 +2,13 @@
 //!
 //!     a decision of `plan`, or the outcome of an action -> `Event` -> `Happening` -> `events` -> the API
 
+use std::borrow::Cow;
+
 use crate::members::Member;
 use crate::naming::{PodName, SANDBOX, Source};
 use crate::plan::backoff::words;
 use crate::plan::round::StopReason;
-use crate::plan::waiting::{WaitReason, Waiting};
+use crate::plan::waiting::{Dismissal, Dismissed, WaitReason, Waiting};
 use crate::services::{LeftOut, Refused};
 
 /// One line of an Event of the API.
@@ -19,7 +21,7 @@ pub struct Happening {
     /// None for what concerns the pod.
     pub container: Option<String>,
     pub warning: bool,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
 }
 
@@ -40,6 +42,8 @@ pub enum Event {
     Pulled {
         image: String,
         took_ms: i64,
+        /// On the disk.
+        size_bytes: u64,
     },
     /// The image was here already.
     Present {
@@ -71,18 +75,28 @@ pub enum Event {
         reason: &'static str,
         message: String,
     },
+    Dismissed(Dismissal),
+    /// With the resources of all containers.
+    ResizeStarted {
+        told: String,
+    },
+    ResizeCompleted {
+        told: String,
+    },
 }
 
 impl Event {
     /// Whether it is a warning, its reason and its message.
-    fn told(self, pod: &PodName, container: &str) -> (bool, &'static str, String) {
+    fn told(self, pod: &PodName, container: &str) -> (bool, Cow<'static, str>, String) {
         let present = |image: &str| format!("Container image \"{image}\" already present on machine and can be accessed by the pod");
-        match self {
+        let (warning, reason, message) = match self {
             Event::Pulling { image } => (false, "Pulling", format!("Pulling image \"{image}\"")),
-            Event::Pulled { image, took_ms } => {
+            Event::Pulled { image, took_ms, size_bytes } => {
                 // Nothing waits for its turn here: both times are the same.
                 let took = words(took_ms);
-                (false, "Pulled", format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting)"))
+                let text =
+                    format!("Successfully pulled image \"{image}\" in {took} ({took} including waiting). Image size: {size_bytes} bytes.");
+                (false, "Pulled", text)
             }
             Event::Present { image } => (false, "Pulled", present(&image)),
             Event::PullFailed { image, text } => (true, "Failed", format!("Failed to pull image \"{image}\": {text}")),
@@ -99,7 +113,11 @@ impl Event {
             Event::PreStopFailed => (true, "FailedPreStopHook", "PreStopHook failed".to_owned()),
             Event::Unhealthy { probe, output } => (true, "Unhealthy", format!("{probe} probe failed: {output}")),
             Event::Waits { reason, message } => (true, reason, message),
-        }
+            Event::ResizeStarted { told } => (false, "ResizeStarted", format!("Pod resize started: {told}")),
+            Event::ResizeCompleted { told } => (false, "ResizeCompleted", format!("Pod resize completed: {told}")),
+            Event::Dismissed(why) => return (why.kind != Dismissed::OutOfTime, why.reason.into(), why.event),
+        };
+        (warning, reason.into(), message)
     }
 }
 
@@ -131,6 +149,9 @@ pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
         // Its image was looked at first, and found.
         WaitReason::CreateContainerConfigError => vec![Event::Present { image }, failed(message)],
         WaitReason::PostStartHookError
+        | WaitReason::DoesNotFit
+        | WaitReason::FailedMount
+        | WaitReason::FailedToRetrieveImagePullSecret
         | WaitReason::HostPortTaken
         | WaitReason::SandboxBackOff
         | WaitReason::SetupFailed
@@ -176,7 +197,7 @@ impl Happening {
             uid: uid.clone(),
             container: None,
             warning: true,
-            reason,
+            reason: reason.into(),
             message,
         }
     }

@@ -27,6 +27,30 @@ pub fn container_hash(container: &Value) -> String {
     hash_text(&canonical(container, &["imagePullPolicy", "livenessProbe", "readinessProbe", "startupProbe"]))
 }
 
+/// Of the same but for what a container may use of cpu and memory, which is changed while it runs.
+pub fn plain_hash(container: &Value) -> String {
+    let mut container = container.clone();
+    if let Some(fields) = container.as_object_mut() {
+        fields.remove("resizePolicy");
+        if let Some(Value::Object(resources)) = fields.get_mut("resources") {
+            for amounts in resources.values_mut().filter_map(Value::as_object_mut) {
+                amounts.retain(|name, _| !matches!(name.as_str(), "cpu" | "memory"));
+            }
+        }
+    }
+    container_hash(&container)
+}
+
+/// Whether a container that was made with this hash is the one that is wanted, whatever it may use. The hashes are those of the
+/// container, of what its pod shares, and, since containers are resized, the plain one.
+pub fn same(made: &str, wanted: &str) -> bool {
+    let parts = |hash: &'_ str| -> Vec<String> { hash.split('.').map(str::to_owned).collect() };
+    let (made, wanted) = (parts(made), parts(wanted));
+    let both = made.len().min(wanted.len()).min(2);
+    made[..both] == wanted[..both] && (made.len() == wanted.len() || both == 2)
+        || made.len() == 3 && wanted.len() == 3 && made[1..] == wanted[1..]
+}
+
 /// Of all that the containers of a pod share: a change replaces the whole pod.
 pub fn sandbox_hash(document: &Value) -> String {
     const SHARED: [&str; 10] = [
@@ -45,6 +69,12 @@ pub fn sandbox_hash(document: &Value) -> String {
     let mut shared = Map::new();
     for field in SHARED {
         if let Some(value) = spec.get(field) {
+            shared.insert(field.to_owned(), value.clone());
+        }
+    }
+    // A `false` says what is so anyway.
+    for field in ["hostnameOverride", "runtimeClassName", "setHostnameAsFQDN"] {
+        if let Some(value) = spec.get(field).filter(|value| **value != Value::Bool(false)) {
             shared.insert(field.to_owned(), value.clone());
         }
     }

@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::process::Stdio;
+use std::time::Duration;
+
+use nix::sys::statvfs::statvfs;
 
 /// Read once at the start.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -10,10 +14,13 @@ pub struct Host {
     pub address: String,
     pub cpus: u64,
     pub memory_bytes: u64,
+    /// Of the filesystem that pods' directories are on; 0: it cannot be told.
+    pub disk_bytes: u64,
     pub machine_id: String,
     pub boot_id: String,
     pub kernel: String,
     pub os_image: String,
+    pub app_armor: bool,
 }
 
 pub fn name() -> String {
@@ -21,16 +28,29 @@ pub fn name() -> String {
     name.filter(|name| !name.is_empty()).unwrap_or_else(|| "localhost".to_owned())
 }
 
-pub fn look() -> Host {
+/// systemd is ending the host, and not this program alone.
+pub async fn is_stopping() -> bool {
+    const ANSWERS: Duration = Duration::from_secs(5);
+    let asked = tokio::process::Command::new("systemctl").arg("is-system-running").stdin(Stdio::null()).kill_on_drop(true).output();
+    match tokio::time::timeout(ANSWERS, asked).await {
+        Ok(Ok(answer)) => answer.stdout.trim_ascii() == b"stopping",
+        _ => false,
+    }
+}
+
+/// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by.
+pub fn look(data_dir: &str, given: Option<IpAddr>) -> Host {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     Host {
         name: name(),
-        address: address().to_string(),
+        address: given.unwrap_or_else(address).to_string(),
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         memory_bytes: memory_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+        disk_bytes: statvfs(data_dir).map_or(0, |disk| u64::from(disk.blocks()).saturating_mul(disk.fragment_size())),
         machine_id: line("/etc/machine-id"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         kernel: line("/proc/sys/kernel/osrelease"),
+        app_armor: line("/sys/module/apparmor/parameters/enabled") == "Y",
         os_image: pretty_name(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
     }
 }

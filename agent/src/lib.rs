@@ -9,40 +9,59 @@
 //! use another.
 
 pub mod act;
+pub mod claims;
 pub mod clock;
+pub mod command;
 pub mod config;
+pub mod conntrack;
 pub mod container;
+pub mod content;
 pub mod desired;
+pub mod dns;
 pub mod downward;
 pub mod endpoints;
+pub mod environment;
 pub mod events;
+pub mod figures;
 pub mod giving;
 pub mod happening;
 pub mod hash;
+pub mod health_ports;
 pub mod host;
+pub mod hosts;
+pub mod images;
+pub mod inside;
 pub mod lanes;
+pub mod leaving;
 pub mod lock;
+pub mod logins;
 pub mod members;
+pub mod mounts;
 pub mod naming;
 pub mod net;
 pub mod node;
 pub mod notify;
 pub mod peers;
 pub mod plan;
+pub mod pressure;
 pub mod private;
 pub mod probe;
+pub mod projection;
 pub mod report;
 pub mod runtime;
+pub mod runtime_class;
+pub mod security;
 pub mod services;
 pub mod sieve;
 pub mod status;
+pub mod streams;
 pub mod summary;
 pub mod sync;
+pub mod usage;
 pub mod volumes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::future::Future;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,11 +77,14 @@ use tokio::time::timeout;
 use clock::wall_ms;
 use config::Config;
 use desired::directory::Directory;
+use desired::known::{Known, as_they_are};
 use desired::master::{self, Heard, Network, Outlets};
-use desired::{Desired, SourceState, merge};
+use desired::{Desired, together};
+use dns::resolv::ClusterNames;
+use dns::serve::Names;
+use dns::zone::Zone;
 use happening::Happening;
 use lock::LockError;
-use naming::Source;
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
 use sync::{Ends, Shown};
@@ -87,18 +109,18 @@ const PORT: Limits = Limits {
     ..Limits::EDGE
 };
 
-/// The socket: an address here is a user. A log that is followed has its connection as long as somebody reads it, however quiet it is; one
-/// user has half of them, so the master's readers leave root its own.
+/// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long as somebody is at its
+/// other end, however quiet it is; the master's clients leave root some of their own.
 const SOCKET: Limits = Limits {
-    connections_max: 64,
-    connections_per_address_max: 32,
+    connections_max: 224,
+    connections_per_address_max: 176,
     requests_max: 32,
     requests_per_address_max: 24,
     handlers_max: 3,
     handlers_per_address_max: 2,
     writers_max: 1,
     writers_per_address_max: 1,
-    streams_max: 56,
+    streams_max: 176,
     ..Limits::EDGE
 };
 
@@ -126,14 +148,8 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     private::data_directory(&config.data_dir).map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
     let (port, socket) = listen(&config)?;
-    let host = host::look();
-    let docker = Arc::new(Docker::new(Settings {
-        host: config.docker_host.clone(),
-        node_name: config.node_name.clone(),
-        data_dir: config.data_dir.clone(),
-        pod_cidr: config.pod_cidr.clone(),
-        run_dir: config.run_dir.clone(),
-    }));
+    let host = host::look(&config.data_dir, config.node_ip);
+    let docker = Arc::new(Docker::new(engine(&config)));
     // An engine that another agent holds is a reason not to start at all; one that is absent is waited for later.
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
         return Err(RunError::Engine(error));
@@ -151,11 +167,14 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
-
+    let (leaving_in, leaving) = watch::channel(false);
+    let (strain_in, strain) = watch::channel(Arc::default());
     let (desired, heard) = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings));
     let ends = Ends {
         desired,
         verdicts,
+        strain,
+        leaving,
         wake: wake.clone(),
         node: node(&config, &host),
         wall_ms: Rc::new(wall_ms),
@@ -166,27 +185,25 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     spawn_local(async move { sync::run(&*engine, ends).await });
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });
-    spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), happenings_in));
-    let view = endpoints::View {
-        shown: shown.clone(),
-        docker: docker.clone(),
-        runtime: tokio::runtime::Handle::current(),
-        node_name: config.node_name.clone(),
-        socket: config.socket.clone(),
-    };
+    spawn_local(pressure::run(docker.clone(), pressure::About::of(&config), shown.clone(), strain_in));
+    let view = endpoints::View::new(shown.clone(), docker.clone(), &config, host.clone());
+    let told = probe::Told { happenings: happenings_in, tallies: view.tallies.clone() };
+    spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), told));
     let (stop, stopping) = watch::channel(false);
     let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
     let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
+    spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
     notify.ready();
     let ended = tokio::select! {
         () = shutdown => Ok(()),
         error = docker.refused() => Err(RunError::Engine(error)),
-        () = tell_systemd(notify, shown) => Ok(()),
+        () = notify.tell(shown.clone()) => Ok(()),
     };
-    notify::Notify::from_environment().stopping();
     if ended.is_ok() {
+        leaving::leave(&leaving_in, shown).await;
+        notify::Notify::from_environment().stopping();
         log::info!("stops; containers and service rules stay as they are");
     }
     stop.send_replace(true);
@@ -198,6 +215,18 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     ended
 }
 
+fn engine(config: &Config) -> Settings {
+    Settings {
+        host: config.docker_host.clone(),
+        node_name: config.node_name.clone(),
+        data_dir: config.data_dir.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        run_dir: config.run_dir.clone(),
+        only_looks: false,
+        serial_pulls: config.serial_pulls,
+    }
+}
+
 /// Both are taken before anything else is touched.
 fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
     let port = network::listen(config.listen).map_err(|cause| RunError::Listen { address: config.listen.to_string(), cause })?;
@@ -206,14 +235,19 @@ fn listen(config: &Config) -> Result<(TcpListener, UnixDoor), RunError> {
     Ok((port, socket.map_err(|cause| RunError::Listen { address: at(), cause })?))
 }
 
-fn node(config: &Config, host: &host::Host) -> plan::Node {
+pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
     plan::Node {
         name: config.node_name.clone(),
         address: host.address.clone(),
         data_dir: config.data_dir.clone(),
+        volatile_dir: naming::volatile_dir(&config.run_dir, &config.node_name),
         cpu_milli: host.cpus * 1000,
         memory_bytes: host.memory_bytes,
+        disk_bytes: host.disk_bytes / 10 * 9,
         pause_image: pause::image(std::env::consts::ARCH).map(|image| image.id).unwrap_or_default(),
+        app_armor: host.app_armor,
+        unsafe_sysctls: config.unsafe_sysctls.clone(),
+        devices: config.devices.clone(),
     }
 }
 
@@ -228,87 +262,89 @@ fn spawn_sources(
     let (files_in, files) = watch::channel(None);
     spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
     let (pods_in, pods) = watch::channel(None);
-    let (network_in, network) = watch::channel(None);
+    let known = Known::new(&config.data_dir);
+    let (network_in, network) = watch::channel(config.master.as_ref().and_then(|_| known.read()).map(Arc::new));
+    spawn_local(known.follow(network.clone()));
+    let (objects_in, objects) = watch::channel(Arc::default());
     let (heard_in, heard) = watch::channel(Arc::new(Heard::default()));
+    let (node_in, node) = watch::channel(None);
     let (rules_in, rules) = watch::channel(None);
-    spawn_local(net::run(rules, config.pod_cidr.clone(), shown.clone(), happenings_in.clone()));
+    spawn_local(net::run(rules, shown.clone(), happenings_in.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
-    spawn_local(balance(network.clone(), rules_in, happenings_in));
-    spawn_local(put_together(files, pods, network, desired_in));
+    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let address = dns.of_cluster(&[]).map(|dns| dns.address);
+    let (names_in, names) = watch::channel(Arc::new(Names { zone: Zone::new(&dns.domain, &[], &[]), address }));
+    spawn_local(dns::serve::run(names, config.pod_cidr.clone()));
+    let (checked_in, checked) = watch::channel(Arc::default());
+    spawn_local(health_ports::run(checked));
+    let here = services::Here {
+        node: config.node_name.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        bridges_are_seen: net::bridges_are_seen(),
+        ..Default::default()
+    };
+    spawn_local(balance(network.clone(), shown.clone(), (dns.clone(), here), (rules_in, names_in, checked_in), happenings_in));
+    spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
         drop(happenings);
         // The channels of a master that is not there stay open, and silent.
         spawn_local(async move {
-            let _open = (pods_in, network_in, heard_in);
+            let _open = (pods_in, network_in, node_in, heard_in, objects_in);
             std::future::pending::<()>().await;
         });
         return (desired, heard);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
-    let about =
-        node::About { name: config.node_name.clone(), host: host.clone(), pod_cidr: config.pod_cidr.clone(), engine: docker.version() };
-    let outlets = Outlets { pods: pods_in, heard: heard_in, network: network_in };
-    let (name, data_dir) = (config.node_name.clone(), config.data_dir.clone());
+    let about = node::About {
+        name: config.node_name.clone(),
+        host: host.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        devices: config.devices.clone(),
+        engine: docker.version(),
+    };
+    let outlets = Outlets { objects: objects_in, pods: pods_in, heard: heard_in, network: network_in, node: node_in };
+    let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
     let (follower, seen) = (client.clone(), shown.clone());
-    spawn_local(async move { master::run(follower, &name, &data_dir, seen, outlets).await });
+    spawn_local(async move {
+        let about = master::About { node_name: &name, data_dir: &data_dir, secrets_on_disk };
+        master::run(follower, about, seen, outlets).await;
+    });
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
     let name = config.node_name.clone();
     spawn_local(async move { events::run(client, &name, happenings, shown).await });
     (desired, heard)
 }
 
-/// The sources as they speak -> `Desired`.
-async fn put_together(
-    mut files: watch::Receiver<Option<SourceState>>,
-    mut pods: watch::Receiver<Option<SourceState>>,
-    mut network: watch::Receiver<Network>,
-    desired: watch::Sender<Arc<Desired>>,
-) {
-    let mut said = BTreeSet::new();
-    loop {
-        let sources: BTreeMap<Source, SourceState> = [(Source::File, &mut files), (Source::Master, &mut pods)]
-            .into_iter()
-            .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
-            .collect();
-        let (mut merged, dropped) = merge(&sources);
-        if let Some((services, _)) = &*network.borrow_and_update() {
-            merged.services.clone_from(services);
-        }
-        let dropped: BTreeSet<String> = dropped.into_iter().collect();
-        for text in dropped.difference(&said) {
-            log::warn!("{text}");
-        }
-        said = dropped;
-        desired.send_if_modified(|was| {
-            let differs = **was != merged;
-            if differs {
-                *was = Arc::new(merged);
-            }
-            differs
-        });
-        let alive = tokio::select! {
-            changed = files.changed() => changed.is_ok(),
-            changed = pods.changed() => changed.is_ok(),
-            changed = network.changed() => changed.is_ok(),
-        };
-        if !alive {
-            return;
-        }
-    }
-}
-
-/// Services and their endpoints -> the rules that nft should hold. A service that does not get all it asks for is told
+/// Services and their endpoints -> the rules that nft should hold, and what their names mean. A service that does not get all it asks for is told
 /// once.
 async fn balance(
-    mut network: watch::Receiver<Network>,
-    rules: watch::Sender<Option<services::Rules>>,
+    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut shown: watch::Receiver<Arc<Shown>>,
+    (dns, here): (ClusterNames, services::Here),
+    (rules, names, checked): (watch::Sender<Option<services::Rules>>, watch::Sender<Arc<Names>>, watch::Sender<Arc<health_ports::Ports>>),
     happenings: mpsc::Sender<Happening>,
 ) {
     let mut said = BTreeSet::new();
     loop {
-        if let Some((services, endpoints)) = &*network.borrow_and_update() {
-            let wanted = services::rules(services, endpoints);
+        let last = network.borrow_and_update().clone();
+        let old = last.as_ref().is_some_and(|last| !last.heard);
+        let seen = shown.borrow_and_update().clone();
+        // Before the first look at the engine nobody knows who still runs: the rules stay as they are.
+        let last = last.filter(|_| !old || seen.looked);
+        let now = last.map(|last| if old { Arc::new(as_they_are(&last, &here.node, &seen.desired.pods, &seen.statuses)) } else { last });
+        if let Some(network) = now {
+            let served = dns.of_cluster(&network.services).map(|dns| dns.address);
+            names.send_replace(Arc::new(Names { zone: Zone::new(&dns.domain, &network.services, &network.slices), address: served }));
+            let ports = health_ports::ports(&network.services, &network.slices, &here);
+            checked.send_if_modified(|was| {
+                let differs = **was != ports;
+                if differs {
+                    *was = Arc::new(ports);
+                }
+                differs
+            });
+            let wanted = services::rules(&network.services, &network.slices, &here, served);
             for refused in wanted.refused.iter().filter(|refused| !said.contains(*refused)) {
                 log::warn!("{refused}");
                 // A queue that is full loses events, never more.
@@ -323,18 +359,11 @@ async fn balance(
                 differs
             });
         }
-        if network.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-/// Ends with the loop.
-async fn tell_systemd(mut notify: notify::Notify, mut shown: watch::Receiver<Arc<Shown>>) {
-    loop {
-        let line = summary::line(&shown.borrow_and_update());
-        notify.status(&line);
-        if shown.changed().await.is_err() {
+        let alive = tokio::select! {
+            changed = network.changed() => changed.is_ok(),
+            changed = shown.changed(), if old => changed.is_ok(),
+        };
+        if !alive {
             return;
         }
     }

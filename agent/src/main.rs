@@ -1,11 +1,13 @@
 //! Arguments, log, signals, exit code; everything else is in the library.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use coracle_agent::config::{self, Asked, Config};
-use coracle_agent::{host, run};
+use coracle_agent::inside::deed::Deed;
+use coracle_agent::{command, host, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
 use coracle_http::resident;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,18 +20,23 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let host = config::Host { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
     match config::read(&arguments, &host) {
-        Ok(Asked::Help) => {
-            print!("{}", config::HELP);
+        Ok(Asked::Help(text)) => {
+            print!("{text}");
             ExitCode::SUCCESS
         }
         Ok(Asked::Version) => {
             println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+        Ok(Asked::Do(command, form, config)) => {
+            start_log(log::LevelFilter::Off);
+            command::run(&command, form, &config)
+        }
         Ok(Asked::Run(config)) => {
             resident::settle();
             start(*config)
         }
+        Ok(Asked::Inside(deed, socket)) => ask(&deed, &socket),
         Err(error) => {
             eprintln!("coracle-agent: {error}");
             ExitCode::from(2)
@@ -38,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 fn start(config: Config) -> ExitCode {
-    start_log();
+    start_log(log::LevelFilter::Info);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -64,6 +71,18 @@ fn start(config: Config) -> ExitCode {
     }
 }
 
+/// What is still typed is not waited for.
+fn ask(deed: &Deed, socket: &Path) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("coracle-agent: start the runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    runtime.block_on(inside::run(deed, socket))
+}
+
 /// SIGTERM or SIGINT.
 async fn asked_to_stop() {
     let (Ok(mut terminate), Ok(mut interrupt)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
@@ -77,10 +96,10 @@ async fn asked_to_stop() {
 }
 
 /// The journal has times of its own, and takes levels as numbers.
-fn start_log() {
+fn start_log(level: log::LevelFilter) {
     let journal = std::env::var_os("JOURNAL_STREAM").is_some();
     env_logger::Builder::new()
-        .filter_level(log::LevelFilter::Info)
+        .filter_level(level)
         .parse_default_env()
         .format(move |out, record| {
             let level = match record.level() {

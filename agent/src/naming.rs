@@ -199,12 +199,32 @@ pub fn pod_dir(data_dir: &str, uid: &str) -> String {
     format!("{data_dir}/pods/{uid}")
 }
 
+/// Where volumes are that stand on no disk; agents of one host have each their own.
+pub fn volatile_dir(run_dir: &str, node_name: &str) -> String {
+    format!("{run_dir}/volumes/{node_name}")
+}
+
 pub fn volume_dir(data_dir: &str, uid: &str, volume: &str) -> String {
     format!("{}/volumes/{volume}", pod_dir(data_dir, uid))
 }
 
 pub fn message_file(data_dir: &str, uid: &str, container: &str, attempt: u32) -> String {
     format!("{}/messages/{container}.{attempt}", pod_dir(data_dir, uid))
+}
+
+/// What a pod's resolvers read.
+pub fn resolver_file(data_dir: &str, uid: &str) -> String {
+    format!("{}/resolv.conf", pod_dir(data_dir, uid))
+}
+
+/// What a pod's containers know of names without asking anybody.
+pub fn hosts_file(data_dir: &str, uid: &str) -> String {
+    format!("{}/hosts", pod_dir(data_dir, uid))
+}
+
+/// Where the profiles are that pods of this host may name.
+pub fn seccomp_dir(data_dir: &str) -> String {
+    format!("{data_dir}/seccomp")
 }
 
 /// A uid that names and directories can hold: as given where it can be, else a hash of it.

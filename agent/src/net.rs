@@ -6,7 +6,7 @@
 //! go on. The routes make the addresses work on a host without a default route, where a connection would fail before nft sees it.
 
 use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,8 +16,10 @@ use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::conntrack;
 use crate::happening::Happening;
 use crate::runtime::docker::BRIDGE;
+use crate::services::flows::{self, Led, Moved};
 use crate::services::{self, LeftOut, Part, Rules};
 use crate::sieve::Sieve;
 use crate::sync::Shown;
@@ -33,7 +35,6 @@ const ROUTE_PROTOCOL: &str = "196";
 
 #[derive(Default)]
 struct Net {
-    pod_cidr: String,
     applied: Option<Rules>,
     /// Of the services that the kernel took.
     addresses: BTreeSet<Ipv4Addr>,
@@ -41,6 +42,8 @@ struct Net {
     listed: Option<String>,
     /// To which addresses there is a way.
     routed: Option<BTreeSet<Ipv4Addr>>,
+    /// Who served what over UDP when flows were last looked at.
+    led: Option<Led>,
     hairpinned: BTreeSet<String>,
     left_out: BTreeSet<LeftOut>,
     /// How often they are still tried again.
@@ -49,14 +52,14 @@ struct Net {
     said: Option<String>,
 }
 
-/// Never ends. None: nothing is known yet, so nothing is done. `pod_cidr`: where this node's pods live.
-pub async fn run(
-    mut wanted: watch::Receiver<Option<Rules>>,
-    pod_cidr: String,
-    mut shown: watch::Receiver<Arc<Shown>>,
-    happenings: mpsc::Sender<Happening>,
-) {
-    let mut net = Net { pod_cidr, ..Net::default() };
+/// Whether rules see what goes from one port of a bridge to another.
+pub fn bridges_are_seen() -> bool {
+    std::fs::read_to_string("/proc/sys/net/bridge/bridge-nf-call-iptables").is_ok_and(|said| said.trim() == "1")
+}
+
+/// Never ends. None: nothing is known yet, so nothing is done.
+pub async fn run(mut wanted: watch::Receiver<Option<Rules>>, mut shown: watch::Receiver<Arc<Shown>>, happenings: mpsc::Sender<Happening>) {
+    let mut net = Net::default();
     let mut check_at = Instant::now() + RECHECK;
     loop {
         let rules = wanted.borrow_and_update().clone();
@@ -98,15 +101,24 @@ fn pods(shown: &Shown) -> BTreeSet<String> {
 impl Net {
     async fn settle(&mut self, rules: Rules, recheck: bool, happenings: &mpsc::Sender<Happening>) -> Result<(), String> {
         let again = recheck && !self.left_out.is_empty() && self.again > 0;
-        if again || recheck && self.listed != list_table().await {
+        let listed = if recheck { list_table().await } else { None };
+        if recheck && self.listed.is_none() {
+            self.listed.clone_from(&listed);
+        }
+        if again || recheck && self.applied.is_some() && (listed.is_none() || self.listed != listed) {
             self.applied = None;
             self.again = self.again.saturating_sub(1);
         }
         let nothing = rules.parts.is_empty() && self.applied.is_none();
         if self.applied.as_ref().is_none_or(|applied| applied.parts != rules.parts) && !(nothing && no_table().await) {
-            let (kept, left_out) = self.load(&rules.parts).await?;
+            let (kept, left_out) = match self.change(&rules).await {
+                Some(kept) => (kept, BTreeSet::new()),
+                None => self.load(&rules).await?,
+            };
             self.addresses = kept.iter().map(|part| part.address).collect();
-            self.listed = list_table().await;
+            self.end_stale(&rules).await;
+            // A large table takes its time to list: the next check does, if nobody is quicker than that.
+            self.listed = None;
             log::info!("service rules: {} addresses", self.addresses.len());
             for service in left_out.difference(&self.left_out) {
                 log::warn!("{service}");
@@ -125,10 +137,36 @@ impl Net {
         Ok(())
     }
 
+    /// Flows over UDP do not notice by themselves that somebody else serves them now.
+    async fn end_stale(&mut self, rules: &Rules) {
+        let now = flows::led(&rules.parts);
+        let moved = Moved::between(self.led.as_ref(), &now, &self.addresses);
+        self.led = Some(now);
+        if !moved.is_empty() {
+            match conntrack::end_stale(moved).await {
+                Ok(0) => {}
+                Ok(count) => log::info!("service rules: {count} flows over UDP are led anew"),
+                Err(why) => log::warn!("{why}; clients of a service over UDP may be led to a pod that is gone"),
+            }
+        }
+    }
+
+    /// Where the table holds everything as it was asked for before, what is another now. None: it has to be loaded.
+    async fn change<'p>(&self, rules: &'p Rules) -> Option<Vec<&'p Part>> {
+        let applied = self.applied.as_ref().filter(|applied| applied.here == rules.here && self.left_out.is_empty())?;
+        let whole: Vec<&Part> = rules.parts.iter().collect();
+        let script = services::change(&applied.parts.iter().collect::<Vec<_>>(), &whole);
+        if !script.is_empty() {
+            nft(&script).await.inspect_err(|why| log::debug!("a change of service rules: {why}; all are loaded")).ok()?;
+        }
+        Some(whole)
+    }
+
     /// All services, or all that the kernel takes: what it refuses of one is no reason to keep old rules for the others.
-    async fn load<'p>(&self, parts: &'p [Part]) -> Result<(Vec<&'p Part>, BTreeSet<LeftOut>), String> {
+    async fn load<'p>(&self, rules: &'p Rules) -> Result<(Vec<&'p Part>, BTreeSet<LeftOut>), String> {
+        let (parts, here) = (&rules.parts, &rules.here);
         let whole: Vec<&Part> = parts.iter().collect();
-        let Err(why) = nft(&services::script(&whole, &self.pod_cidr)).await else { return Ok((whole, BTreeSet::new())) };
+        let Err(why) = nft(&services::script(&whole, here)).await else { return Ok((whole, BTreeSet::new())) };
         // Where nothing at all is taken, it is not because of a service.
         nft(&services::trial(&[])).await.map_err(|_| why.clone())?;
         let mut sieve = Sieve::new(parts.len(), &why);
@@ -138,7 +176,7 @@ impl Net {
         }
         let (kept, refused) = sieve.end();
         let kept: Vec<&Part> = kept.into_iter().map(|index| &parts[index]).collect();
-        nft(&services::script(&kept, &self.pod_cidr)).await?;
+        nft(&services::script(&kept, here)).await?;
         let left_out = refused.into_iter().map(|(index, why)| {
             let Part { namespace, name, uid, .. } = parts[index].clone();
             LeftOut { namespace, name, uid, why }
@@ -165,6 +203,15 @@ async fn nft(script: &str) -> Result<(), String> {
 }
 
 /// A host whose master never had a service keeps a kernel without our table.
+/// For who looks what others have set up: every chain.
+pub async fn rule_set() -> Result<String, String> {
+    run_tool("nft", &["list", "chains"], None).await
+}
+
+pub async fn routes() -> Result<(), String> {
+    run_tool("ip", &["route", "list"], None).await.map(drop)
+}
+
 async fn no_table() -> bool {
     list_table().await.is_none()
 }
@@ -186,6 +233,14 @@ async fn hairpin() -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Makes an address one of this host's own, without an interface that would show it to others. It stays while the host is up.
+pub async fn make_local(address: IpAddr) -> Result<(), String> {
+    let IpAddr::V4(address) = address else { return Err("only IPv4 addresses are served by this version".to_owned()) };
+    run_tool("ip", &["-4", "route", "replace", "local", &format!("{address}/32"), "dev", "lo", "proto", ROUTE_PROTOCOL], None)
+        .await
+        .map(drop)
 }
 
 /// Adds what is missing and takes away what is ours and not wanted any more. False: there is no bridge to lead them to.

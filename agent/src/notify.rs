@@ -2,6 +2,12 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::summary;
+use crate::sync::Shown;
 
 /// Where systemd listens, if it started this process.
 pub struct Notify {
@@ -28,10 +34,21 @@ impl Notify {
     }
 
     /// One line for `systemctl status`; the same line again is not sent.
-    pub fn status(&mut self, text: &str) {
+    fn status(&mut self, text: &str) {
         if self.said != text {
             text.clone_into(&mut self.said);
             self.send(&format!("STATUS={}", text.replace('\n', " ")));
+        }
+    }
+
+    /// How the agent is, line by line; ends with the loop.
+    pub async fn tell(mut self, mut shown: watch::Receiver<Arc<Shown>>) {
+        loop {
+            let line = summary::line(&shown.borrow_and_update());
+            self.status(&line);
+            if shown.changed().await.is_err() {
+                return;
+            }
         }
     }
 

@@ -78,7 +78,15 @@ fn temporary(folder: &Path, index: usize) -> PathBuf {
 /// Makes the data directory, or says by which command it becomes one.
 pub fn data_directory(path: &str) -> io::Result<()> {
     make_directory(Path::new(path))?;
-    let found = fs::metadata(path)?;
+    judge_data_directory(path)
+}
+
+/// Whether it can be used as it is. One that is not there yet can.
+pub fn judge_data_directory(path: &str) -> io::Result<()> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
     if !found.is_dir() {
         return Err(io::Error::other("it is no directory"));
     }

@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::clock::now;
 use crate::desired::master::Heard;
+use crate::figures::probes::{Found, Tallies};
 use crate::happening::{Event, Happening};
 use crate::members::Kind;
 use crate::naming::{PodName, Tag};
@@ -47,21 +48,29 @@ struct Plan {
 /// By the engine's container id.
 type Plans = BTreeMap<(String, ProbeKind), Plan>;
 
+/// Who hears of results.
+#[derive(Clone)]
+pub struct Told {
+    pub happenings: mpsc::Sender<Happening>,
+    pub tallies: Arc<Tallies>,
+}
+
 /// Never ends.
 pub async fn run<R: Runtime + 'static>(
     runtime: Arc<R>,
     mut shown: watch::Receiver<Arc<Shown>>,
     mut heard: watch::Receiver<Arc<Heard>>,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
-    happenings: mpsc::Sender<Happening>,
+    told: Told,
 ) {
     let mut tasks: BTreeMap<(String, ProbeKind), (Plan, JoinHandle<()>)> = BTreeMap::new();
     loop {
-        let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
-        let carried = carried_over(&seen, &told, &verdicts.borrow());
+        let (seen, known) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
+        let carried = carried_over(&seen, &known, &verdicts.borrow());
         if !carried.is_empty() {
             verdicts.send_modify(|verdicts| Arc::make_mut(verdicts).extend(carried));
         }
+        told.tallies.keep(|uid| seen.desired.pods.contains_key(uid));
         let wanted = plans(&seen, &verdicts.borrow());
         tasks.retain(|key, (plan, task)| {
             let stays = wanted.get(key) == Some(plan);
@@ -81,7 +90,7 @@ pub async fn run<R: Runtime + 'static>(
         for (key, plan) in wanted {
             let (id, kind) = key.clone();
             tasks.entry(key).or_insert_with(|| {
-                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), happenings.clone());
+                let task = probe(runtime.clone(), id, kind, plan.clone(), verdicts.clone(), told.clone());
                 (plan, tokio::task::spawn_local(task))
             });
         }
@@ -183,7 +192,7 @@ async fn probe<R: Runtime>(
     kind: ProbeKind,
     plan: Plan,
     verdicts: Arc<watch::Sender<Arc<Verdicts>>>,
-    happenings: mpsc::Sender<Happening>,
+    told: Told,
 ) {
     sleep(left(plan.delay, plan.started_ms, now().seconds().saturating_mul(1000))).await;
     let mut row = Row::default();
@@ -192,14 +201,17 @@ async fn probe<R: Runtime>(
         sleep_until(next).await;
         next = (next + plan.period).max(Instant::now());
         let outcome = runtime.check(&id, &plan.check, plan.limit).await;
+        told.tallies.count(&plan.pod, &plan.container, kind, found(&outcome));
         if let Ok(outcome) = &outcome
             && !outcome.passed
         {
             let event = Event::Unhealthy { probe: kind.name(), output: outcome.output.clone() };
             // A full queue loses the event, not the verdict.
-            let _ = happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
+            let _ = told.happenings.try_send(Happening::of_pod(&plan.pod, Some(&plan.container), event));
         }
         if let Some(result) = row.take(outcome, &plan) {
+            // One that was found dead is dead: its next start has probes of its own.
+            let dead = result.is_err() && kind != ProbeKind::Readiness;
             verdicts.send_if_modified(|was| {
                 let verdict = apply(was.get(&id), kind, result);
                 if was.get(&id) == Some(&verdict) {
@@ -208,7 +220,18 @@ async fn probe<R: Runtime>(
                 Arc::make_mut(was).insert(id.clone(), verdict);
                 true
             });
+            if dead {
+                return;
+            }
         }
+    }
+}
+
+fn found(outcome: &Result<Outcome, Failure>) -> Found {
+    match outcome {
+        Ok(outcome) if outcome.passed => Found::Passed,
+        Ok(_) => Found::Failed,
+        Err(_) => Found::Unknown,
     }
 }
 
@@ -247,7 +270,7 @@ fn apply(was: Option<&Verdict>, kind: ProbeKind, result: Result<(), String>) -> 
 mod tests {
     use super::*;
     use crate::container::{Instance, member_config};
-    use crate::desired::Wanted;
+    use crate::desired::{Desired, Wanted};
     use crate::naming::Source;
     use crate::plan::{Node, World};
     use crate::runtime::{Image, Seen};
@@ -274,10 +297,21 @@ mod tests {
         let runs = |index: usize, id: &str| {
             let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash: String::new(), processes_of: None, address: String::new() };
             let spec = &wanted.pod.spec.containers[index];
-            let config = member_config(&Node::default(), &[], &wanted, spec, &Image::default(), instance).unwrap();
+            let config = member_config(&Node::default(), &Desired::default(), &wanted, spec, &Image::default(), instance).unwrap();
             let state = State::Running { started_ms: 0 };
             let (name, labels) = (config.name, config.labels);
-            Seen { id: id.into(), name, labels, image: "i".into(), image_id: "".into(), created_ms: 0, state, ip: None, message: None }
+            Seen {
+                id: id.into(),
+                name,
+                labels,
+                image: "i".into(),
+                image_id: "".into(),
+                created_ms: 0,
+                state,
+                ip: None,
+                limits: None,
+                message: None,
+            }
         };
         let mut shown = Shown::default();
         Arc::make_mut(&mut shown.desired).pods.insert("u".to_owned(), Arc::new(wanted.clone()));

@@ -16,7 +16,7 @@ pub use self::said::pod_status;
 use crate::clock::now;
 use crate::desired::master::Heard;
 use crate::naming::{Source, Tag, mirror_name};
-use crate::node::{About, node_document, node_status};
+use crate::node::{About, Condition, conditions, node_document, node_status};
 use crate::probe::carried_over;
 use crate::sync::Shown;
 use coracle_api::annotations::MIRROR;
@@ -40,8 +40,8 @@ struct Report {
     client: Client,
     about: About,
     registered: bool,
-    /// The Ready condition as it was said last, and since when.
-    ready: Option<(bool, String)>,
+    /// As they were said last.
+    conditions: Vec<Condition>,
     /// By uid: what was sent, and what the master made of it. Until its watch shows that, the same is not sent again.
     sent: BTreeMap<String, (Value, Value)>,
     /// What was said to the log, once for each thing.
@@ -58,7 +58,7 @@ enum Call {
 
 /// Never ends.
 pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Shown>>, mut heard: watch::Receiver<Arc<Heard>>) {
-    let mut report = Report { client, about, registered: false, ready: None, sent: BTreeMap::new(), said: BTreeSet::new() };
+    let mut report = Report { client, about, registered: false, conditions: Vec::new(), sent: BTreeMap::new(), said: BTreeSet::new() };
     let mut heartbeat = Instant::now();
     // Before the first look there is nothing to say about the engine, unless it is known to be in trouble.
     let can_say = |shown: &Shown| shown.looked || shown.engine_trouble.is_some();
@@ -71,8 +71,8 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
         }
         sleep(SETTLE).await;
         let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
-        let ready = seen.looked && seen.engine_trouble.is_none();
-        let differs = report.ready.as_ref().is_some_and(|(was, _)| *was != ready);
+        let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
+        let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
         if can_say(&seen) && (Instant::now() >= heartbeat || differs) {
             report.node(&seen).await;
             heartbeat = Instant::now() + HEARTBEAT;
@@ -85,14 +85,13 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
 
 impl Report {
     async fn node(&mut self, shown: &Shown) {
-        let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
-        let ready = trouble.is_none();
-        let since = match &self.ready {
-            Some((was, since)) if *was == ready => since.clone(),
-            _ => now().to_string(),
-        };
-        self.ready = Some((ready, since.clone()));
-        let document = node_document(&self.about, trouble, &since);
+        let mut conditions = own_conditions(shown);
+        for condition in &mut conditions {
+            let was = self.conditions.iter().find(|was| was.kind == condition.kind && was.holds == condition.holds);
+            condition.since = was.map_or_else(|| now().to_string(), |was| was.since.clone());
+        }
+        let document = node_document(&self.about, &conditions);
+        self.conditions = conditions;
         if !self.registered {
             self.registered = self.register(&document).await;
             return;
@@ -144,17 +143,15 @@ impl Report {
         reply.is_some_and(|reply| reply.status.is_success())
     }
 
-    /// An agent that started again was ready all the time, if the node says so.
+    /// An agent that started again was as it is all the time, if the node says so.
     fn keep_since(&mut self, node: &Value, document: &mut Value) {
-        let conditions = node["status"]["conditions"].as_array();
-        let condition = conditions.into_iter().flatten().find(|condition| condition["type"] == "Ready");
-        if let (Some((ready, since)), Some(condition)) = (&mut self.ready, condition)
-            && (condition["status"] == "True") == *ready
-            && let Some(text) = condition["lastTransitionTime"].as_str()
-        {
-            text.clone_into(since);
+        for (index, own) in self.conditions.iter_mut().enumerate() {
+            let mut stored = node["status"]["conditions"].as_array().into_iter().flatten();
+            let same = stored.find(|stored| stored["type"] == own.kind && (stored["status"] == "True") == own.holds);
+            let Some(text) = same.and_then(|stored| stored["lastTransitionTime"].as_str()) else { continue };
+            text.clone_into(&mut own.since);
             for time in ["lastHeartbeatTime", "lastTransitionTime"] {
-                document["status"]["conditions"][0][time] = text.into();
+                document["status"]["conditions"][index][time] = text.into();
             }
         }
     }
@@ -221,6 +218,11 @@ impl Report {
 
 fn answered(path: &str, reply: Result<Reply, CallError>) -> Option<Reply> {
     reply.map_err(|error| log::debug!("{path}: {error}")).ok()
+}
+
+fn own_conditions(shown: &Shown) -> Vec<Condition> {
+    let trouble = shown.engine_trouble.as_ref().map(|(text, _)| text.as_str());
+    conditions(trouble, &shown.world.strain.short)
 }
 
 /// The message of a Status, or the code.

@@ -3,67 +3,80 @@
 //! `was` is the status that was shown before: it keeps the times of conditions that did not change, and what the engine has
 //! forgotten (an address, when it all began).
 
+mod conditions;
 mod member;
+mod whole;
 
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
+pub use self::conditions::{CONDITIONS, is_own};
+use self::conditions::{End, Facts, Told, conditions, disruption, gates};
 use self::member::{Case, One, one, time, unknown};
+use self::whole::{add_resources, begun_ms, ending, rejected};
 use crate::desired::Wanted;
 use crate::members::{Kind, Member};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
 use crate::plan::order;
 use crate::plan::seen::{self, Run};
-use crate::plan::{Now, Waits, World};
-use crate::runtime::State;
+use crate::plan::{Dismissal, Dismissed, Now, Waits, World};
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
+    let waits = &with_record(wanted, waits);
     let (runs, ephemeral_runs) = runs(wanted, world);
     let recorded = &wanted.document["status"];
     // It ended before, and nothing of it is left here to say more: what is on record stays.
     if wanted.pod.status.terminal() && runs.is_empty() {
         return recorded.clone();
     }
-    let spec = &wanted.pod.spec;
-    let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
+    if let Some(dismissal) = waits.dismissed.as_ref().filter(|dismissal| dismissal.kind == Dismissed::Rejected) {
+        return rejected(wanted, dismissal, was, now);
+    }
     let deleting = wanted.pod.metadata.deletion_timestamp.is_some();
+    if deleting && was["containerStatuses"].is_array() && seen::members(&runs).any(|run| run.seen.runs()) {
+        return ending(wanted, was);
+    }
+    let sandbox = seen::of(&runs, SANDBOX).find(|run| run.seen.runs());
+    // Whatever its containers do, it is over when they are.
+    let ends = deleting || waits.dismissed.is_some();
     let initialized = order::is_initialized(wanted, &runs);
     let case = Case { wanted, world, waits, was, initialized };
     let (init, containers): (Vec<Told>, Vec<Told>) = wanted
         .members()
         .filter(|member| member.kind != Kind::Ephemeral)
-        .map(|member| Told { kind: member.kind, one: one(&case, &runs, &member, deleting && sandbox.is_none()) })
+        .map(|member| Told { kind: member.kind, one: one(&case, &runs, &member, ends && sandbox.is_none()) })
         .partition(|told| told.kind != Kind::Main);
     let containers: Vec<One> = containers.into_iter().map(|told| told.one).collect();
-    let ended = end(&wanted.pod.spec.restart_policy, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits));
-    let phase = match ended {
-        // The sandbox goes last; only then is it over.
-        Some(end) if sandbox.is_none() => end.phase(),
-        Some(_) if !initialized || containers.iter().all(|one| one.start_error) => "Pending",
-        Some(_) => "Running",
-        None if !initialized => "Pending",
-        None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
-        None => "Running",
+    let ended = match &waits.dismissed {
+        Some(_) => Some(End::Failed),
+        None => end(wanted, deleting, &containers, waits).or_else(|| init_end(wanted, &init, waits)),
     };
-    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: &init, containers: &containers, runs: &runs };
+    // The sandbox goes last; only then is it over.
+    let still = || waits.dismissed.is_some() && seen::members(&runs).any(|run| run.seen.runs());
+    let over = ended.filter(|_| sandbox.is_none() && !still());
+    let gates = gates(wanted);
+    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: &init, containers: &containers, runs: &runs, gates: &gates };
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
     if let Some(generation) = generation {
         set("observedGeneration", json!(generation));
     }
-    set("phase", json!(phase));
-    set("conditions", conditions(&facts, generation, was, now));
-    if let Some(waiting) = &waits.pod {
-        set("reason", json!(waiting.reason.name()));
-        set("message", json!(waiting.message));
+    set("phase", json!(phase(ended, over.is_some(), initialized, &containers)));
+    let mut conditions = conditions(&facts, generation, was, now);
+    if let (Some(dismissal), Value::Array(list)) = (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions) {
+        list.extend(disruption(dismissal, generation, was, now));
     }
-    set("hostIP", json!(world.node.address));
-    set("hostIPs", json!([{"ip": world.node.address}]));
-    let ip = seen::address(&runs, spec.host_network, &world.node.address);
-    if let Some(ip) = ip.or(was["podIP"].as_str()).filter(|ip| !ip.is_empty()) {
-        set("podIP", json!(ip));
-        set("podIPs", json!([{"ip": ip}]));
+    set("conditions", conditions);
+    let why = waits.dismissed.as_ref().filter(|_| over.is_some()).map(|dismissal| (dismissal.reason.as_str(), &dismissal.message));
+    let why = why.or_else(|| waits.pod.as_ref().map(|waiting| (waiting.reason.name(), &waiting.message)));
+    if let Some((reason, message)) = why {
+        set("reason", json!(reason));
+        set("message", json!(message));
+    }
+    let ip = seen::address(&runs, wanted.pod.spec.host_network, &world.node.address);
+    for (name, value) in addresses(&world.node.address, ip.or(was["podIP"].as_str())) {
+        set(name, value);
     }
     let start = was["startTime"].as_str().map_or_else(|| time(begun_ms(&runs, now)), str::to_owned);
     set("startTime", json!(start));
@@ -77,70 +90,44 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
         set("ephemeralContainerStatuses", Value::Array(ephemeral));
     }
     set("qosClass", json!(qos::class(&wanted.document)));
+    add_resources(&mut status, wanted);
     Value::Object(status)
 }
 
-/// Since when something of the pod is here: an agent that starts anew finds it on the engine.
-fn begun_ms(runs: &[Run<'_>], now: Now) -> i64 {
-    runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min().map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
-}
-
-/// When the last of it started, or ended if nothing runs: since then it is as ready as it is.
-fn turned_ms(runs: &[Run<'_>], now: Now) -> i64 {
-    let starts = runs.iter().filter_map(|run| match run.seen.state {
-        State::Running { started_ms } => Some(started_ms),
-        State::Created { .. } | State::Exited { .. } => None,
-    });
-    let ends = runs.iter().filter_map(|run| match run.seen.state {
-        State::Exited { finished_ms, .. } => Some(finished_ms),
-        State::Created { .. } | State::Running { .. } => None,
-    });
-    starts.max().or(ends.max()).map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
-}
-
-/// How a pod ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Succeeded,
-    Failed,
-}
-
-impl End {
-    fn phase(self) -> &'static str {
-        match self {
-            End::Succeeded => "Succeeded",
-            End::Failed => "Failed",
-        }
+/// Of the host and, once it has one, of the pod.
+fn addresses(host: &str, pod: Option<&str>) -> Vec<(&'static str, Value)> {
+    let mut all = vec![("hostIP", json!(host)), ("hostIPs", json!([{"ip": host}]))];
+    if let Some(ip) = pod.filter(|ip| !ip.is_empty()) {
+        all.extend([("podIP", json!(ip)), ("podIPs", json!([{"ip": ip}]))]);
     }
+    all
+}
 
-    fn reason(self) -> &'static str {
-        match self {
-            End::Succeeded => "PodCompleted",
-            End::Failed => "PodFailed",
-        }
+/// What ended a pod as a whole is on record, and stays its end while the rest of it is cleared away.
+fn with_record(wanted: &Wanted, waits: &Waits) -> Waits {
+    let (mut waits, record) = (waits.clone(), &wanted.pod.status);
+    let kind = match record.reason.as_str() {
+        "DeadlineExceeded" => Dismissed::OutOfTime,
+        "Evicted" if record.condition("DisruptionTarget").is_some() => Dismissed::Displaced,
+        "Evicted" => Dismissed::Evicted,
+        _ => return waits,
+    };
+    if waits.dismissed.is_none() && record.phase == "Failed" {
+        let (reason, message) = (record.reason.clone(), record.message.clone());
+        waits.dismissed = Some(Dismissal { kind, reason, message, event: String::new() });
     }
+    waits
 }
 
-/// The part of an init container or a sidecar.
-struct Told {
-    kind: Kind,
-    one: One,
-}
-
-impl Told {
-    /// The next one may start.
-    fn complete(&self) -> bool {
-        if self.kind == Kind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
+fn phase(ended: Option<End>, over: bool, initialized: bool, containers: &[One]) -> &'static str {
+    match ended {
+        Some(end) if over => end.phase(),
+        Some(_) if !initialized || containers.iter().all(|one| one.start_error) => "Pending",
+        Some(_) => "Running",
+        None if !initialized => "Pending",
+        None if containers.is_empty() || containers.iter().any(|one| one.never_ran) => "Pending",
+        None => "Running",
     }
-}
-
-struct Facts<'a> {
-    up: bool,
-    ended: Option<End>,
-    initialized: bool,
-    init: &'a [Told],
-    containers: &'a [One],
-    runs: &'a [Run<'a>],
 }
 
 /// Those of the pod itself, and those of its ephemeral containers: the newest first.
@@ -180,91 +167,35 @@ fn ephemeral_status(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>) -> V
     value
 }
 
-fn end(policy: &str, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
-    let over = |one: &One| {
-        one.exit_code.is_some_and(|code| match policy {
-            _ if deleting => true,
-            "Never" => true,
-            "OnFailure" => code == 0,
-            _ => false,
-        }) && !waits.containers.contains_key(&one.name)
-    };
+fn end(wanted: &Wanted, deleting: bool, containers: &[One], waits: &Waits) -> Option<End> {
+    let again = |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
+    let over = |one: &One| one.exit_code.is_some_and(|code| deleting || !again(one, code)) && !waits.containers.contains_key(&one.name);
     if containers.is_empty() || !containers.iter().all(over) {
         return None;
     }
     Some(if containers.iter().all(|one| one.exit_code == Some(0)) { End::Succeeded } else { End::Failed })
 }
 
-/// An init container that failed, with a policy that leaves it so, ends its pod.
+/// An init container that failed, and is left so, ends its pod.
 fn init_end(wanted: &Wanted, init: &[Told], waits: &Waits) -> Option<End> {
-    let never = wanted.pod.spec.restart_policy == "Never";
+    let again = |one: &One, code: i32| wanted.member(&one.name).is_some_and(|member| wanted.starts_again(&member, code));
     let failed = |told: &Told| {
         let one = &told.one;
-        told.kind == Kind::Init && one.exit_code.is_some_and(|code| code != 0) && !waits.containers.contains_key(&one.name)
+        let for_good = one.exit_code.is_some_and(|code| code != 0 && !again(one, code));
+        told.kind == Kind::Init && for_good && !waits.containers.contains_key(&one.name)
     };
-    (never && init.iter().any(failed)).then_some(End::Failed)
-}
-
-/// The conditions that are the agent's to say.
-pub const CONDITIONS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
-
-fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
-    let sidecars = facts.init.iter().filter(|told| told.kind == Kind::Sidecar).map(|told| &told.one);
-    let unready: Vec<&str> = sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
-    let incomplete: Vec<&str> = facts.init.iter().filter(|told| !told.complete()).map(|told| told.one.name.as_str()).collect();
-    let mut list = Vec::new();
-    let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
-        let status = if holds { "True" } else { "False" };
-        let before = was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
-        let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
-        // Nothing was shown before: an agent that starts anew reads the times off the engine.
-        let first_ms = match kind {
-            _ if !was["conditions"].is_null() => now.wall_ms,
-            "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
-            "Ready" | "ContainersReady" => now.wall_ms,
-            _ => begun_ms(facts.runs, now),
-        };
-        let since = since.map_or_else(|| time(first_ms), str::to_owned);
-        let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
-        if let Some(generation) = generation {
-            condition["observedGeneration"] = json!(generation);
-        }
-        if let Some(reason) = reason {
-            condition["reason"] = json!(reason);
-        }
-        if let Some(message) = message {
-            condition["message"] = json!(message);
-        }
-        list.push(condition);
-    };
-    add("PodReadyToStartContainers", facts.up, None, None);
-    if facts.initialized || incomplete.is_empty() {
-        add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
-    } else {
-        let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
-        add("Initialized", false, Some("ContainersNotInitialized"), Some(message));
-    }
-    for kind in ["Ready", "ContainersReady"] {
-        match facts.ended {
-            Some(end) if !facts.containers.iter().any(|one| one.unmade) => add(kind, false, Some(end.reason()), None),
-            _ if unready.is_empty() && !facts.containers.is_empty() => add(kind, true, None, None),
-            _ => {
-                let message = format!("containers with unready status: [{}]", unready.join(" "));
-                add(kind, false, Some("ContainersNotReady"), Some(message));
-            }
-        }
-    }
-    add("PodScheduled", true, None, None);
-    Value::Array(list)
+    init.iter().any(failed).then_some(End::Failed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::container::{Instance, member_config, sandbox_config};
+    use crate::desired::Desired;
     use crate::naming::Source;
     use crate::plan::memory::Lost;
     use crate::plan::{Node, WaitReason, Waiting};
+    use crate::runtime::State;
 
     #[test]
     fn a_new_agent_reads_the_times_off_the_engine() {
@@ -272,7 +203,7 @@ mod tests {
             json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
         let wanted = Wanted::new(Source::File, document).unwrap();
         let tag = |container: &str| {
-            let labels = sandbox_config(&Node::default(), &wanted, 0, 0, String::new()).labels;
+            let labels = sandbox_config(&Node::default(), &wanted, &[], 0, 0, String::new()).labels;
             let mut tag = Tag::read(&crate::naming::container_name(&wanted.name, SANDBOX, 0), &labels).unwrap();
             tag.container = container.to_owned();
             tag
@@ -286,6 +217,7 @@ mod tests {
             created_ms,
             state: State::Running { started_ms },
             ip: None,
+            limits: None,
             message: None,
         };
         let world = World { containers: vec![seen(SANDBOX, 1000, 2000), seen("c", 3000, 4000)], ..World::default() };
@@ -328,7 +260,9 @@ mod tests {
                 let hash = if hash.is_empty() { wanted.hash_of(&wanted.member("c").unwrap()) } else { hash.to_owned() };
                 let instance = Instance { attempt: 0, sandbox: 0, step: 0, hash, processes_of: None, address: String::new() };
                 let image = crate::runtime::Image::default();
-                let config = member_config(&Node::default(), &[], &wanted, &wanted.pod.spec.containers[0], &image, instance).unwrap();
+                let config =
+                    member_config(&Node::default(), &Desired::default(), &wanted, &wanted.pod.spec.containers[0], &image, instance)
+                        .unwrap();
                 let (id, image) = (config.name.clone(), config.image);
                 let (name, labels, image_id) = (config.name, config.labels, String::new());
                 world.containers.push(crate::runtime::Seen {
@@ -340,6 +274,7 @@ mod tests {
                     created_ms: 0,
                     state,
                     ip: None,
+                    limits: None,
                     message: None,
                 });
             }
@@ -386,8 +321,16 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |attempt: u32, state: Value, expected: i64| {
             let mut world = World::default();
-            let lost =
-                Lost { attempt, step: 0, hash: String::new(), sandbox: Some(0), at_ms: 0, exit_code: Some(4), text: "removed".to_owned() };
+            let lost = Lost {
+                attempt,
+                step: 0,
+                hash: String::new(),
+                sandbox: Some(0),
+                at_ms: 0,
+                exit_code: Some(4),
+                text: "removed".to_owned(),
+                misconfigured: false,
+            };
             world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
             let was = json!({"containerStatuses": [{"name": "c", "restartCount": 0, "state": state}]});
             let status = status(&wanted, &world, &Waits::default(), &was, Now::default());
@@ -406,8 +349,16 @@ mod tests {
         let wanted = Wanted::new(Source::File, document).unwrap();
         let check = |exit_code: Option<i32>, phase: &str, reason_before: Value| {
             let mut world = World::default();
-            let lost =
-                Lost { attempt: 1, step: 1, hash: String::new(), sandbox: Some(0), at_ms: 0, exit_code, text: "no such mount".to_owned() };
+            let lost = Lost {
+                attempt: 1,
+                step: 1,
+                hash: String::new(),
+                sandbox: Some(0),
+                at_ms: 0,
+                exit_code,
+                text: "no such mount".to_owned(),
+                misconfigured: false,
+            };
             world.memory.lost.insert(("u".to_owned(), "c".to_owned()), lost);
             let mut waits = Waits::default();
             waits.containers.insert("c".to_owned(), Waiting::new(WaitReason::CreateContainerError, "no such mount"));

@@ -41,7 +41,7 @@ pub fn line(shown: &Shown) -> String {
 }
 
 /// The first reason why a pod is not what it should be.
-fn trouble(status: &Value) -> Option<String> {
+pub fn trouble(status: &Value) -> Option<String> {
     let containers = status["containerStatuses"].as_array().into_iter().flatten();
     let waiting = containers.filter_map(|container| {
         let state = &container["state"]["waiting"];

@@ -19,7 +19,7 @@ use crate::desired::{Desired, Wanted};
 use crate::happening::{self, Happening};
 use crate::lanes::Lanes;
 use crate::naming::PodName;
-use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Verdicts, WaitReason, Waiting, Waits, World};
+use crate::plan::{self, Case, Memory, Node, Now, Round, Rules, Strain, Verdicts, WaitReason, Waiting, Waits, World};
 use crate::runtime::{Failure, Runtime, State};
 use crate::status;
 
@@ -34,6 +34,10 @@ pub struct Ends {
     pub desired: watch::Receiver<Arc<Desired>>,
     /// From the probes.
     pub verdicts: watch::Receiver<Arc<Verdicts>>,
+    /// What this host is short of.
+    pub strain: watch::Receiver<Arc<Strain>>,
+    /// The host stops, and all pods with it.
+    pub leaving: watch::Receiver<bool>,
     /// Something may have changed (an engine event): look again. Carries nothing.
     pub wake: Arc<Notify>,
     pub node: Node,
@@ -77,11 +81,14 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
     let mut lanes = Lanes::new();
     let mut busy = BTreeSet::new();
     let mut trouble = Trouble::default();
-    let mut told = BTreeMap::new();
+    let mut told = Told::default();
     loop {
         let desired = ends.desired.borrow_and_update().clone();
         let verdicts = ends.verdicts.borrow_and_update().clone();
-        let mut world = World { node: ends.node.clone(), verdicts: (*verdicts).clone(), busy: busy.clone(), ..World::default() };
+        let strain = ends.strain.borrow_and_update().clone();
+        let leaving = *ends.leaving.borrow_and_update();
+        let mut world =
+            World { leaving, node: ends.node.clone(), verdicts: (*verdicts).clone(), busy: busy.clone(), strain, ..World::default() };
         let mut finished = Vec::new();
         let looked = {
             let look = look(runtime, &hands, &clock, &desired, &mut world, rules);
@@ -104,6 +111,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 trouble.over();
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
+                hands.memory.borrow_mut().admissions.extend(round.admissions.clone());
                 tell(&ends, &desired, &round.waits, &mut told);
                 show(&ends.shown, &desired, &world, &round, now);
                 let wake_at_ms = round.wake_at_ms;
@@ -121,6 +129,8 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 () = ends.wake.notified() => {}
                 Ok(()) = ends.desired.changed() => {}
                 Ok(()) = ends.verdicts.changed() => {}
+                Ok(()) = ends.strain.changed() => {}
+                Ok(()) = ends.leaving.changed() => {}
                 () = sleep_until(clock.at(wake_at_ms)) => {}
             }
         }
@@ -147,6 +157,7 @@ async fn look<R: Runtime>(
 ) -> Result<Now, Failure> {
     world.containers = runtime.list().await?;
     world.volumes = runtime.volumes().await?;
+    world.contents = runtime.contents(&plan::contents::paths(desired, &world.node)).await?;
     let now = clock.now();
     for seen in &mut world.containers {
         // Not every engine keeps the text of a start that it refused.
@@ -168,6 +179,7 @@ async fn look<R: Runtime>(
 fn remember(memory: &RefCell<Memory>, desired: &Desired, world: &World, now: Now) -> Memory {
     let mut memory = memory.borrow_mut();
     memory.look(&world.containers, now);
+    memory.hear(desired.pods.keys(), now);
     let here: BTreeSet<String> = memory.lives.values().map(|life| life.tag.pod.uid.clone()).collect();
     memory.forget_pods(|uid| desired.pods.contains_key(uid) || here.contains(uid) || world.volumes.contains(uid));
     memory.clone()
@@ -199,18 +211,41 @@ fn start_lanes<'a, R: Runtime>(
     }
 }
 
+/// What was told of pods, to the log and as events.
+#[derive(Default)]
+struct Told {
+    /// By the pod's uid and the container's name, which is empty for the pod itself.
+    waits: BTreeMap<(String, String), Waiting>,
+    /// By uid.
+    dismissed: BTreeSet<String>,
+}
+
 /// A wait is told once, to the log and as events, and again when it changes.
-fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, told: &mut BTreeMap<(String, String), Waiting>) {
-    let mut now_told = BTreeMap::new();
+fn tell(ends: &Ends, desired: &Desired, waits: &BTreeMap<String, Waits>, told: &mut Told) {
+    let mut now_told = Told::default();
     for (uid, waits) in waits {
         let Some(wanted) = desired.pods.get(uid) else { continue };
         let containers = waits.containers.iter().map(|(name, waiting)| (Some(name.as_str()), waiting));
-        for (container, waiting) in waits.pod.iter().map(|waiting| (None, waiting)).chain(containers) {
-            let place = (uid.clone(), container.unwrap_or_default().to_owned());
-            if told.get(&place) != Some(waiting) {
+        let whole = waits.pod.iter().map(|waiting| (None, waiting));
+        let places = whole.chain(containers).map(|(container, waiting)| (container.unwrap_or_default().to_owned(), container, waiting));
+        // No container's name has a slash.
+        let notes = waits.notes.iter().map(|(about, waiting)| (format!("note/{about}"), None, waiting));
+        for (place, container, waiting) in places.chain(notes) {
+            let place = (uid.clone(), place);
+            if told.waits.get(&place) != Some(waiting) {
                 tell_one(&ends.happenings, wanted, container, waiting);
             }
-            now_told.insert(place, waiting.clone());
+            now_told.waits.insert(place, waiting.clone());
+        }
+        if let Some(dismissal) = &waits.dismissed {
+            if !told.dismissed.contains(uid) {
+                let PodName { namespace, name, .. } = &wanted.name;
+                log::warn!("{namespace}/{name} has failed: {}: {}", dismissal.reason, dismissal.event);
+                // A queue that is full loses events, never actions.
+                let event = happening::Event::Dismissed(dismissal.clone());
+                let _ = ends.happenings.try_send(Happening::of_pod(&wanted.name, None, event));
+            }
+            now_told.dismissed.insert(uid.clone());
         }
     }
     *told = now_told;
@@ -235,9 +270,10 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
     let statuses: BTreeMap<String, Value> = desired
         .pods
         .iter()
-        .map(|(uid, wanted)| {
+        .map(|(uid, wanted)| (uid, wanted, round.waits.get(uid).unwrap_or(&nothing)))
+        .filter(|(_, _, waits)| !waits.undecided)
+        .map(|(uid, wanted, waits)| {
             let before = was.statuses.get(uid).unwrap_or(&wanted.document["status"]);
-            let waits = round.waits.get(uid).unwrap_or(&nothing);
             (uid.clone(), status::status(wanted, world, waits, before, now))
         })
         .collect();
@@ -247,7 +283,8 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.statuses == statuses
         && was.waits == round.waits
         && was.world.containers == world.containers
-        && was.world.verdicts == world.verdicts;
+        && was.world.verdicts == world.verdicts
+        && was.world.strain == world.strain;
     if !same {
         shown.send_replace(Arc::new(Shown {
             desired: desired.clone(),

@@ -3,16 +3,33 @@
 //!
 //! A new source is a row here, and where it needs something new of the host, a variant of `runtime::Volume`.
 
-use coracle_api::pod::{PodSpec, Volume as Asked};
+use coracle_api::pod::{NfsVolumeSource, Volume as Asked};
 
+use crate::desired::Wanted;
 use crate::naming::{memory_volume_name, volume_dir};
+use crate::plan::world::Node;
+use crate::projection;
 use crate::runtime::{HostFile, MountSource, Volume};
 
 /// Where the volumes of one pod are.
 #[derive(Clone, Copy, Debug)]
 pub struct Home<'a> {
     pub data_dir: &'a str,
+    /// On no disk.
+    pub volatile_dir: &'a str,
     pub uid: &'a str,
+    /// `fsGroup`: whom the pod's own volumes belong to.
+    pub group: Option<u32>,
+    /// `fsGroupChangePolicy` is OnRootMismatch.
+    pub unless_fits: bool,
+}
+
+impl<'a> Home<'a> {
+    pub fn of(node: &'a Node, wanted: &'a Wanted) -> Home<'a> {
+        let group = wanted.pod.spec.security_context.fs_group.and_then(|group| u32::try_from(group).ok());
+        let unless_fits = wanted.pod.spec.security_context.fs_group_change_policy == "OnRootMismatch";
+        Home { data_dir: &node.data_dir, volatile_dir: &node.volatile_dir, uid: &wanted.name.uid, group, unless_fits }
+    }
 }
 
 /// One volume on this host.
@@ -26,17 +43,17 @@ pub struct Source {
 /// None: the volume asks for another source.
 type Row = fn(&Asked, &Home<'_>) -> Option<Source>;
 
-const SOURCES: &[Row] = &[host_path, memory, empty_dir];
+const SOURCES: &[Row] = &[host_path, memory, empty_dir, filled, local, nfs];
 
-/// The first row that applies. A volume that names no source is an empty directory, as in 2014; one that names another
+/// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is an empty directory, as in 2014; one that names another
 /// source is refused before it comes here (`api::fields`).
 pub fn source(volume: &Asked, home: &Home<'_>) -> Source {
     SOURCES.iter().find_map(|row| row(volume, home)).unwrap_or_else(|| directory(volume, home))
 }
 
 /// All that has to be there before the sandbox starts.
-pub fn needed(spec: &PodSpec, home: &Home<'_>) -> Vec<Volume> {
-    spec.volumes.iter().filter_map(|volume| source(volume, home).needs).collect()
+pub fn needed(volumes: &[Asked], home: &Home<'_>) -> Vec<Volume> {
+    volumes.iter().filter_map(|volume| source(volume, home).needs).collect()
 }
 
 fn host_path(volume: &Asked, _: &Home<'_>) -> Option<Source> {
@@ -60,21 +77,56 @@ fn memory(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     let empty = volume.empty_dir.as_ref().filter(|empty| empty.medium == "Memory")?;
     let name = memory_volume_name(home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok());
-    Some(Source { needs: Some(Volume::Memory { name: name.clone(), size_bytes }), mount: MountSource::Volume(name) })
+    Some(Source { needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }), mount: MountSource::Volume(name) })
 }
 
 fn empty_dir(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     volume.empty_dir.as_ref().map(|_| directory(volume, home))
 }
 
+/// What is only read stays whose it is.
+fn local(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+    let kept = volume.kept_directory.as_ref().map(|below| format!("{}/{below}", home.data_dir));
+    let create = kept.is_some();
+    let path = kept.or_else(|| Some(volume.local.as_ref()?.path.clone()))?;
+    let group = home.group.filter(|_| !volume.read_only);
+    let needs = Volume::Local { path: path.clone(), create, group, unless_fits: home.unless_fits };
+    Some(Source { needs: Some(needs), mount: MountSource::Path(path) })
+}
+
+/// The kernel asks the server itself, so there is nobody who would agree on a version: the fourth, unless the options name one.
+fn nfs(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+    let NfsVolumeSource { server, path, read_only } = volume.nfs.as_ref()?;
+    let name = memory_volume_name(home.uid, &volume.name);
+    let mut options = volume.mount_options.clone();
+    if !options.iter().any(|option| option.starts_with("vers=") || option.starts_with("nfsvers=")) {
+        options.push("nfsvers=4".to_owned());
+    }
+    if *read_only || volume.read_only {
+        options.push("ro".to_owned());
+    }
+    let needs = Volume::Nfs { name: name.clone(), server: server.clone(), path: path.clone(), options: options.join(",") };
+    Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
+}
+
+/// What the agent fills itself: `plan::contents` makes it.
+fn filled(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+    projection::is_one(volume).then(|| Source { needs: None, mount: MountSource::Path(content_dir(volume, home)) })
+}
+
+pub fn content_dir(volume: &Asked, home: &Home<'_>) -> String {
+    volume_dir(if projection::is_volatile(volume) { home.volatile_dir } else { home.data_dir }, home.uid, &volume.name)
+}
+
 fn directory(volume: &Asked, home: &Home<'_>) -> Source {
     let path = volume_dir(home.data_dir, home.uid, &volume.name);
-    Source { needs: Some(Volume::Directory { path: path.clone() }), mount: MountSource::Path(path) }
+    Source { needs: Some(Volume::Directory { path: path.clone(), group: home.group }), mount: MountSource::Path(path) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coracle_api::pod::LocalVolumeSource;
     use serde_json::{Value, json};
 
     #[test]
@@ -83,7 +135,8 @@ mod tests {
             let mut document = asked.clone();
             document["name"] = json!("v");
             let volume: Asked = serde_json::from_value(document).unwrap();
-            assert_eq!(source(&volume, &Home { data_dir: "/data", uid: "u" }), Source { needs, mount }, "{asked}");
+            let home = Home { data_dir: "/data", volatile_dir: "/run/v", uid: "u", group: Some(7), unless_fits: false };
+            assert_eq!(source(&volume, &home), Source { needs, mount }, "{asked}");
         };
         let path = |path: &str| MountSource::Path(path.to_owned());
         let host = |kind: &str| json!({"hostPath": {"path": "/srv", "type": kind}});
@@ -97,12 +150,39 @@ mod tests {
         check(host("Socket"), host_file(HostFile::Socket, false), path("/srv"));
         check(host("CharDevice"), host_file(HostFile::CharDevice, false), path("/srv"));
         check(host("BlockDevice"), host_file(HostFile::BlockDevice, false), path("/srv"));
-        let directory = || Some(Volume::Directory { path: "/data/pods/u/volumes/v".to_owned() });
+        let directory = || Some(Volume::Directory { path: "/data/pods/u/volumes/v".to_owned(), group: Some(7) });
         check(json!({}), directory(), path("/data/pods/u/volumes/v"));
         check(json!({"emptyDir": {}}), directory(), path("/data/pods/u/volumes/v"));
-        let memory = |size_bytes| Some(Volume::Memory { name: "coracle_u_v".to_owned(), size_bytes });
+        check(json!({"configMap": {"name": "x"}}), None, path("/data/pods/u/volumes/v"));
+        check(json!({"secret": {"secretName": "x"}}), None, path("/run/v/pods/u/volumes/v"));
+        let nfs = |options: &str| {
+            let (name, server, path) = ("coracle_u_v".to_owned(), "nas".to_owned(), "/x".to_owned());
+            Some(Volume::Nfs { name, server, path, options: options.to_owned() })
+        };
+        let engines = || MountSource::Volume("coracle_u_v".to_owned());
+        check(json!({"nfs": {"server": "nas", "path": "/x"}}), nfs("nfsvers=4"), engines());
+        check(json!({"nfs": {"server": "nas", "path": "/x", "readOnly": true}}), nfs("nfsvers=4,ro"), engines());
+        let memory = |size_bytes| Some(Volume::Memory { name: "coracle_u_v".to_owned(), size_bytes, group: Some(7) });
         let mounted = || MountSource::Volume("coracle_u_v".to_owned());
         check(json!({"emptyDir": {"medium": "Memory"}}), memory(None), mounted());
         check(json!({"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}), memory(Some(1 << 20)), mounted());
+    }
+
+    #[test]
+    fn what_claims_are_bound_to() {
+        let home = Home { data_dir: "/data", volatile_dir: "/run/v", uid: "u", group: Some(7), unless_fits: true };
+        let local =
+            |read_only| Asked { name: "v".into(), local: Some(LocalVolumeSource { path: "/mnt".into() }), read_only, ..Asked::default() };
+        let needs = |group| Some(Volume::Local { path: "/mnt".into(), create: false, group, unless_fits: true });
+        assert_eq!(source(&local(false), &home), Source { needs: needs(Some(7)), mount: MountSource::Path("/mnt".into()) });
+        assert_eq!(source(&local(true), &home).needs, needs(None));
+        let kept = Asked { name: "v".into(), kept_directory: Some("claims/n/c".into()), ..Asked::default() };
+        let path = "/data/claims/n/c".to_owned();
+        let needs = Some(Volume::Local { path: path.clone(), create: true, group: Some(7), unless_fits: true });
+        assert_eq!(source(&kept, &home), Source { needs, mount: MountSource::Path(path) });
+        let export = NfsVolumeSource { server: "nas".into(), path: "/x".into(), read_only: false };
+        let mount_options = vec!["hard".into(), "vers=3".into()];
+        let found = source(&Asked { name: "v".into(), nfs: Some(export), mount_options, ..Asked::default() }, &home).needs;
+        assert!(matches!(&found, Some(Volume::Nfs { options, .. }) if options == "hard,vers=3"), "{found:?}");
     }
 }

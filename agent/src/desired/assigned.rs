@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::last::{Assignment, intent};
 use super::{Source, SourceState, Wanted};
+use crate::naming::fit_uid;
 
 type Pods = BTreeMap<String, Entry>;
 
@@ -118,7 +119,15 @@ impl Assigned {
             })
             .collect();
         pods.sort_by(|a, b| a.name.cmp(&b.name));
-        Some(SourceState { pods, complete: false, gone: self.gone.clone() })
+        let foreign = self.others.keys().map(|uid| fit_uid(uid)).collect();
+        Some(SourceState {
+            pods,
+            complete: false,
+            gone: self.gone.clone(),
+            cluster: self.cluster.clone(),
+            foreign,
+            ..SourceState::default()
+        })
     }
 }
 

@@ -8,16 +8,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use coracle_api::meta::Time;
 use tokio::sync::watch;
 
+use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Watch, hidden};
-use super::{Source, SourceState, Wanted, manifest};
+use super::objects::{Object, Ref};
+use super::{PodName, SourceState, Wanted};
 use crate::private;
 
 /// Finds what inotify does not tell: network file systems, hard links, a directory that was mounted over.
@@ -26,8 +27,6 @@ const RESCAN: Duration = Duration::from_secs(60);
 const RETRY: Duration = Duration::from_secs(5);
 /// Several files that are written together make one reading.
 const SETTLE: Duration = Duration::from_millis(20);
-/// A manifest has some hundred bytes; what is bigger is something else.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Far above the pods that one host runs.
 const FILES_MAX: usize = 1000;
 /// Uids of files that were taken away; they only matter until their containers are gone.
@@ -47,47 +46,53 @@ pub struct Directory {
     open: BTreeMap<PathBuf, String>,
     /// Files whose last good version is not on the disk yet.
     unsaved: BTreeSet<OsString>,
+    /// Nothing is written: somebody only wants to know.
+    only_looks: bool,
 }
 
 /// One manifest file as it was read last.
 struct File {
     stamp: Stamp,
     /// Its last good version.
-    good: Option<Arc<Wanted>>,
+    good: Option<Good>,
     complaint: Option<String>,
-}
-
-/// Unchanged: not read again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    modified: Option<SystemTime>,
-    length: u64,
-    inode: u64,
 }
 
 impl Directory {
     /// Reads what the last agent knew. A directory that is missing is made only if no pod ever came from it: else it may
     /// just not be mounted yet.
     pub fn open(path: &str, data_dir: &str, node_name: &str) -> Directory {
+        let directory = Directory::known(path, data_dir, node_name);
+        let path = &directory.path;
+        if directory.files.is_empty() && !path.exists() {
+            match private::make_manifest_directory(path) {
+                Ok(()) => log::info!("made the manifest directory {}", path.display()),
+                Err(error) => log::warn!("make the manifest directory {}: {error}", path.display()),
+            }
+        }
+        directory
+    }
+
+    /// What an agent that starts now would read; nothing is written. The error is the directory's own.
+    pub fn look(path: &str, data_dir: &str, node_name: &str) -> (SourceState, Option<String>) {
+        let mut directory = Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) };
+        let state = directory.read();
+        (state, directory.trouble)
+    }
+
+    fn known(path: &str, data_dir: &str, node_name: &str) -> Directory {
         let last_good = Path::new(data_dir).join("last-good");
         let mut files = BTreeMap::new();
         for entry in fs::read_dir(&last_good).into_iter().flatten().filter_map(Result::ok) {
             let document = fs::read(entry.path()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
             if let Some(document) = document.filter(|_| !hidden(&entry.file_name())) {
-                let good = Wanted::new(Source::File, document).map(Arc::new);
+                let good = Good::kept(document);
                 let good = good.inspect_err(|problem| log::error!("last good version {}: {problem}", entry.path().display())).ok();
                 files.insert(entry.file_name(), File { stamp: Stamp { modified: None, length: 0, inode: 0 }, good, complaint: None });
             }
         }
-        let path = PathBuf::from(path);
-        if files.is_empty() && !path.exists() {
-            match private::make_manifest_directory(&path) {
-                Ok(()) => log::info!("made the manifest directory {}", path.display()),
-                Err(error) => log::warn!("make the manifest directory {}: {error}", path.display()),
-            }
-        }
         Directory {
-            path,
+            path: PathBuf::from(path),
             last_good,
             node_name: node_name.to_owned(),
             files,
@@ -96,6 +101,7 @@ impl Directory {
             trouble: None,
             open: BTreeMap::new(),
             unsaved: BTreeSet::new(),
+            only_looks: false,
         }
     }
 
@@ -127,7 +133,7 @@ impl Directory {
     }
 
     fn read(&mut self) -> SourceState {
-        let names = match self.names() {
+        let names = match names(&self.path) {
             Ok(names) => {
                 if self.trouble.take().is_some() {
                     log::info!("the manifest directory {} is there again", self.path.display());
@@ -173,18 +179,6 @@ impl Directory {
         self.open = open;
     }
 
-    /// Entries that do not begin with a dot, sorted.
-    fn names(&self) -> io::Result<BTreeSet<OsString>> {
-        let mut names = BTreeSet::new();
-        for entry in fs::read_dir(&self.path)? {
-            let entry = entry?;
-            if !hidden(&entry.file_name()) && !entry.path().is_dir() {
-                names.insert(entry.file_name());
-            }
-        }
-        Ok(names)
-    }
-
     fn read_file(&mut self, name: &OsString) {
         let path = self.path.join(name);
         let stamp = stamp(&path);
@@ -194,24 +188,19 @@ impl Directory {
         {
             return;
         }
-        let read = stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| read_text(&path, *stamp));
-        let shown = name.to_string_lossy().into_owned();
-        let read = read.and_then(|(text, written)| {
-            let read = manifest::read(&text, &shown, &self.node_name, written)?;
-            Ok((Wanted::new(Source::File, read.document)?, read.unknown))
-        });
+        let read = stamp.as_ref().map_err(|error| error.to_string()).and_then(|stamp| take(&path, *stamp, &self.node_name));
         let stamp = stamp.unwrap_or(Stamp { modified: None, length: 0, inode: 0 });
         let file = self.files.entry(name.clone()).or_insert(File { stamp, good: None, complaint: None });
         file.stamp = stamp;
         match read {
-            Ok((wanted, unknown)) => {
+            Ok((good, unknown)) => {
                 if file.complaint.take().is_some() {
                     log::info!("manifest {}: it reads well again", path.display());
                 }
                 for field in unknown {
                     log::warn!("manifest {}: {field} is no field of this format and is left out", path.display());
                 }
-                self.keep(name, wanted);
+                self.keep(name, good);
             }
             Err(problem) => {
                 let goes_on = if file.good.is_some() { "its last good version goes on" } else { "nothing is started from it" };
@@ -224,14 +213,21 @@ impl Directory {
         }
     }
 
-    /// The new good version; one that names another pod ends the one before.
-    fn keep(&mut self, name: &OsString, wanted: Wanted) {
+    /// The new good version; pods that it no longer names end. What has not changed stays the very same.
+    fn keep(&mut self, name: &OsString, mut good: Good) {
         let Some(file) = self.files.get_mut(name) else { return };
-        if file.good.as_deref() == Some(&wanted) {
+        if file.good.as_ref() == Some(&good) {
             return;
         }
         self.unsaved.insert(name.clone());
-        if let Some(old) = file.good.replace(Arc::new(wanted)) {
+        let old = file.good.take();
+        for pod in &mut good.pods {
+            if let Some(same) = old.iter().flat_map(|old| &old.pods).find(|old| *old == pod) {
+                *pod = same.clone();
+            }
+        }
+        file.good = Some(good);
+        if let Some(old) = old {
             self.mark_gone(&old);
         }
     }
@@ -240,7 +236,7 @@ impl Directory {
     /// however many files there are, and a bad file never does.
     fn save(&mut self) {
         let unsaved = std::mem::take(&mut self.unsaved);
-        if unsaved.is_empty() {
+        if unsaved.is_empty() || self.only_looks {
             return;
         }
         let bytes = |name: OsString| {
@@ -256,6 +252,9 @@ impl Directory {
         if let Some(good) = self.files.remove(name).and_then(|file| file.good) {
             self.mark_gone(&good);
         }
+        if self.only_looks {
+            return;
+        }
         match fs::remove_file(self.last_good.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 log::warn!("remove {} from {}: {error}", name.to_string_lossy(), self.last_good.display());
@@ -264,35 +263,48 @@ impl Directory {
         }
     }
 
-    fn mark_gone(&mut self, wanted: &Wanted) {
-        if self.gone.len() < GONE_MAX {
-            self.gone.insert(wanted.name.uid.clone());
+    fn mark_gone(&mut self, good: &Good) {
+        for wanted in &good.pods {
+            if self.gone.len() < GONE_MAX {
+                self.gone.insert(wanted.name.uid.clone());
+            }
         }
     }
 
     fn state(&mut self, read: bool) -> SourceState {
         let mut pods: Vec<Arc<Wanted>> = Vec::new();
+        let mut objects: BTreeMap<Ref, Arc<Object>> = BTreeMap::new();
         let mut complete = read;
         let mut owners: BTreeMap<String, &OsString> = BTreeMap::new();
         let mut doubles = BTreeSet::new();
         for (name, file) in &self.files {
-            match &file.good {
-                Some(wanted) => match owners.get(&wanted.name.uid) {
+            let Some(good) = &file.good else {
+                complete = false;
+                continue;
+            };
+            let mut double = |first: &OsString, what: String, how: &str| {
+                let (path, first) = (self.path.join(name), first.to_string_lossy());
+                doubles.insert(format!("manifest {}: {first} asks for the same {what} and comes first: {how}", path.display()));
+            };
+            for wanted in &good.pods {
+                let PodName { uid, namespace, name: pod, .. } = &wanted.name;
+                match owners.get(uid) {
                     None => {
-                        owners.insert(wanted.name.uid.clone(), name);
+                        owners.insert(uid.clone(), name);
                         pods.push(wanted.clone());
                     }
-                    Some(first) => {
-                        doubles.insert(format!(
-                            "manifest {}: {} asks for the same pod {}/{} and comes first: give one of them another id (metadata.name)",
-                            self.path.join(name).display(),
-                            first.to_string_lossy(),
-                            wanted.name.namespace,
-                            wanted.name.name
-                        ));
+                    Some(first) => double(first, format!("pod {namespace}/{pod}"), "give one of them another id (metadata.name)"),
+                }
+            }
+            for (place, object) in &good.objects {
+                let what = format!("{} {}/{}", place.kind.name(), place.namespace, place.name);
+                match owners.get(&what) {
+                    None => {
+                        owners.insert(what, name);
+                        objects.insert(place.clone(), object.clone());
                     }
-                },
-                None => complete = false,
+                    Some(first) => double(first, what, "give one of them another name"),
+                }
             }
         }
         for text in doubles.difference(&self.doubles) {
@@ -300,34 +312,8 @@ impl Directory {
         }
         self.doubles = doubles;
         self.gone.retain(|uid| !pods.iter().any(|wanted| wanted.name.uid == *uid));
-        SourceState { pods, complete, gone: self.gone.clone() }
+        SourceState { pods, complete, gone: self.gone.clone(), objects, ..SourceState::default() }
     }
-}
-
-fn stamp(path: &Path) -> io::Result<Stamp> {
-    use std::os::unix::fs::MetadataExt;
-    let meta = fs::metadata(path)?;
-    if !meta.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    Ok(Stamp { modified: meta.modified().ok(), length: meta.len(), inode: meta.ino() })
-}
-
-fn read_text(path: &Path, stamp: Stamp) -> Result<(String, Time), String> {
-    let too_big = || format!("it has more than {FILE_BYTES_MAX} bytes; a manifest is smaller");
-    if stamp.length > FILE_BYTES_MAX {
-        return Err(too_big());
-    }
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(too_big());
-    }
-    let text = String::from_utf8(bytes).map_err(|error| format!("byte {}: it is not UTF-8 text", error.utf8_error().valid_up_to()))?;
-    let seconds = stamp.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map_or(0, |since| since.as_secs());
-    let written = i64::try_from(seconds).ok().and_then(Time::from_seconds);
-    Ok((text, written.unwrap_or_else(|| Time::from_seconds(0).expect("1970 is a time"))))
 }
 
 #[cfg(test)]
@@ -477,6 +463,32 @@ mod tests {
         directory.read();
         bed.put("web.yaml", &GOOD.replace("id: web", "id: other"));
         assert_eq!(names(&directory.read()), (vec!["other"], true, 1));
+    }
+
+    #[test]
+    fn a_file_of_many_things_keeps_all_of_them_over_a_restart() {
+        let bed = Bed::new("many-things");
+        let mut directory = bed.open();
+        let text = |replicas: u32| {
+            format!(
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{a: b}}\n---\napiVersion: apps/v1\nkind: Deployment\n\
+                metadata: {{name: w}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{a: b}}}}\n  template:\n    \
+                metadata: {{labels: {{a: b}}}}\n    spec: {{containers: [{{name: c, image: x}}]}}\n"
+            )
+        };
+        bed.put("all.yaml", &text(2));
+        let before = directory.read();
+        let complaints: Vec<&String> = directory.files.values().filter_map(|file| file.complaint.as_ref()).collect();
+        assert_eq!(complaints, Vec::<&String>::new());
+        assert_eq!((names(&before), before.objects.len()), ((vec!["w-0", "w-1"], true, 0), 1));
+        let mut again = bed.open();
+        let after = again.state(true);
+        assert_eq!((&after.pods, &after.objects), (&before.pods, &before.objects), "after a restart");
+        bed.put("all.yaml", &text(1));
+        bed.put("more.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {a: other}\n");
+        let state = again.read();
+        assert_eq!((names(&state), &state.objects), ((vec!["w-0"], true, 1), &before.objects));
+        assert!(again.doubles.iter().any(|text| text.contains("ConfigMap default/m")), "{:?}", again.doubles);
     }
 
     #[test]

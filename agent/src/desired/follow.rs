@@ -7,6 +7,7 @@ use std::time::Duration;
 use coracle_http::Method;
 use coracle_http::client::{CallError, Client};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// The server ends a watch after this, so a watch that hangs does not hang for ever.
@@ -29,18 +30,24 @@ pub enum News {
 /// Why the master could not be heard; said once for each outage, by whoever says it first.
 #[derive(Clone, Default)]
 pub struct Voice {
-    pub(super) silent: std::sync::Arc<std::sync::atomic::AtomicBool>,
+    silent: std::sync::Arc<watch::Sender<bool>>,
 }
 
 impl Voice {
+    /// Whether the master is silent.
+    pub fn watch(&self) -> watch::Receiver<bool> {
+        self.silent.subscribe()
+    }
+
     fn lost(&self, client: &Client, why: &str) {
-        if !self.silent.swap(true, std::sync::atomic::Ordering::Relaxed) {
+        if self.silent.send_if_modified(|silent| !std::mem::replace(silent, true)) {
             log::warn!("the master at {} does not answer: {why}; its pods go on as they are", client.target());
         }
     }
 
     fn heard(&self, client: &Client) {
-        if self.silent.swap(false, std::sync::atomic::Ordering::Relaxed) {
+        let was_silent = self.silent.send_if_modified(std::mem::take);
+        if was_silent {
             log::info!("the master at {} answers again", client.target());
         }
     }

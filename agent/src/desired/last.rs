@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use coracle_api::pod::Container;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{is_for_good, was_started};
+use super::{exit_code, was_started};
 use crate::private;
 
 const NAME: &str = "last-assignment.json";
@@ -82,21 +83,43 @@ pub fn intent(pod: &Value) -> Value {
     pod
 }
 
-/// The status of a pod that has ended; of another one its containers that have ended for good, and the ephemeral ones
-/// that were started: none of them is started again, even if nothing of it is left here.
+/// The status of a pod that has ended. Of another one its containers that have ended for good, and the ephemeral ones
+/// that were started: none of them is started again, even if nothing of it is left here; and what others say that it waits for.
 fn record(pod: &Value) -> Option<Value> {
     let status = &pod["status"];
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return Some(status.clone());
     }
-    let policy = pod["spec"]["restartPolicy"].as_str().unwrap_or_default();
+    let spec = &pod["spec"];
     let of = |field: &str, lasting: &dyn Fn(&Value) -> bool| -> Vec<Value> {
         status[field].as_array().into_iter().flatten().filter(|one| lasting(one)).cloned().collect()
     };
-    let ended = of("containerStatuses", &|one| is_for_good(one, policy));
+    let ended = of("containerStatuses", &|one| is_for_good(one, spec));
     let started = of("ephemeralContainerStatuses", &was_started);
-    let found = !ended.is_empty() || !started.is_empty();
-    found.then(|| json!({ "containerStatuses": ended, "ephemeralContainerStatuses": started }))
+    let gates = spec["readinessGates"].as_array();
+    let waited = of("conditions", &|one| gates.is_some_and(|gates| gates.iter().any(|gate| gate["conditionType"] == one["type"])));
+    let mut record = Map::new();
+    if !ended.is_empty() || !started.is_empty() {
+        record.insert("containerStatuses".to_owned(), ended.into());
+        record.insert("ephemeralContainerStatuses".to_owned(), started.into());
+    }
+    if !waited.is_empty() {
+        let plain = waited.iter().map(|one| json!({"type": one["type"], "status": one["status"]}));
+        record.insert("conditions".to_owned(), plain.collect());
+    }
+    // A deadline counts from there, whoever is asked.
+    if spec["activeDeadlineSeconds"].is_number() && status["startTime"].is_string() {
+        record.insert("startTime".to_owned(), status["startTime"].clone());
+    }
+    (!record.is_empty()).then_some(Value::Object(record))
+}
+
+fn is_for_good(status: &Value, spec: &Value) -> bool {
+    let containers = spec["containers"].as_array().into_iter().flatten();
+    let own = containers.into_iter().find(|container| container["name"] == status["name"]);
+    let own = own.and_then(|container| Container::deserialize(container).ok()).unwrap_or_default();
+    let policy = spec["restartPolicy"].as_str().unwrap_or_default();
+    exit_code(status).is_some_and(|code| !own.starts_again(policy, code))
 }
 
 #[cfg(test)]

@@ -1,69 +1,230 @@
-//! The text of one manifest file -> the pod that it asks for, with a name and a uid. PURE.
+//! The text of one manifest file -> the pods that it asks for, each with a name and a uid, and the objects that pods of the directory
+//! may use. PURE.
+
+use std::collections::BTreeSet;
 
 use coracle_api::meta::Time;
 use coracle_api::old::{Format, decode_any};
-use coracle_api::strategy::{Making, POD, Rules};
+use coracle_api::strategy::{
+    BuiltinStrategy, CLAIM, CONFIG_MAP, DAEMON_SET, DEPLOYMENT, JOB, Making, POD, REPLICA_SET, Rules, SECRET, STATEFUL_SET,
+};
 use coracle_api::types;
 use coracle_schema::yaml;
 use serde_json::{Value, json};
 
+use super::workload::{self, Workload};
 use crate::hash::hash_text;
 
 /// What a file without a namespace means.
 const NAMESPACE: &str = "default";
 
+/// Documents of a file, those of lists too.
+const DOCUMENTS_MAX: usize = 200;
+
 /// What a file gave.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Read {
-    pub document: Value,
+    pub pods: Vec<Value>,
+    /// ConfigMaps, Secrets and claims, with their kind.
+    pub objects: Vec<Value>,
     /// Fields that the format does not have: dropped, worth a line in the log.
     pub unknown: Vec<String>,
 }
 
-/// `written` is the file's own time: it must not differ from one reading to the next.
-pub fn read(text: &str, file_name: &str, node_name: &str, written: Time) -> Result<Read, String> {
-    let document = parse(text)?;
-    let decoded = decode_any(&document).map_err(|refused| refused.to_string())?;
+/// Where a file stands, and when it was written: that must not differ from one reading to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin<'a> {
+    pub file_name: &'a str,
+    pub node_name: &'a str,
+    pub written: Time,
+}
+
+/// All of a file or nothing.
+pub fn read(text: &str, origin: Origin<'_>) -> Result<Read, String> {
+    let documents = documents(text)?;
+    let many = documents.len() > 1;
+    if documents.len() > DOCUMENTS_MAX {
+        return Err(format!("{} documents, and a file has at most {DOCUMENTS_MAX}", documents.len()));
+    }
+    let mut read = Read::default();
+    for (index, document) in documents.iter().enumerate() {
+        let place = if many { format!("document {}: ", index + 1) } else { String::new() };
+        one(document, origin, &mut read).map_err(|why| format!("{place}{why}"))?;
+    }
+    let mut seen = BTreeSet::new();
+    for item in read.pods.iter().chain(&read.objects) {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let meta = &item["metadata"];
+        let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
+        let kind = text(&item["kind"]);
+        let kind = if kind.is_empty() { "Pod".to_owned() } else { kind };
+        if !seen.insert((kind.clone(), namespace.clone(), name.clone())) {
+            return Err(format!("{kind} {namespace}/{name} stands there twice: give one of them another name"));
+        }
+    }
+    Ok(read)
+}
+
+fn one(document: &Value, origin: Origin<'_>, read: &mut Read) -> Result<(), String> {
+    let text = |field: &str| document[field].as_str().unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if let Some(workload) = Workload::of(api_version, kind) {
+        let strategy = match workload {
+            Workload::Deployment => &DEPLOYMENT,
+            Workload::ReplicaSet => &REPLICA_SET,
+            Workload::StatefulSet => &STATEFUL_SET,
+            Workload::DaemonSet => &DAEMON_SET,
+            Workload::Job => &JOB,
+        };
+        let type_name = format!("{}.{kind}", api_version.replace('/', "."));
+        let whole = object(document, &type_name, strategy, origin, &mut read.unknown)?;
+        let (pods, claims) = workload::pods(workload, &whole)?;
+        let namespace = &whole["metadata"]["namespace"];
+        read.objects.extend(claims.iter().map(|name| claim(namespace, &json!(name))));
+        for document in &pods {
+            read.pods.push(pod(document, origin, &mut read.unknown)?);
+        }
+        return Ok(());
+    }
+    match (api_version, kind) {
+        ("v1", "ConfigMap") => read.objects.push(object(document, kind, &CONFIG_MAP, origin, &mut read.unknown)?),
+        ("v1", "Secret") => read.objects.push(object(document, kind, &SECRET, origin, &mut read.unknown)?),
+        ("v1", "PersistentVolumeClaim") => {
+            let whole = object(document, kind, &CLAIM, origin, &mut read.unknown)?;
+            read.objects.push(claim(&whole["metadata"]["namespace"], &whole["metadata"]["name"]));
+        }
+        ("batch/v1", "CronJob") => {
+            return Err("kind: a CronJob is for a master, which knows the times: `kubectl create -f` posts it there".to_owned());
+        }
+        _ => read.pods.push(pod(document, origin, &mut read.unknown)?),
+    }
+    Ok(())
+}
+
+/// A directory of this host, which stays when the file goes.
+fn claim(namespace: &Value, name: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let directory = format!("claims/{}/{}", text(namespace), text(name));
+    json!({"kind": "PersistentVolumeClaim", "metadata": {"namespace": namespace, "name": name}, "directory": directory})
+}
+
+fn pod(document: &Value, origin: Origin<'_>, unknown: &mut Vec<String>) -> Result<Value, String> {
+    let decoded = decode_any(document).map_err(|refused| refused.to_string())?;
     let mut pod = decoded.pod;
-    identify(&mut pod, document.get("uuid"), file_name, node_name);
+    identify(&mut pod, document.get("uuid"), origin.file_name, origin.node_name);
+    let rules = Rules { old_names: decoded.format != Format::PodV1, ..Rules::default() };
+    let own: Vec<String> = decoded.unknown.iter().map(|path| path.as_str().to_owned()).collect();
+    unknown.extend(own.iter().cloned());
+    complete(&mut pod, ("Pod", &POD), rules, origin, unknown, own)?;
+    Ok(pod)
+}
+
+fn object(
+    document: &Value,
+    type_name: &str,
+    strategy: &BuiltinStrategy,
+    origin: Origin<'_>,
+    unknown: &mut Vec<String>,
+) -> Result<Value, String> {
+    let mut object = document.clone();
+    identify(&mut object, None, origin.file_name, origin.node_name);
+    complete(&mut object, (type_name, strategy), Rules::default(), origin, unknown, Vec::new())?;
+    Ok(object)
+}
+
+/// Defaults, and whether all of it is as it has to be. `own`: fields that its format does not have.
+fn complete(
+    object: &mut Value,
+    (type_name, strategy): (&str, &BuiltinStrategy),
+    rules: Rules,
+    origin: Origin<'_>,
+    unknown: &mut Vec<String>,
+    mut own: Vec<String>,
+) -> Result<(), String> {
     let types = types::builtin();
-    let shaped = coracle_schema::decode(&types, "Pod", &mut pod);
+    let shaped = coracle_schema::decode(&types, type_name, object);
     if !shaped.faults.is_empty() {
         let faults: Vec<String> = shaped.faults.iter().map(|fault| explain(fault.path.as_str(), &fault.message)).collect();
         return Err(faults.join("; "));
     }
-    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
     let mut making = Making {
-        now: written,
+        now: origin.written,
         uid,
-        suffix: &mut || hash_text(file_name)[..5].to_owned(),
+        suffix: &mut || hash_text(origin.file_name)[..5].to_owned(),
         service_address: &mut || None,
         node_port: &mut || None,
     };
-    (POD.create)(&mut pod, &mut making);
-    coracle_schema::default(&types, "Pod", &mut pod);
-    let rules = Rules { old_names: decoded.format != Format::PodV1, ..Rules::default() };
-    let mut problems = coracle_schema::check(&types, "Pod", &pod);
-    for problem in (POD.validate)(&pod, rules) {
+    coracle_schema::default(&types, type_name, object);
+    (strategy.create)(object, &mut making);
+    coracle_schema::default(&types, type_name, object);
+    let mut problems = coracle_schema::check(&types, type_name, object);
+    for problem in (strategy.validate)(object, rules) {
         if !problems.iter().any(|known| known.path == problem.path) {
             problems.push(problem);
         }
     }
-    let unknown: Vec<String> = decoded.unknown.iter().chain(&shaped.unknown).map(|path| path.as_str().to_owned()).collect();
+    let more = shaped.unknown.iter().map(|path| path.as_str().to_owned());
+    unknown.extend(more.clone());
+    own.extend(more);
     let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
     if !problems.is_empty() {
         // What is missing is often there under a mistyped name.
-        problems.extend(unknown.iter().map(|field| format!("{field}: no field of this format")));
+        problems.extend(own.iter().map(|field| format!("{field}: no field of this format")));
         return Err(problems.join("; "));
     }
     // What only a server says is not the file's to say.
-    if let Value::Object(pod) = &mut pod {
-        pod.remove("status");
+    if let Value::Object(object) = object {
+        object.remove("status");
     }
-    if let Some(Value::Object(meta)) = pod.get_mut("metadata") {
+    if let Some(Value::Object(meta)) = object.get_mut("metadata") {
         meta.remove("generation");
     }
-    Ok(Read { document: pod, unknown })
+    Ok(())
+}
+
+/// Those of the text, and in their place those of lists.
+fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let mut documents = Vec::new();
+    for part in parts(text) {
+        let document = parse(&part)?;
+        if !document.is_null() {
+            unlist(document, &mut documents);
+        }
+    }
+    if documents.is_empty() { Err("the file is empty".to_owned()) } else { Ok(documents) }
+}
+
+/// A list without items is a document that says nothing.
+fn unlist(mut document: Value, documents: &mut Vec<Value>) {
+    let of = document["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
+    let (Some(kind), Some(items)) = (of, document.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take)) else {
+        return documents.push(document);
+    };
+    for mut item in items {
+        // Items of a list of one kind do not say it.
+        if item.is_object() && !kind.is_empty() && item["kind"].is_null() {
+            item["kind"] = kind.clone().into();
+            item["apiVersion"] = document["apiVersion"].clone();
+        }
+        unlist(item, documents);
+    }
+}
+
+/// What stands between lines of `---`, each after so many empty lines that mistakes are found where they are.
+fn parts(text: &str) -> Vec<String> {
+    let separates = |line: &str| line.strip_prefix("---").is_some_and(|rest| rest.trim().is_empty() || rest.trim_start().starts_with('#'));
+    let mut parts = vec![String::new()];
+    for (number, line) in text.lines().enumerate() {
+        if separates(line) {
+            parts.push("\n".repeat(number + 1));
+        } else if let Some(part) = parts.last_mut() {
+            part.push_str(line);
+            part.push('\n');
+        }
+    }
+    parts.retain(|part| part.lines().any(|line| !line.trim().is_empty() && !line.starts_with('#')));
+    parts
 }
 
 /// `y`, `on` and `1.10` are no texts in YAML: the usual mistake, and how to mend it.
@@ -73,19 +234,19 @@ fn explain(path: &str, message: &str) -> String {
     format!("{path}: {message}{hint}")
 }
 
-/// JSON as such, everything else as YAML: one document, without duplicate keys, bounded in size, depth and aliases.
+/// JSON as such, everything else as YAML: one document, or null, without duplicate keys, bounded in size, depth and aliases.
 fn parse(text: &str) -> Result<Value, String> {
     let json = text.trim_start().starts_with('{').then(|| coracle_schema::read(text.as_bytes()).ok()).flatten();
     let is_json = json.is_some();
     let (document, twice) = json.map_or_else(|| yaml::read_whole(text), Ok).map_err(|why| {
         let place = why.split_once("multiple YAML documents").map(|(place, _)| place);
-        place.map_or(why.clone(), |place| format!("{place}a second document begins: give each pod its own file"))
+        place.map_or(why.clone(), |place| format!("{place}a second document begins: put a line of --- before it"))
     })?;
     if let Some(field) = twice.first() {
         let said = if is_json { None } else { yaml::twice(text, field) };
         return Err(said.unwrap_or_else(|| format!("{}: it stands there twice", field.as_str())));
     }
-    if document.is_null() { Err("the file is empty".to_owned()) } else { Ok(document) }
+    Ok(document)
 }
 
 /// Name and namespace, where they are missing, and the uid: the same for every edit of a pod on this node.
@@ -127,7 +288,8 @@ mod tests {
     const NOW: i64 = 1_767_225_600;
 
     fn read_as(text: &str, file: &str) -> Result<Value, String> {
-        read(text, file, "n1", Time::from_seconds(NOW).unwrap()).map(|read| read.document)
+        let origin = Origin { file_name: file, node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        read(text, origin).map(|read| read.pods.into_iter().next().unwrap_or_default())
     }
 
     fn refused(text: &str, words: &[&str]) {
@@ -180,7 +342,14 @@ mod tests {
 
     #[test]
     fn mistakes_say_where_and_what_to_do() {
-        refused("version: v1beta2\ncontainers: []\n---\nversion: v1beta2\n", &["line", "its own file"]);
+        refused("version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta2\nid: [\n", &["line 6"]);
+        refused("version: v1beta2\nid: a\ncontainers: [{name: c, image: x}]\n---\nversion: v1beta9\n", &["document 2", "v1beta9"]);
+        refused("version: v1beta2\nid: a\n--- {id: b}\n", &["a second document begins"]);
+        refused("apiVersion: batch/v1\nkind: CronJob\n", &["kubectl create -f"]);
+        refused("apiVersion: v1\nkind: Service\n", &["kind"]);
+        refused("# nothing\n---\n", &["empty"]);
+        let twice = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+        refused(&format!("{twice}---\n{twice}"), &["ConfigMap default/a", "twice"]);
         refused("a: 1\na: 2\n", &["line 2", "already set"]);
         refused(r#"{"version": "v1beta2", "id": "a", "id": "b"}"#, &["id", "twice"]);
         refused("apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: y}]}", &["spec.containers[0].image", "quotes"]);
@@ -195,5 +364,74 @@ mod tests {
                 .map(|(n, o)| format!("{n}: &{n} [*{o}{}]\n", format!(",*{o}").repeat(99)))
                 .collect::<String>();
         refused(&bomb, &["come to", "nodes"]);
+    }
+
+    #[test]
+    fn files_hold_all_that_pods_need() {
+        let origin = Origin { file_name: "app.yaml", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let text = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {a: '1'}
+---
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Secret
+  metadata: {name: password, namespace: home}
+  stringData: {p: x}
+- apiVersion: v1
+  kind: PersistentVolumeClaim
+  metadata: {name: files}
+  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+--- # the database
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c, image: x, volumeMounts: [{name: data, mountPath: /d}]}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: once}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: c, image: x}]}
+";
+        let read = read(text, origin).unwrap();
+        let names = |items: &[Value]| {
+            let name = |item: &Value| format!("{}/{}", item["metadata"]["namespace"], item["metadata"]["name"]).replace('"', "");
+            items.iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&read.pods), ["default/db-0", "default/db-1", "default/once-0"]);
+        let objects = ["default/settings", "home/password", "default/files", "default/data-db-0", "default/data-db-1"];
+        assert_eq!(names(&read.objects), objects);
+        assert_eq!(read.objects[1]["data"]["p"], "eA==");
+        assert_eq!(read.objects[2]["directory"], "claims/default/files");
+        assert_eq!(read.unknown, Vec::<String>::new());
+        assert_ne!(read.pods[0]["metadata"]["uid"], read.pods[1]["metadata"]["uid"]);
+    }
+
+    /// As people run them at home and in small works.
+    #[test]
+    fn every_field_of_usual_pods_is_acted_on() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/v1/templates/pods.yaml");
+        let text = std::fs::read_to_string(path).unwrap().replace("metadata: {", "apiVersion: v1\nkind: Pod\nmetadata: {");
+        let origin = Origin { file_name: "pods.yaml", node_name: "n1", written: Time::from_seconds(NOW).unwrap() };
+        let read = read(&text, origin).unwrap();
+        assert_eq!((read.pods.len(), read.unknown), (12, Vec::<String>::new()));
+        for pod in &read.pods {
+            assert_eq!(coracle_api::fields::refused(pod), None, "{}", pod["metadata"]["name"]);
+        }
     }
 }

@@ -11,9 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use coracle_api::annotations::MIRROR;
-use coracle_api::service::{Endpoints, Service};
+use coracle_api::node::Node;
+use coracle_api::service::{EndpointSlice, Service};
+use coracle_api::strategy::amounts::is_extended;
 use coracle_http::Method;
 use coracle_http::client::Client;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -21,7 +24,9 @@ use super::SourceState;
 use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
 use super::last::Last;
+use super::objects::{Objects, door, kept::Kept};
 use crate::naming::{PodName, Source, Tag, fit_uid};
+use crate::plan::NodeSaid;
 use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.
@@ -35,35 +40,54 @@ pub struct Heard {
     pub listed: bool,
 }
 
-/// Services and endpoints; None until both were listed.
-pub type Network = Option<(Vec<Service>, Vec<Endpoints>)>;
+/// The services of the cluster and their endpoints, as last heard.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Network {
+    pub services: Arc<Vec<Service>>,
+    pub slices: Vec<Arc<EndpointSlice>>,
+    /// False: it was read from this host's disk, and may be of before a reboot.
+    pub heard: bool,
+}
 
 pub struct Outlets {
+    pub objects: watch::Sender<Arc<Objects>>,
     pub pods: watch::Sender<Option<SourceState>>,
     pub heard: watch::Sender<Arc<Heard>>,
-    pub network: watch::Sender<Network>,
+    /// None until both were listed.
+    pub network: watch::Sender<Option<Arc<Network>>>,
+    /// None: nobody has said anything of this node.
+    pub node: watch::Sender<Option<Arc<NodeSaid>>>,
+}
+
+/// What of this host matters here.
+#[derive(Clone, Copy, Debug)]
+pub struct About<'a> {
+    pub node_name: &'a str,
+    pub data_dir: &'a str,
+    /// Whether Secrets may stand on this host's disk.
+    pub secrets_on_disk: bool,
 }
 
 /// Never ends.
-pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
+pub async fn run(client: Client, about: About<'_>, shown: watch::Receiver<Arc<Shown>>, outlets: Outlets) {
+    let About { node_name, data_dir, secrets_on_disk } = about;
     let voice = Voice::default();
-    let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets));
+    let node_path = format!("/api/v1/nodes/{node_name}");
+    let pods = RefCell::new(Pods::open(&client, data_dir, shown, &outlets, node_path));
     pods.borrow_mut().publish();
     let services = RefCell::new(Shelf::new(|item| Service::read(item).ok()));
-    let endpoints = RefCell::new(Shelf::new(|item| Endpoints::read(item).ok()));
-    let publish = || {
-        if let (Some(services), Some(endpoints)) = (services.borrow().all(), endpoints.borrow().all()) {
-            let network = (services, endpoints);
-            outlets.network.send_if_modified(|was| {
-                let differs = was.as_ref() != Some(&network);
-                if differs {
-                    *was = Some(network);
-                }
-                differs
-            });
-        }
+    let slices = RefCell::new(Shelf::new(|item| EndpointSlice::read(item).ok()));
+    let publish = |services_changed: bool| {
+        let (Some(of_services), Some(slices)) = (services.borrow().all(), slices.borrow().all()) else { return };
+        let known = outlets.network.borrow().clone();
+        let services = match known.filter(|known| known.heard && !services_changed) {
+            Some(known) => known.services.clone(),
+            None => Arc::new(of_services.iter().map(|service| (**service).clone()).collect()),
+        };
+        outlets.network.send_replace(Some(Arc::new(Network { services, slices, heard: true })));
     };
     let mine = format!("fieldSelector=spec.nodeName%3D{node_name}");
+    let own = format!("fieldSelector=metadata.name%3D{node_name}");
     #[expect(clippy::await_holding_refcell_ref, reason = "only this closure borrows it, and a follower tells one thing at a time")]
     let tell_pods = async |news| pods.borrow_mut().take(news).await;
     // None: it cannot be told whose list this is. An event is of the cluster that was listed.
@@ -71,18 +95,26 @@ pub async fn run(client: Client, node_name: &str, data_dir: &str, shown: watch::
         News::Listed(_) => cluster_of(&client).await.map(Some),
         News::Event { .. } => Some(None),
     };
+    let kept = Kept::open(data_dir, secrets_on_disk);
     tokio::join!(
+        door::run(client.clone(), voice.clone(), kept, outlets.pods.subscribe(), outlets.objects.clone()),
         follow(&client, &voice, "/api/v1/pods", &mine, tell_pods),
-        follow(&client, &voice, "/api/v1/services", "", async |news| {
-            let Some(cluster) = cluster(&news).await else { return false };
-            services.borrow_mut().take(news, cluster);
-            publish();
+        follow(&client, &voice, "/api/v1/nodes", &own, async |news| {
+            take_node(&outlets, news);
             true
         }),
-        follow(&client, &voice, "/api/v1/endpoints", "", async |news| {
+        follow(&client, &voice, "/api/v1/services", "", async |news| {
             let Some(cluster) = cluster(&news).await else { return false };
-            endpoints.borrow_mut().take(news, cluster);
-            publish();
+            if services.borrow_mut().take(news, cluster) {
+                publish(true);
+            }
+            true
+        }),
+        follow(&client, &voice, "/apis/discovery.k8s.io/v1/endpointslices", "", async |news| {
+            let Some(cluster) = cluster(&news).await else { return false };
+            if slices.borrow_mut().take(news, cluster) {
+                publish(false);
+            }
             true
         }),
     );
@@ -99,8 +131,26 @@ fn forget(gone: &mut BTreeSet<String>, shown: &Shown) {
     });
 }
 
+/// What of this node is others' to say.
+fn take_node(outlets: &Outlets, news: News) {
+    let node = match news {
+        News::Listed(list) => list.into_iter().next(),
+        News::Event { gone, object } => Some(object).filter(|_| !gone),
+    };
+    let Some(node) = node.and_then(|node| Node::deserialize(node).ok()) else { return };
+    let extended = node.status.allocatable.into_iter().filter(|(name, _)| is_extended(name)).collect();
+    let said = NodeSaid { labels: node.metadata.labels, taints: node.spec.taints, extended };
+    outlets.node.send_if_modified(|was| {
+        let differs = was.as_deref() != Some(&said);
+        if differs {
+            *was = Some(Arc::new(said));
+        }
+        differs
+    });
+}
+
 /// By namespace and name.
-type Items<T> = BTreeMap<(String, String), T>;
+type Items<T> = BTreeMap<(String, String), Arc<T>>;
 
 /// One resource as it was heard last, each object read once. Those that cannot be read are left out.
 struct Shelf<T> {
@@ -111,35 +161,53 @@ struct Shelf<T> {
     kept: Items<T>,
 }
 
-impl<T: Clone> Shelf<T> {
+impl<T: PartialEq> Shelf<T> {
     fn new(read: fn(&Value) -> Option<T>) -> Shelf<T> {
         Shelf { read, cluster: String::new(), items: None, kept: Items::new() }
     }
 
-    fn take(&mut self, news: News, cluster: Option<String>) {
+    /// Whether anything is another now.
+    fn take(&mut self, news: News, cluster: Option<String>) -> bool {
+        let mut differs = self.items.is_none();
         if let Some(cluster) = cluster
             && self.cluster != cluster
         {
             self.kept.extend(self.items.take().unwrap_or_default());
             self.cluster = cluster;
+            differs = true;
         }
         let key = |object: &Value| (text(object, "namespace"), text(object, "name"));
         match news {
             News::Listed(list) => {
-                self.items = Some(list.iter().filter_map(|object| Some((key(object), (self.read)(object)?))).collect());
+                let old = self.items.take().unwrap_or_default();
+                let read = |object: &Value| {
+                    let (key, item) = (key(object), Arc::new((self.read)(object)?));
+                    let item = old.get(&key).filter(|known| **known == item).cloned().unwrap_or(item);
+                    Some((key, item))
+                };
+                let items: Items<T> = list.iter().filter_map(read).collect();
+                differs |= items != old;
+                self.items = Some(items);
             }
             News::Event { gone, object } => {
                 let items = self.items.get_or_insert_default();
                 match (self.read)(&object).filter(|_| !gone) {
-                    Some(item) => drop(items.insert(key(&object), item)),
-                    None => drop(items.remove(&key(&object))),
+                    Some(item) => {
+                        let known = items.get(&key(&object)).is_some_and(|known| **known == item);
+                        if !known {
+                            items.insert(key(&object), Arc::new(item));
+                        }
+                        differs |= !known;
+                    }
+                    None => differs |= items.remove(&key(&object)).is_some(),
                 }
             }
         }
+        differs
     }
 
     /// None before the first listing. Of one name the present cluster's counts.
-    fn all(&self) -> Option<Vec<T>> {
+    fn all(&self) -> Option<Vec<Arc<T>>> {
         let items = self.items.as_ref()?;
         let others = self.kept.iter().filter(|(key, _)| !items.contains_key(key));
         let all: BTreeMap<_, _> = others.chain(items).collect();
@@ -148,7 +216,7 @@ impl<T: Clone> Shelf<T> {
 }
 
 /// The uid of namespace kube-system; None if it cannot be told now.
-async fn cluster_of(client: &Client) -> Option<String> {
+pub(super) async fn cluster_of(client: &Client) -> Option<String> {
     let namespace = get(client, "/api/v1/namespaces/kube-system").await.ok()?;
     Some(text(&namespace, "uid")).filter(|uid| !uid.is_empty())
 }
@@ -162,6 +230,8 @@ struct Pods<'a> {
     client: &'a Client,
     shown: watch::Receiver<Arc<Shown>>,
     outlets: &'a Outlets,
+    /// Of this node, in the API.
+    node_path: String,
     last: Last,
     assigned: Assigned,
     heard: Heard,
@@ -170,10 +240,10 @@ struct Pods<'a> {
 }
 
 impl<'a> Pods<'a> {
-    fn open(client: &'a Client, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: &'a Outlets) -> Pods<'a> {
+    fn open(client: &'a Client, data_dir: &str, shown: watch::Receiver<Arc<Shown>>, outlets: &'a Outlets, node_path: String) -> Pods<'a> {
         let last = Last::new(data_dir);
         let assigned = Assigned::new(last.read());
-        Pods { client, shown, outlets, last, assigned, heard: Heard::default(), foreign: None }
+        Pods { client, shown, outlets, node_path, last, assigned, heard: Heard::default(), foreign: None }
     }
 
     async fn take(&mut self, news: News) -> bool {
@@ -198,6 +268,10 @@ impl<'a> Pods<'a> {
     async fn listed(&mut self, list: Vec<Value>) -> bool {
         let Some(cluster) = cluster_of(self.client).await else { return false };
         self.meet(&cluster);
+        // Known before the pods that ask something of it are.
+        if let Ok(node) = get(self.client, &self.node_path).await {
+            take_node(self.outlets, News::Listed(vec![node]));
+        }
         self.heard = Heard { pods: BTreeMap::new(), listed: true };
         for object in list {
             self.hear(text(&object, "uid"), object);
@@ -319,9 +393,13 @@ mod tests {
         shelf.take(News::Listed(vec![object("a", "1"), object("b", "1")]), Some("c1".into()));
         shelf.take(News::Event { gone: true, object: object("b", "1") }, None);
         shelf.take(News::Listed(vec![object("c", "2")]), Some("c2".into()));
-        let pair = |name: &str, of: &str| (name.to_owned(), of.to_owned());
+        let pair = |name: &str, of: &str| Arc::new((name.to_owned(), of.to_owned()));
         assert_eq!(shelf.all().unwrap(), [pair("a", "1"), pair("c", "2")]);
         shelf.take(News::Event { gone: false, object: object("a", "2") }, None);
         assert_eq!(shelf.all().unwrap(), [pair("a", "2"), pair("c", "2")]);
+        // What says the same again is no news.
+        assert!(!shelf.take(News::Event { gone: false, object: object("a", "2") }, None));
+        assert!(!shelf.take(News::Listed(vec![object("a", "2"), object("c", "2")]), Some("c2".into())));
+        assert!(shelf.take(News::Event { gone: true, object: object("a", "2") }, None));
     }
 }

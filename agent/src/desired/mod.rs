@@ -4,11 +4,16 @@
 
 pub mod assigned;
 pub mod directory;
+pub mod file;
 pub mod follow;
 mod inotify;
+pub mod known;
 pub mod last;
 pub mod manifest;
 pub mod master;
+pub mod objects;
+pub mod together;
+mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,11 +22,14 @@ use coracle_api::pod::Pod;
 use coracle_api::service::Service;
 use serde_json::Value;
 
-use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, sandbox_hash};
+use crate::dns::resolv::Dns;
+use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, plain_hash, sandbox_hash};
 use crate::members::{Kind, Member, members};
 pub use crate::naming::Source;
 use crate::naming::{PodName, fit_uid};
+use crate::plan::NodeSaid;
 use coracle_api::fields;
+use objects::Objects;
 
 /// One pod as its source has it. All but the name follows from the document, and is worked out once.
 #[derive(Clone, Debug)]
@@ -39,6 +47,9 @@ pub struct Wanted {
     pub manifest_hash: String,
     /// Its fields that are not supported, in words.
     pub refused: Option<String>,
+    /// The ConfigMaps and Secrets that it names, and the tokens that it mounts.
+    pub objects: BTreeSet<objects::Ref>,
+    pub tokens: BTreeSet<objects::TokenRef>,
 }
 
 impl PartialEq for Wanted {
@@ -65,11 +76,15 @@ impl Wanted {
         let hash = |member: &Member| match member.kind {
             Kind::Ephemeral => EPHEMERAL_HASH.to_owned(),
             // What its pod shares is part of it: an edit of that replaces a container, too.
-            _ => format!("{}.{sandbox_hash}", container_hash(&document["spec"][member.kind.list()][member.index])),
+            _ => {
+                let container = &document["spec"][member.kind.list()][member.index];
+                format!("{}.{sandbox_hash}.{}", container_hash(container), plain_hash(container))
+            }
         };
         let hashes = members(&pod.spec).map(|member| (member.spec.name.clone(), hash(&member))).collect();
         let manifest_hash = if source == Source::File { manifest_hash(&document) } else { String::new() };
-        Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, refused })
+        let (objects, tokens) = (objects::uses::objects(&name.namespace, &name.name, &pod.spec), objects::tokens::of(&pod));
+        Ok(Wanted { name, document, pod, sandbox_hash, hashes, manifest_hash, refused, objects, tokens })
     }
 
     /// Its containers of every kind.
@@ -98,6 +113,11 @@ impl Wanted {
         ended_for_good(recorded, &self.pod.spec.restart_policy, member)
     }
 
+    /// Whether a container that ended with this code starts again. An init container that has succeeded is done.
+    pub fn starts_again(&self, member: &Member<'_>, exit_code: i32) -> bool {
+        starts_again(member, &self.pod.spec.restart_policy, exit_code)
+    }
+
     /// The record that the master has of an ephemeral container that was started.
     pub fn started_before(&self, member: &Member<'_>) -> Option<&Value> {
         status_of(&self.document["status"], member).filter(|status| was_started(status))
@@ -112,18 +132,22 @@ pub fn status_of<'a>(status: &'a Value, member: &Member<'_>) -> Option<&'a Value
 
 /// A container's part of a status that says that it has ended, and will not be started again.
 pub fn ended_for_good<'a>(status: &'a Value, policy: &str, member: &Member<'_>) -> Option<&'a Value> {
-    // A sidecar starts again as long as its pod runs.
-    status_of(status, member).filter(|status| member.kind != Kind::Sidecar && is_for_good(status, policy))
+    status_of(status, member).filter(|status| exit_code(status).is_some_and(|code| !starts_again(member, policy, code)))
 }
 
-fn is_for_good(status: &Value, policy: &str) -> bool {
-    let state = &status["state"]["terminated"];
-    state.is_object()
-        && match policy {
-            "Never" => true,
-            "OnFailure" => state["exitCode"].as_i64().unwrap_or(0) == 0,
-            _ => false,
-        }
+fn starts_again(member: &Member<'_>, policy: &str, exit_code: i32) -> bool {
+    match member.kind {
+        Kind::Ephemeral => false,
+        Kind::Sidecar => true,
+        Kind::Init => exit_code != 0 && member.spec.starts_again(policy, exit_code),
+        Kind::Main => member.spec.starts_again(policy, exit_code),
+    }
+}
+
+/// Of a container that has ended.
+fn exit_code(status: &Value) -> Option<i32> {
+    let ended = status["state"]["terminated"].as_object()?;
+    Some(ended.get("exitCode").and_then(Value::as_i64).and_then(|code| i32::try_from(code).ok()).unwrap_or(0))
 }
 
 fn was_started(status: &Value) -> bool {
@@ -141,6 +165,11 @@ pub struct SourceState {
     /// Uids of pods whose deletion was heard from the source itself, or that it answered 404 for: these are stopped also when the
     /// listing is not complete.
     pub gone: BTreeSet<String>,
+    /// Of the master: which cluster it is, and the uids of pods of those that it was before.
+    pub cluster: String,
+    pub foreign: BTreeSet<String>,
+    /// Of files: the ConfigMaps, Secrets and claims that their pods may use.
+    pub objects: BTreeMap<objects::Ref, Arc<objects::Object>>,
 }
 
 /// All that this host should run.
@@ -152,7 +181,13 @@ pub struct Desired {
     pub unknown: BTreeSet<Source>,
     pub gone: BTreeSet<String>,
     /// v1 Services of all namespaces, as last heard: for service variables.
-    pub services: Vec<Service>,
+    pub services: Arc<Vec<Service>>,
+    /// How the names of new pods resolve.
+    pub dns: Dns,
+    /// What the master says of this node. None: nobody has said anything.
+    pub node: Option<Arc<NodeSaid>>,
+    /// What pods are given of ConfigMaps and Secrets.
+    pub objects: Arc<Objects>,
 }
 
 /// Puts the sources together. What two sources both claim goes to the earlier of the list, and the answer names the losers, for
@@ -204,7 +239,7 @@ mod tests {
     }
 
     fn state(pods: Vec<Arc<Wanted>>, complete: bool) -> SourceState {
-        SourceState { pods, complete, gone: BTreeSet::new() }
+        SourceState { pods, complete, ..SourceState::default() }
     }
 
     #[test]
@@ -230,7 +265,7 @@ mod tests {
     #[test]
     fn unknown_is_not_absent() {
         let name = |source, uid: &str| PodName { source, namespace: "a".into(), name: "x".into(), uid: uid.into() };
-        let incomplete = SourceState { pods: Vec::new(), complete: false, gone: BTreeSet::from(["heard".to_owned()]) };
+        let incomplete = SourceState { gone: BTreeSet::from(["heard".to_owned()]), ..SourceState::default() };
         let (desired, _) = merge(&BTreeMap::from([(Source::Master, incomplete)]));
         assert!(!desired.is_gone(&name(Source::Master, "quiet")));
         assert!(desired.is_gone(&name(Source::Master, "heard")));

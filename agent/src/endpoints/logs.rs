@@ -3,18 +3,18 @@
 use coracle_api::meta::Time;
 use coracle_api::query::{LogOptions, Since};
 use coracle_api::status::{Reason, Status};
-use coracle_http::channel::channel;
-use coracle_http::{Answer, Body, STREAM_ITEMS_MAX, StatusCode, Stream};
+use coracle_http::channel::{Receiver, channel};
+use coracle_http::{Answer, Body, Request, STREAM_ITEMS_MAX, StatusCode, Stream};
 
-use super::View;
+use super::place::{parameters, pods_called, runs_of, segments};
+use super::{View, streams};
 use crate::clock::now;
-use crate::naming::Source;
-use crate::naming::Tag;
 use crate::runtime::docker::logs::Wish;
 use crate::runtime::{Seen, State};
 use crate::sync::Shown;
 
-pub fn answer(view: &View, path: &str, query: &str) -> Answer {
+pub fn answer(view: &View, path: &str, request: &Request) -> Answer {
+    let query = request.target.query().unwrap_or_default();
     let Some(parts) = segments(path) else {
         return refuse(Status::bad_request("a path has no segments . and .. here, and no slash inside of one"));
     };
@@ -30,9 +30,19 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
         Ok(id) => id,
         Err(status) => return refuse(status),
     };
+    let begin = || lines(view, id.clone(), wish(&options, now()));
+    if let Some(answer) = streams::log(request, begin) {
+        return answer;
+    }
+    // What a container writes is text, whatever it looks like.
+    let events = begin();
+    Answer::new(StatusCode::OK, "text/plain; charset=utf-8", Body::Stream(Stream { events, lease: Box::new(()) }))
+}
+
+/// What the engine has of it, as it comes.
+fn lines(view: &View, id: String, wish: Wish) -> Receiver {
     let (out, events) = channel(STREAM_ITEMS_MAX);
     let docker = view.docker.clone();
-    let wish = wish(&options, now());
     view.runtime.spawn(async move {
         if let Err(failure) = docker.send_log(&id, &wish, &out).await {
             // The head has gone out: what went wrong can only be said here and in the text itself.
@@ -40,35 +50,22 @@ pub fn answer(view: &View, path: &str, query: &str) -> Answer {
             let _ = out.send(format!("coracle: the rest of this log cannot be read: {failure}\n").into()).await;
         }
     });
-    // What a container writes is text, whatever it looks like.
-    Answer::new(StatusCode::OK, "text/plain; charset=utf-8", Body::Stream(Stream { events, lease: Box::new(()) }))
+    events
 }
 
 /// The container that the log is of: the newest one, or with `previous` the newest that is dead before it.
 fn find(shown: &Shown, node_name: &str, namespace: &str, pod: &str, container: &str, previous: bool) -> Result<String, Status> {
-    // The API calls a file's pod by its mirror's name.
-    let called =
-        |source: Source, name: &str| name == pod || source == Source::File && pod.strip_suffix(node_name) == Some(&format!("{name}-"));
     let mut runs: Vec<(u32, &Seen)> = Vec::new();
     let mut waiting = None;
-    for wanted in
-        shown.desired.pods.values().filter(|wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name))
-    {
+    for wanted in pods_called(shown, node_name, namespace, pod) {
         let waits = shown.waits.get(&wanted.name.uid);
         let reason = waits.and_then(|waits| waits.containers.get(container).or(waits.pod.as_ref())).map(|waiting| waiting.reason.name());
         waiting = Some(reason.unwrap_or("ContainerCreating"));
         if wanted.member(container).is_none() {
             return Err(not_found(format!("container \"{container}\" not found in pod \"{pod}\"")));
         }
-        for seen in &shown.world.containers {
-            if let Some(tag) = Tag::read(&seen.name, &seen.labels)
-                && tag.pod.uid == wanted.name.uid
-                && tag.container == container
-                && !matches!(seen.state, State::Created { .. })
-            {
-                runs.push((tag.attempt, seen));
-            }
-        }
+        let started = |(_, seen): &(u32, &Seen)| !matches!(seen.state, State::Created { .. });
+        runs.extend(runs_of(shown, &wanted.name.uid, container).filter(started));
     }
     let Some(waiting) = waiting else {
         return Err(not_found(format!("pod \"{pod}\" does not exist")));
@@ -98,16 +95,11 @@ fn refuse(status: Status) -> Answer {
 }
 
 fn parse(query: &str, pod: &str) -> Result<LogOptions, Status> {
-    let mut parameters = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = decode(value).ok_or_else(|| Status::bad_request(format!("the value of {key} is not well encoded")))?;
-        // The kubelet of 2014 called it `tail`, and there it could be `all`.
-        match (key, value.as_str()) {
-            ("tailLines" | "tail", "all") => {}
-            ("tail", _) => parameters.push(("tailLines".to_owned(), value)),
-            _ => parameters.push((key.to_owned(), value)),
-        }
+    let mut parameters = parameters(query).map_err(Status::bad_request)?;
+    // The kubelet of 2014 called it `tail`, and there it could be `all`.
+    parameters.retain(|(key, value)| !(["tailLines", "tail"].contains(&key.as_str()) && value == "all"));
+    for (key, _) in parameters.iter_mut().filter(|(key, _)| key == "tail") {
+        "tailLines".clone_into(key);
     }
     LogOptions::read(&parameters, pod)
 }
@@ -121,40 +113,10 @@ fn wish(options: &LogOptions, now: Time) -> Wish {
     Wish { follow, timestamps, tail_lines, since, bytes_max, stream }
 }
 
-/// Decoded. None: one of them leads elsewhere in whatever reads it as a path, or is badly encoded.
-fn segments(path: &str) -> Option<Vec<String>> {
-    let plain = |segment: &String| !matches!(segment.as_str(), "" | "." | "..") && !segment.contains(['/', '\\', '\0']);
-    path.trim_end_matches('/').split('/').map(|segment| decode(segment).filter(plain)).collect()
-}
-
-/// Percent-decoding; None for what is not UTF-8 or badly encoded.
-fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' {
-            let digit = |byte: u8| char::from(byte).to_digit(16);
-            u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use coracle_api::query::Stream;
-
-    #[test]
-    fn paths() {
-        assert_eq!(segments("default/p/c/"), Some(vec!["default".to_owned(), "p".to_owned(), "c".to_owned()]));
-        assert_eq!(segments("a%2Db/p/c").map(|parts| parts[0].clone()).as_deref(), Some("a-b"));
-        for path in ["../secret", "default/../c", "default/%2e%2E/c", "default/./c", "default/..%2fp/c", "a//c", "a/%zz/c", "a/%00/c", ""] {
-            assert_eq!(segments(path), None, "{path}");
-        }
-    }
 
     #[test]
     fn queries() {

@@ -1,9 +1,13 @@
 //! What the agent answers: on its port, which every program of this host reaches, `/healthz` alone; on its socket, which is for root and
-//! the master, also `/pods` and `/containerLogs/{namespace}/{pod}/{container}`: pods hold passwords, and logs anything.
+//! the master, also `/pods`, `/node`, `/containerLogs/{namespace}/{pod}/{container}`, `/exec/...`, `/attach/...` and `/portForward/...` beside it: pods hold passwords,
+//! logs anything, and a command may do anything.
 //!
 //! Handlers read the last `Shown` and wait for nothing; a log is sent by a task of the agent's own thread.
 
+mod figures;
 mod logs;
+mod place;
+mod streams;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,8 +16,13 @@ use coracle_http::{Answer, Handler, Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::config::Config;
+use crate::figures::Last;
+use crate::figures::probes::Tallies;
+use crate::host::Host;
 use crate::runtime::docker::Docker;
 use crate::sync::Shown;
+use streams::With;
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -24,6 +33,20 @@ pub struct View {
     pub node_name: String,
     /// Where the rest is asked for.
     pub socket: PathBuf,
+    pub data_dir: String,
+    pub host: Host,
+    /// The readings that rates begin with.
+    pub last: Arc<Last>,
+    /// What came of probes.
+    pub tallies: Arc<Tallies>,
+}
+
+impl View {
+    pub fn new(shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, config: &Config, host: Host) -> View {
+        let (node_name, socket, data_dir) = (config.node_name.clone(), config.socket.clone(), config.data_dir.clone());
+        let (last, tallies) = (Arc::default(), Arc::default());
+        View { shown, docker, runtime: tokio::runtime::Handle::current(), node_name, socket, data_dir, host, last, tallies }
+    }
 }
 
 pub fn port(view: View) -> Handler {
@@ -49,15 +72,26 @@ fn elsewhere(path: &str, socket: &Path) -> Answer {
 
 fn answer(view: &View, request: &Request) -> Answer {
     let path = request.target.path();
+    let streams = [("/exec/", With::Exec), ("/attach/", With::Attach)];
+    if let Some((rest, with)) = streams.into_iter().find_map(|(prefix, with)| Some((path.strip_prefix(prefix)?, with))) {
+        return match request.method {
+            Method::GET | Method::POST => streams::answer(view, with, rest, request),
+            _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST are answered here\n"),
+        };
+    }
+    if let Some(rest) = path.strip_prefix("/portForward/") {
+        return streams::ports(view, rest, request).unwrap_or_else(|refused| refused);
+    }
     if request.method != Method::GET && request.method != Method::HEAD {
         return Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
     }
     match path {
         "/healthz" => healthz(&view.shown.borrow(), view.docker.trouble()),
+        "/node" => node(view),
         "/pods" | "/pods/" => pods(&view.shown.borrow(), &view.node_name),
         _ => match path.strip_prefix("/containerLogs/") {
-            Some(rest) => logs::answer(view, rest, request.target.query().unwrap_or_default()),
-            None => Answer::text(StatusCode::NOT_FOUND, "404 page not found\n"),
+            Some(rest) => logs::answer(view, rest, request),
+            None => figures::answer(view, path).unwrap_or_else(|| Answer::text(StatusCode::NOT_FOUND, "404 page not found\n")),
         },
     }
 }
@@ -68,6 +102,16 @@ fn healthz(shown: &Shown, trouble: Option<String>) -> Answer {
         None if !shown.looked => Answer::text(StatusCode::SERVICE_UNAVAILABLE, "the engine was not reached yet\n"),
         None => Answer::text(StatusCode::OK, "ok"),
     }
+}
+
+/// For `coracle-agent status`.
+fn node(view: &View) -> Answer {
+    let host = &view.host;
+    let about = json!({
+        "name": view.node_name, "address": host.address, "engine": *view.docker.version().borrow(), "agent": env!("CARGO_PKG_VERSION"),
+        "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes, "diskBytes": host.disk_bytes,
+    });
+    Answer::json(StatusCode::OK, about.to_string())
 }
 
 fn pods(shown: &Shown, node_name: &str) -> Answer {

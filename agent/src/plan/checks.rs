@@ -50,6 +50,10 @@ pub fn check_of(action: &Action, container: &Container) -> Option<Check> {
     if let Some(sleep) = &action.sleep {
         return Some(Check::Sleep { seconds: u64::try_from(sleep.seconds).unwrap_or(0) });
     }
+    if let Some(grpc) = &action.grpc {
+        let port = u16::try_from(grpc.port).ok().filter(|port| *port != 0)?;
+        return Some(Check::Grpc { host: String::new(), port, service: grpc.service.clone().unwrap_or_default() });
+    }
     let tcp = action.tcp_socket.as_ref()?;
     Some(Check::Tcp { host: tcp.host.clone(), port: port_of(&tcp.port, container)? })
 }

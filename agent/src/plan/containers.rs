@@ -5,17 +5,18 @@ use coracle_api::pod::Container;
 
 use super::backoff::{restart_wait_ms, words};
 use super::checks::check_of;
-use super::memory::{Death, START_ERROR_CODE, UNKNOWN_CODE};
+use super::memory::{Death, KILLED_CODE, START_ERROR_CODE, UNKNOWN_CODE};
 use super::round::{Begin, Part, Start, StopReason, What};
 use super::rules::Rule;
 use super::sandbox::Sandbox;
 use super::seen::{self, Run};
 use super::waiting::{WaitReason, Waiting};
 use super::world::{Case, Dead, PodCase};
-use super::{images, stops};
+use super::{images, resize, stops};
 use crate::container::{self, Instance};
 use crate::desired::Wanted;
 use crate::downward;
+use crate::hash;
 use crate::members::{Kind, Member};
 use crate::runtime::{Check, State};
 
@@ -30,7 +31,7 @@ pub enum Last<'a> {
         death: Death,
         step: u32,
         /// Whether the create itself failed: such a start does not count as one that ended.
-        never_made: Option<String>,
+        never_made: Option<Waiting>,
     },
 }
 
@@ -47,22 +48,14 @@ pub struct Story<'a> {
     /// Its end is on record with its master.
     pub recorded: bool,
     pub newest: Option<&'a Run<'a>>,
-    pub again: Again<'a>,
-}
-
-/// Whether a container that ended starts again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again<'a> {
-    /// As this restart policy has it.
-    Policy(&'a str),
-    /// Never: it is an ephemeral one.
-    Once,
+    /// Its pod.
+    wanted: &'a Wanted,
 }
 
 pub fn story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let PodCase { case, wanted, .. } = pod;
     let mut story = seen_story(pod, member);
-    let death = |exit_code: i32| Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code };
+    let death = |exit_code: i32| Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false };
     if member.kind == Kind::Ephemeral {
         // The master may know what the engine has forgotten: it was started, and never is again.
         if story.last == Last::Never && wanted.started_before(&member).is_some() {
@@ -84,14 +77,21 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     let name = &member.spec.name;
     let hash = wanted.hash_of(&member);
     let newest = seen::of(runs, name).next();
-    let again = Again::of(wanted, &member);
-    let mut story = Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, recorded: false, newest, again };
+    let mut story = Story { member, hash, last: Last::Never, attempt: None, sandbox: None, same: true, recorded: false, newest, wanted };
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), name.clone()));
     if let Some(lost) = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt)) {
-        let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code: lost.exit_code.unwrap_or(UNKNOWN_CODE) };
-        let never_made = lost.exit_code.is_none().then(|| lost.text.clone());
-        story.last = Last::Ended { death, step: lost.step, never_made };
-        (story.attempt, story.sandbox, story.same) = (Some(lost.attempt), lost.sandbox, lost.hash == story.hash);
+        let exit_code = lost.exit_code.unwrap_or(UNKNOWN_CODE);
+        let death = Death { at_ms: lost.at_ms, ran_fine: false, exit_code, sick: false };
+        let reason = if lost.misconfigured { WaitReason::CreateContainerConfigError } else { WaitReason::CreateContainerError };
+        let never_made = lost.exit_code.is_none().then(|| Waiting::new(reason, lost.text.clone()));
+        // What was never tried is tried again after the first wait, and counts as no start.
+        let step = if lost.misconfigured { 1 } else { lost.step };
+        story.last = Last::Ended { death, step, never_made };
+        if lost.misconfigured {
+            (story.attempt, story.same) = (lost.attempt.checked_sub(1), hash::same(&lost.hash, &story.hash));
+            return story;
+        }
+        (story.attempt, story.sandbox, story.same) = (Some(lost.attempt), lost.sandbox, hash::same(&lost.hash, &story.hash));
         return story;
     }
     let Some(run) = newest else { return story };
@@ -104,20 +104,28 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
                 _ => START_ERROR_CODE,
             };
             let death = case.world.memory.lives.get(&run.seen.id).and_then(|life| life.death);
-            let death = death.unwrap_or(Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code });
+            let death = death.unwrap_or(Death { at_ms: case.now.mono_ms, ran_fine: false, exit_code, sick: false });
             Last::Ended { death, step: run.tag.step, never_made: None }
         }
     };
     (story.attempt, story.sandbox) = (Some(run.tag.attempt), Some(run.tag.sandbox));
-    story.same = run.tag.hash == story.hash || !case.rules.hold(Rule::EditsReplaceTheContainer);
+    // One that cannot be resized is made anew for it.
+    let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
+    let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(&story.member, run);
+    story.same = same || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story
 }
 
 impl Story<'_> {
+    fn starts_again(&self, case: Case<'_>, exit_code: i32) -> bool {
+        let rule = if self.member.kind == Kind::Ephemeral { Rule::EphemeralsStartOnce } else { Rule::PolicyDecides };
+        self.wanted.starts_again(&self.member, exit_code) || !case.rules.hold(rule)
+    }
+
     /// Ended, and its pod's policy leaves it so.
     pub fn finished(&self, case: Case<'_>) -> bool {
         match &self.last {
-            Last::Ended { death, never_made: None, .. } if self.same => !self.again.holds(case, death.exit_code),
+            Last::Ended { death, never_made: None, .. } if self.same => !self.starts_again(case, death.exit_code),
             _ => false,
         }
     }
@@ -131,29 +139,6 @@ impl Story<'_> {
     /// Ended without success, and its pod's policy leaves it so.
     pub fn failed_for_good(&self, case: Case<'_>) -> bool {
         self.finished(case) && matches!(&self.last, Last::Ended { death, .. } if death.exit_code != 0)
-    }
-}
-
-impl<'a> Again<'a> {
-    fn of(wanted: &'a Wanted, member: &Member<'a>) -> Again<'a> {
-        let policy = wanted.pod.spec.restart_policy.as_str();
-        match member.kind {
-            Kind::Ephemeral => Again::Once,
-            Kind::Sidecar => Again::Policy("Always"),
-            // One that has succeeded is done, whatever the main containers do.
-            Kind::Init if policy != "Never" => Again::Policy("OnFailure"),
-            Kind::Init | Kind::Main => Again::Policy(policy),
-        }
-    }
-
-    fn holds(self, case: Case<'_>, exit_code: i32) -> bool {
-        let (rule, again) = match self {
-            Again::Policy("Never") => (Rule::PolicyDecides, false),
-            Again::Policy("OnFailure") => (Rule::PolicyDecides, exit_code != 0),
-            Again::Policy(_) => (Rule::PolicyDecides, true),
-            Again::Once => (Rule::EphemeralsStartOnce, false),
-        };
-        again || !case.rules.hold(rule)
     }
 }
 
@@ -195,7 +180,7 @@ fn sick(pod: PodCase<'_>, story: &Story<'_>, run: &Run<'_>) -> Option<StopReason
         return Some(StopReason::PostStartFailed);
     }
     let Dead { probe, output } = world.verdicts.get(&run.seen.id)?.dead.clone()?;
-    Some(StopReason::Unhealthy { probe, output, restarts: story.again != Again::Policy("Never") })
+    Some(StopReason::Unhealthy { probe, output, restarts: pod.wanted.starts_again(&story.member, KILLED_CODE) })
 }
 
 /// Starts it if it should run and does not.
@@ -223,20 +208,26 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         Last::Ended { .. } if story.member.kind == Kind::Init && story.sandbox.is_some_and(|other| other != *sandbox_attempt) => {
             reason = "its pod has a new sandbox".to_owned();
         }
-        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.again.holds(case, death.exit_code) => return,
+        Last::Ended { death, never_made, .. } if never_made.is_none() && !story.starts_again(case, death.exit_code) => return,
         Last::Ended { death, step: last_step, never_made } => {
             let wait_ms = if death.ran_fine { 0 } else { restart_wait_ms(*last_step) };
-            let due_ms = death.at_ms.saturating_add(wait_ms);
+            let (rested, counts) = rested(pod, story, death, wait_ms);
+            let due_ms = if rested { death.at_ms } else { death.at_ms.saturating_add(wait_ms) };
             if case.now.mono_ms < due_ms && case.rules.hold(Rule::RestartsBackOff) {
                 part.wake_at(due_ms);
                 let waiting = match never_made {
-                    Some(text) => Waiting::new(WaitReason::CreateContainerError, text.clone()),
+                    Some(waiting) => waiting.clone(),
                     None => crash_loop(wanted, spec, wait_ms),
                 };
                 part.waits.containers.insert(spec.name.clone(), waiting);
                 return;
             }
-            step = if death.ran_fine { 1 } else { last_step.saturating_add(1) };
+            let never_tried = never_made.as_ref().is_some_and(|waiting| waiting.reason == WaitReason::CreateContainerConfigError);
+            step = match (never_tried, death.ran_fine) {
+                (true, _) => 0,
+                (false, true) => 1,
+                (false, false) => last_step.saturating_add(u32::from(counts)),
+            };
             reason = match never_made {
                 Some(_) => "it could not be made before".to_owned(),
                 None => format!("it ended with code {}", death.exit_code),
@@ -255,6 +246,17 @@ pub fn start_if_due(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, sandbo
         Ok(start) => part.act(What::Start(Box::new(start)), reason),
         Err(waiting) => drop(part.waits.containers.insert(spec.name.clone(), waiting)),
     }
+}
+
+/// Whether one that a probe found dead need not wait, and whether its start counts as one more in a row. A kubelet kills and starts it
+/// in one go and takes the end before for its last one: the first time there is none, and later it may be long ago.
+fn rested(pod: PodCase<'_>, story: &Story<'_>, death: &Death, wait_ms: i64) -> (bool, bool) {
+    if !death.sick {
+        return (false, true);
+    }
+    let previous = seen::of(pod.runs, &story.member.spec.name).nth(1);
+    let ended = previous.and_then(|run| pod.case.world.memory.lives.get(&run.seen.id)).and_then(|life| life.death);
+    (ended.is_none_or(|before| death.at_ms.saturating_sub(before.at_ms) >= wait_ms), ended.is_some())
 }
 
 /// An ephemeral container: once, as soon as the sandbox is up and the container runs whose processes it is to see.
@@ -286,7 +288,7 @@ fn prepare(pod: PodCase<'_>, part: &mut Part, story: &Story<'_>, instance: Insta
     let PodCase { case, wanted, .. } = pod;
     let (attempt, step, spec) = (instance.attempt, instance.step, story.member.spec);
     let ready = images::ready(case, part, wanted, spec, attempt)?;
-    let config = container::member_config(&case.world.node, &case.desired.services, wanted, spec, &ready.image, instance)?;
+    let config = container::member_config(&case.world.node, case.desired, wanted, spec, &ready.image, instance)?;
     Ok(Start {
         pod: wanted.name.clone(),
         container: spec.name.clone(),

@@ -9,6 +9,7 @@ use super::rules::Rule;
 use super::waiting::{WaitReason, Waiting};
 use super::world::Case;
 use crate::desired::Wanted;
+use crate::logins::{self, Login};
 use crate::runtime::Image;
 
 /// A failed pull is shown as itself for that long, then as the back-off that follows.
@@ -36,6 +37,7 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
         // Not looked up this time: the pod changed between the look and the plan. The next look asks for it.
         return Err(Waiting::creating());
     };
+    let logins = logins_of(case, part, wanted, name)?;
     let place = (wanted.name.uid.clone(), container.name.clone());
     let pull = case.world.memory.pulls.get(&place).filter(|pull| pull.image == *name && pull.attempt == attempt);
     let policy = policy(container);
@@ -58,7 +60,25 @@ pub fn ready(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Conta
         },
         (Policy::IfNotPresent | Policy::Always, None) => {}
     }
-    Err(pull_or_wait(case, part, wanted, container, attempt, pull))
+    let waiting = pull_or_wait(case, part, wanted, container, attempt, pull);
+    if let Some(pull) = part.pulls.last_mut().filter(|pull| pull.container == container.name) {
+        pull.logins = logins;
+    }
+    Err(waiting)
+}
+
+/// Those of the pod's own Secrets. One that is missing is told, and is no obstacle.
+fn logins_of(case: Case<'_>, part: &mut Part, wanted: &Wanted, image: &str) -> Result<Vec<Login>, Waiting> {
+    let secrets = logins::pull_secrets(&case.desired.objects, wanted);
+    if secrets.asked {
+        return Err(Waiting::creating());
+    }
+    if !secrets.lost.is_empty() {
+        let names = secrets.lost.join(", ");
+        let text = format!("Unable to retrieve some image pull secrets ({names}); attempting to pull the image may not succeed.");
+        part.waits.notes.insert("image pull secrets".to_owned(), Waiting::new(WaitReason::FailedToRetrieveImagePullSecret, text));
+    }
+    Ok(logins::fitting(&secrets.logins, image))
 }
 
 fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Container, attempt: u32, pull: Option<&Pull>) -> Waiting {
@@ -92,6 +112,7 @@ fn pull_or_wait(case: Case<'_>, part: &mut Part, wanted: &Wanted, container: &Co
             container: container.name.clone(),
             attempt,
             image: name.clone(),
+            logins: Vec::new(),
             reason: reason.to_owned(),
         });
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
+use super::waiting::Dismissal;
 use crate::naming::{PodName, Tag};
 use crate::runtime::{Seen, State};
 
@@ -30,6 +31,10 @@ pub struct Memory {
     pub setbacks: BTreeMap<String, Setback>,
     /// Since when pods are being ended as a whole, by uid: their containers share one grace.
     pub ending: BTreeMap<String, i64>,
+    /// Whether this node has taken a pod, by uid.
+    pub admissions: BTreeMap<String, Option<Dismissal>>,
+    /// Since when pods are wanted, by uid.
+    pub heard: BTreeMap<String, i64>,
 }
 
 /// One container on the monotonic clock.
@@ -47,6 +52,8 @@ pub struct Death {
     /// Long enough for earlier failures to be forgotten.
     pub ran_fine: bool,
     pub exit_code: i32,
+    /// It was stopped because a probe found it dead.
+    pub sick: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +67,8 @@ pub struct Lost {
     /// None: it was never made.
     pub exit_code: Option<i32>,
     pub text: String,
+    /// Nothing was tried: what it asks for is not to be had as things are.
+    pub misconfigured: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +89,8 @@ pub enum PullState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopping {
     pub since_ms: i64,
+    /// Because a probe found it dead.
+    pub sick: bool,
     /// When the preStop hook was over and the signal sent.
     pub signalled_ms: Option<i64>,
     pub killed_ms: Option<i64>,
@@ -94,6 +105,8 @@ pub struct Setback {
 
 /// What is dead, or as good as: made, and refused by the engine when it was started.
 pub const START_ERROR_CODE: i32 = 128;
+/// Of one that was killed by SIGKILL.
+pub const KILLED_CODE: i32 = 137;
 /// Of a container that is gone without a trace: the kubelet's number for it.
 pub const UNKNOWN_CODE: i32 = 137;
 
@@ -116,6 +129,13 @@ impl Memory {
         self.hooks_failed.retain(|id, _| self.lives.contains_key(id));
     }
 
+    /// These pods are wanted now.
+    pub fn hear<'a>(&mut self, uids: impl Iterator<Item = &'a String>, now: Now) {
+        for uid in uids {
+            self.heard.entry(uid.clone()).or_insert(now.mono_ms);
+        }
+    }
+
     /// We removed this container ourselves.
     pub fn forget(&mut self, id: &str) {
         self.lives.remove(id);
@@ -128,6 +148,8 @@ impl Memory {
         self.setbacks.retain(|uid, _| keep(uid));
         self.owners.retain(|uid, _| keep(uid));
         self.ending.retain(|uid, _| keep(uid));
+        self.admissions.retain(|uid, _| keep(uid));
+        self.heard.retain(|uid, _| keep(uid));
     }
 
     fn live(&self, run: &Run<'_>, life: Option<Life>, now: Now) -> Life {
@@ -146,7 +168,7 @@ impl Memory {
         };
         life.death = Some(if self.looked {
             let ran_fine = life.since_ms.is_some_and(|since| now.mono_ms - since >= RAN_FINE_MS);
-            Death { at_ms: now.mono_ms, ran_fine, exit_code }
+            Death { at_ms: now.mono_ms, ran_fine, exit_code, sick: self.stops.get(&run.seen.id).is_some_and(|stopping| stopping.sick) }
         } else {
             death_before_us(run, exit_code, now)
         });
@@ -167,6 +189,7 @@ impl Memory {
             at_ms: life.death.map_or(now.mono_ms, |death| death.at_ms),
             exit_code: Some(life.death.map_or(UNKNOWN_CODE, |death| death.exit_code)),
             text: "it was removed by somebody else".to_owned(),
+            misconfigured: false,
         };
         self.lost.insert(place, lost);
     }
@@ -179,5 +202,6 @@ fn death_before_us(run: &Run<'_>, exit_code: i32, now: Now) -> Death {
         _ => (run.seen.created_ms, run.seen.created_ms),
     };
     let ago_ms = now.wall_ms.saturating_sub(finished_ms).clamp(0, restart_wait_ms(run.tag.step));
-    Death { at_ms: now.mono_ms - ago_ms, ran_fine: finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS, exit_code }
+    let ran_fine = finished_ms.saturating_sub(started_ms) >= RAN_FINE_MS;
+    Death { at_ms: now.mono_ms - ago_ms, ran_fine, exit_code, sick: false }
 }

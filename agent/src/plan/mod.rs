@@ -1,14 +1,16 @@
 //! Compares what is wanted with what is there, and lists what to do. PURE.
 //!
 //! `world` is all that a decision may look at, `round` what comes of it, `waiting` what stands in the way. `seen` reads
-//! the listing into pods, `ports` says who may have which port of the host, `pods` decides over one pod (its sandbox in
-//! `sandbox`, its containers in `containers` and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage`
-//! clears up, `leftovers` ends pods that nobody wants. `memory` is what the loop saw itself and the engine does not
+//! the listing into pods, `ports` says who may have which port of the host, `admission` whether a pod is taken, `pods` decides over one pod (its sandbox in
+//! `sandbox`, what its volumes hold in `contents`, its containers in `containers` and their turns in `order`, with `images` and `backoff`), `stops` ends what has to end, `garbage`
+//! clears up, `leftovers` ends pods that nobody wants, `strain` says what a host without memory or disk does. `memory` is what the loop saw itself and the engine does not
 //! tell.
 
+pub mod admission;
 pub mod backoff;
 pub mod checks;
 pub mod containers;
+pub mod contents;
 pub mod garbage;
 pub mod images;
 pub mod leftovers;
@@ -16,11 +18,13 @@ pub mod memory;
 pub mod order;
 pub mod pods;
 pub mod ports;
+pub mod resize;
 pub mod round;
 pub mod rules;
 pub mod sandbox;
 pub mod seen;
 pub mod stops;
+pub mod strain;
 #[cfg(test)]
 mod tests;
 pub mod waiting;
@@ -31,22 +35,25 @@ use std::sync::Arc;
 
 use crate::desired::{Desired, Wanted};
 use crate::members::Kind;
+pub use admission::NodeSaid;
 pub use backoff::Now;
 pub use memory::Memory;
 pub use round::{Action, Begin, PullWanted, Round, Start, Stop, StopReason, What};
 pub use rules::{Rule, Rules};
-pub use waiting::{WaitReason, Waiting, Waits};
-pub use world::{Case, Dead, Node, Verdict, Verdicts, World};
+pub use strain::{Short, Strain};
+pub use waiting::{Dismissal, Dismissed, WaitReason, Waiting, Waits};
+pub use world::{Case, Dead, Devices, Node, Verdict, Verdicts, World};
 
 pub fn plan(case: Case<'_>) -> Round {
     let pods = seen::group(&case.world.containers);
     let mut ports = ports::Ports::held(&pods);
+    let mut room = admission::Room::of(case, |uid| pods.contains_key(uid));
     let mut round = Round::default();
     let nothing = Vec::new();
     for wanted in in_order(case.desired) {
         let uid = &wanted.name.uid;
         let runs = pods.get(uid).map_or(&nothing, |pod| &pod.runs);
-        let mut part = pods::decide(case, wanted, runs, &mut ports);
+        let mut part = pods::decide(case, wanted, runs, &mut ports, &mut room);
         if case.world.busy.contains(uid) && case.rules.hold(Rule::BusyPodsWait) {
             part.actions.clear();
             part.pulls.clear();

@@ -2,26 +2,30 @@
 
 use std::collections::BTreeSet;
 
+use super::admission::{self, Answer, Room};
 use super::backoff::setback_wait_ms;
 use super::containers::{self, Story};
 use super::garbage;
 use super::order;
 use super::ports::Ports;
+use super::resize;
 use super::round::{Part, StopReason};
 use super::rules::Rule;
 use super::sandbox::{self, Sandbox};
 use super::seen::{self, Run};
 use super::stops;
-use super::waiting::{WaitReason, Waiting};
+use super::waiting::{Dismissal, WaitReason, Waiting};
 use super::world::{Case, PodCase};
 use crate::desired::Wanted;
 use crate::members::Kind;
-use crate::naming::SANDBOX;
+use crate::naming::{SANDBOX, Source};
 
 /// Whatever the main containers took of the grace, a sidecar has this long.
 const SIDECAR_GRACE_S_MIN: u64 = 2;
+/// What is missing is missing now.
+const EVICTION_GRACE_S: u64 = 1;
 
-pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports) -> Part {
+pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports: &mut Ports, room: &mut Room<'_>) -> Part {
     let mut part = Part::default();
     if rests(case, &mut part, &wanted.name.uid) {
         return part;
@@ -32,10 +36,36 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         end(case, &mut part, runs, pod.address, grace_s, StopReason::PodDeleted);
         return part;
     }
+    if case.world.leaving {
+        end(case, &mut part, runs, pod.address, grace_s, StopReason::HostStops);
+        return part;
+    }
     if let Some(refused) = wanted.refused.clone()
         && case.rules.hold(Rule::RefusedPodsWait)
     {
         part.waits.pod = Some(Waiting::new(WaitReason::UnsupportedField, refused));
+        return part;
+    }
+    match room.ask(&mut part, wanted, runs) {
+        Answer::Taken => {}
+        Answer::Later(_) => {
+            part.waits.undecided = true;
+            return part;
+        }
+        Answer::Dismissed(dismissal) if wanted.name.source == Source::File => {
+            part.waits.pod = Some(admission::waiting(&dismissal));
+            return part;
+        }
+        Answer::Dismissed(dismissal) => {
+            part.waits.dismissed = Some(dismissal);
+            return part;
+        }
+    }
+    if let Some((dismissal, grace_s, why)) = ended_as_a_whole(pod, &mut part, grace_s) {
+        part.waits.dismissed = Some(dismissal);
+        if !end(case, &mut part, runs, pod.address, grace_s, why) {
+            garbage::dead(case, &mut part, runs, None);
+        }
         return part;
     }
     let (ephemeral, stories): (Vec<Story>, Vec<Story>) =
@@ -51,6 +81,7 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
     let Sandbox::Up { attempt, .. } = &sandbox else { return part };
     end_strangers(pod, &mut part);
     let held_up: Vec<bool> = stories.iter().map(|story| containers::end_what_has_to(pod, &mut part, story)).collect();
+    resize::resize(pod, &mut part, &stories);
     garbage::dead(case, &mut part, runs, Some(*attempt));
     let turns = order::turns(pod, &stories, *attempt);
     for ((story, held_up), turn) in stories.iter().zip(held_up).zip(turns) {
@@ -64,6 +95,38 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         }
     }
     part
+}
+
+/// Whatever its containers do: it was evicted, or was active for longer than it may.
+fn ended_as_a_whole(pod: PodCase<'_>, part: &mut Part, grace_s: Option<u64>) -> Option<(Dismissal, Option<u64>, StopReason)> {
+    let evicted = pod.case.world.strain.evicted.get(&pod.wanted.name.uid).filter(|_| !pod.wanted.pod.status.terminal());
+    if let Some(dismissal) = evicted {
+        return Some((dismissal.clone(), Some(EVICTION_GRACE_S), StopReason::Evicted));
+    }
+    out_of_time(pod, part).map(|dismissal| (dismissal, grace_s, StopReason::OutOfTime))
+}
+
+/// Whether it was active for longer than it may. Where it ended before, that stands.
+fn out_of_time(pod: PodCase<'_>, part: &mut Part) -> Option<Dismissal> {
+    let PodCase { case, wanted, runs, .. } = pod;
+    let limit_ms = wanted.pod.spec.active_deadline_seconds?.saturating_mul(1000);
+    if wanted.pod.status.terminal() {
+        return None;
+    }
+    let told_ms = wanted.pod.status.start_time.map(|time| time.seconds().saturating_mul(1000));
+    let begun_ms = told_ms.or_else(|| runs.iter().map(|run| run.seen.created_ms).filter(|ms| *ms > 0).min());
+    let due_ms = match begun_ms {
+        Some(begun_ms) => {
+            let spent_ms = case.now.wall_ms.saturating_sub(begun_ms).max(0);
+            case.now.mono_ms.saturating_add(limit_ms.saturating_sub(spent_ms))
+        }
+        None => case.world.memory.heard.get(&wanted.name.uid).copied().unwrap_or(case.now.mono_ms).saturating_add(limit_ms),
+    };
+    if case.now.mono_ms >= due_ms {
+        return Some(Dismissal::out_of_time());
+    }
+    part.wake_at(due_ms);
+    None
 }
 
 /// After a failed action the pod rests for a moment.

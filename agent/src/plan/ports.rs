@@ -63,7 +63,7 @@ pub fn host_ports(spec: &PodSpec) -> Vec<Publish> {
     ports
 }
 
-fn overlap(one: &str, other: &str) -> bool {
+pub fn overlap(one: &str, other: &str) -> bool {
     let any = |ip: &str| ip.is_empty() || ip == "0.0.0.0" || ip == "::";
     any(one) || any(other) || one == other
 }

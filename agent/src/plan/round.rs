@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::checks::ProbeKind;
-use super::waiting::Waits;
+use super::waiting::{Dismissal, Waits};
+use crate::logins::Login;
 use crate::naming::PodName;
-use crate::runtime::{Check, ContainerConfig, Volume};
+use crate::runtime::{Check, ContainerConfig, Limits, Volume};
 
 /// What to do now. Actions of one pod run in their order and stop at the first failure; pods run side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Round {
     pub wake_at_ms: Option<i64>,
     /// What wanted pods wait for, by uid: what their statuses and the log say.
     pub waits: BTreeMap<String, Waits>,
+    /// By uid: whether this node takes pods that it was asked about for the first time.
+    pub admissions: BTreeMap<String, Option<Dismissal>>,
 }
 
 /// Pulls belong to no pod's order: a slow registry holds up nothing else.
@@ -27,6 +30,8 @@ pub struct PullWanted {
     pub container: String,
     pub attempt: u32,
     pub image: String,
+    /// Out of the pod's own Secrets, in the order in which they are tried; then come the host's.
+    pub logins: Vec<Login>,
     pub reason: String,
 }
 
@@ -61,6 +66,24 @@ pub enum What {
         container: String,
     },
     RemoveVolumes,
+    /// What containers that run may use. `told`: how the events say it.
+    Resize {
+        resizes: Vec<Resize>,
+        told: String,
+    },
+    /// An event of the pod that is nothing else's outcome.
+    Warn {
+        reason: &'static str,
+        message: String,
+    },
+}
+
+/// Of one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resize {
+    pub id: String,
+    pub container: String,
+    pub limits: Limits,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,12 +138,17 @@ pub enum StopReason {
         restarts: bool,
     },
     PostStartFailed,
+    /// The pod took longer than it may.
+    OutOfTime,
+    Evicted,
+    HostStops,
 }
 
 impl StopReason {
     /// Nothing of the pod is to run any more.
     pub fn ends_the_pod(&self) -> bool {
-        matches!(self, StopReason::PodDeleted | StopReason::PodFinished | StopReason::PodUnwanted)
+        use StopReason::{Evicted, HostStops, OutOfTime, PodDeleted, PodFinished, PodUnwanted};
+        matches!(self, PodDeleted | PodFinished | PodUnwanted | OutOfTime | Evicted | HostStops)
     }
 }
 
@@ -142,6 +170,9 @@ impl fmt::Display for StopReason {
                 return write!(f, "its {} probe failed{for_good}: {output}", probe.name().to_lowercase());
             }
             StopReason::PostStartFailed => "its postStart hook failed",
+            StopReason::OutOfTime => "its pod was active for longer than it may",
+            StopReason::Evicted => "its pod is evicted",
+            StopReason::HostStops => "the host stops",
         })
     }
 }
@@ -153,6 +184,8 @@ pub struct Part {
     pub pulls: Vec<PullWanted>,
     pub wake_at_ms: Option<i64>,
     pub waits: Waits,
+    /// Some: whether the node takes it was decided just now.
+    pub admission: Option<Option<Dismissal>>,
 }
 
 impl Part {
@@ -175,6 +208,9 @@ impl Round {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
+        if let Some(admission) = part.admission {
+            self.admissions.insert(uid.to_owned(), admission);
+        }
         if part.waits != Waits::default() {
             self.waits.insert(uid.to_owned(), part.waits);
         }

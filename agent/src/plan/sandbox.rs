@@ -1,16 +1,20 @@
 //! The sandbox of a pod: the pause container that holds its network and IPC. PURE.
 
 use super::backoff::{restart_wait_ms, words};
+use super::contents;
 use super::ports::{Ports, host_ports};
 use super::round::{Begin, Part, Start, StopReason, What};
 use super::rules::Rule;
 use super::seen::{self, Run};
 use super::stops;
 use super::waiting::{WaitReason, Waiting};
-use super::world::PodCase;
+use super::world::{Case, PodCase};
 use crate::container;
+use crate::desired::Wanted;
+use crate::dns::resolv;
 use crate::naming::SANDBOX;
-use crate::runtime::State;
+use crate::runtime::{ContainerConfig, State};
+use crate::runtime_class;
 use crate::volumes;
 
 /// What members can join.
@@ -35,7 +39,10 @@ pub fn bring_up(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox
     if let Some(run) = current {
         return match end_others(pod, part, Some(run.tag.attempt), StopReason::SandboxGone) {
             true => Sandbox::Waits,
-            false => Sandbox::Up { attempt: run.tag.attempt, address: address.to_owned() },
+            false => {
+                contents::refresh(pod, part);
+                Sandbox::Up { attempt: run.tag.attempt, address: address.to_owned() }
+            }
         };
     }
     let why = match seen::of(runs, SANDBOX).next() {
@@ -75,6 +82,25 @@ fn end_others(pod: PodCase<'_>, part: &mut Part, current: Option<u32>, why: Stop
     alive && case.rules.hold(Rule::RemovalsFirst)
 }
 
+/// With the runtime and the names that the pod asks for.
+fn named(case: Case<'_>, wanted: &Wanted, config: ContainerConfig) -> Result<ContainerConfig, Waiting> {
+    let runtime = runtime_class::handler(case.desired, wanted)?;
+    container::with_names(ContainerConfig { runtime, ..config }, &case.world.node, wanted, &case.desired.dns)
+}
+
+/// One that was made and never begun is begun, or goes where it is not what is wanted now.
+fn half_made(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports, newest: &Run<'_>, address: &str) -> Sandbox {
+    let wanted = pod.wanted;
+    if newest.tag.hash == wanted.sandbox_hash {
+        ports.take(&wanted.name, &newest.tag.host_ports);
+        let begin = Begin { id: newest.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
+        part.act(What::Begin(Box::new(begin)), "it was made and not started");
+        return Sandbox::Up { attempt: newest.tag.attempt, address: address.to_owned() };
+    }
+    part.act(What::Remove { id: newest.seen.id.clone(), container: SANDBOX.to_owned() }, "it was made for what is no longer wanted");
+    Sandbox::Waits
+}
+
 fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
     let PodCase { case, wanted, runs, .. } = pod;
     let node = &case.world.node;
@@ -86,14 +112,7 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
         && run.seen.state == (State::Created { refused: None })
         && case.rules.hold(Rule::HalfMadeIsBegun)
     {
-        if run.tag.hash == hash {
-            ports.take(&wanted.name, &run.tag.host_ports);
-            let begin = Begin { id: run.seen.id.clone(), container: SANDBOX.to_owned(), post_start: None };
-            part.act(What::Begin(Box::new(begin)), "it was made and not started");
-            return Sandbox::Up { attempt: run.tag.attempt, address };
-        }
-        part.act(What::Remove { id: run.seen.id.clone(), container: SANDBOX.to_owned() }, "it was made for what is no longer wanted");
-        return Sandbox::Waits;
+        return half_made(pod, part, ports, run, &address);
     }
     let lost = case.world.memory.lost.get(&(wanted.name.uid.clone(), SANDBOX.to_owned()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
@@ -129,8 +148,22 @@ fn start(pod: PodCase<'_>, part: &mut Part, ports: &mut Ports) -> Sandbox {
         reason = "its sandbox ended".to_owned();
     }
     let attempt = highest.map_or(0, |highest| highest.saturating_add(1));
-    let config = container::sandbox_config(node, wanted, attempt, step, hash);
-    let volumes = volumes::needed(&wanted.pod.spec, &volumes::Home { data_dir: &node.data_dir, uid: &wanted.name.uid });
+    let (Some(bound), Some(contents)) = (contents::claimed(pod, part), contents::all(pod, part)) else { return Sandbox::Waits };
+    let resolver = resolv::of_pod(&wanted.pod.spec, &wanted.name.namespace, &case.desired.dns);
+    for message in resolver.trouble {
+        part.act(What::Warn { reason: "DNSConfigForming", message }, "its wishes for names do not fit");
+    }
+    let config = container::sandbox_config(node, wanted, &bound, attempt, step, hash);
+    let config = match named(case, wanted, config) {
+        Ok(config) => config,
+        Err(waiting) => {
+            part.waits.pod = Some(waiting);
+            return Sandbox::Waits;
+        }
+    };
+    let config = container::with_resolver(config, node, &wanted.name.uid, resolver.text);
+    let mut volumes = volumes::needed(&bound, &volumes::Home::of(node, wanted));
+    volumes.extend(contents);
     if !volumes.is_empty() {
         part.act(What::MakeVolumes { volumes }, "its containers mount them");
     }

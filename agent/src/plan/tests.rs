@@ -40,17 +40,18 @@ fn world(wanted: &Wanted, sandbox: Option<State>, members: &[(u32, u32, State)])
             created_ms: 0,
             state,
             ip: None,
+            limits: None,
             message: None,
         });
     };
     if let Some(state) = sandbox {
-        add(sandbox_config(&Node::default(), wanted, 0, 0, wanted.sandbox_hash.clone()), state);
+        add(sandbox_config(&Node::default(), wanted, &[], 0, 0, wanted.sandbox_hash.clone()), state);
     }
     for (attempt, step, state) in members {
         let first = wanted.members().next().unwrap();
         let hash = wanted.hash_of(&first);
         let instance = Instance { attempt: *attempt, sandbox: 0, step: *step, hash, processes_of: None, address: String::new() };
-        add(member_config(&Node::default(), &[], wanted, first.spec, &image, instance).unwrap(), state.clone());
+        add(member_config(&Node::default(), &Desired::default(), wanted, first.spec, &image, instance).unwrap(), state.clone());
     }
     world
 }
@@ -81,6 +82,10 @@ fn short(what: &What) -> String {
         What::Kill { container, .. } => format!("kill {container}"),
         What::Remove { container, .. } => format!("remove {container}"),
         What::RemoveVolumes => "remove volumes".to_owned(),
+        What::Resize { resizes, .. } => {
+            format!("resize {}", resizes.iter().map(|one| one.container.as_str()).collect::<Vec<_>>().join(" "))
+        }
+        What::Warn { reason, .. } => format!("warn {reason}"),
     }
 }
 
@@ -115,6 +120,18 @@ fn what_ended_on_record_stays_ended() {
         let expected: Vec<String> = by_hand.into_iter().chain(["start d 0 step 0".to_owned()]).collect();
         check(world(&wanted, Some(RUNS), &[(0, 0, RUNS)]), &expected);
     }
+}
+
+#[test]
+fn an_evicted_pod_ends_and_so_does_all_when_the_host_stops() {
+    use super::strain::Strain;
+    let wanted = one("Always");
+    let running = || world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
+    let evicted = [("u".to_owned(), Dismissal::evicted(Dismissed::Evicted, "too much".into()))].into();
+    check(from_ref(&wanted), World { strain: Strain { evicted, ..Strain::default() }.into(), ..running() }, 0, &["stop c"]);
+    check(from_ref(&wanted), World { leaving: true, ..running() }, 0, &["stop c"]);
+    check(from_ref(&wanted), World { leaving: true, ..world(&wanted, Some(RUNS), &[(0, 0, died(0))]) }, 0, &["stop POD"]);
+    check(from_ref(&wanted), World { leaving: true, ..world(&wanted, None, &[]) }, 0, &[]);
 }
 
 #[test]
@@ -195,7 +212,7 @@ fn stops_end_with_their_grace() {
     let gone = one("Always");
     let stopping = |since_ms: i64| {
         let mut world = world(&gone, Some(RUNS), &[(0, 0, RUNS)]);
-        let stopping = memory::Stopping { since_ms, signalled_ms: Some(since_ms), killed_ms: None };
+        let stopping = memory::Stopping { since_ms, signalled_ms: Some(since_ms), killed_ms: None, sick: false };
         world.memory.stops.insert("k8s_c_p_d_u_0".to_owned(), stopping);
         world
     };
@@ -270,7 +287,7 @@ fn ephemeral_containers_start_once() {
         let instance =
             Instance { attempt: 0, sandbox: 0, step: 0, hash: EPHEMERAL_HASH.to_owned(), processes_of: None, address: String::new() };
         let spec = &wanted.pod.spec.ephemeral_containers[0];
-        let config = member_config(&Node::default(), &[], wanted, spec, &Image::default(), instance).unwrap();
+        let config = member_config(&Node::default(), &Desired::default(), wanted, spec, &Image::default(), instance).unwrap();
         let mut seen = world.containers[0].clone();
         (seen.id, seen.name, seen.labels) = (config.name.clone(), config.name, config.labels);
         world.containers.extend(ephemeral.map(|state| Seen { state, ..seen }));
@@ -294,7 +311,7 @@ fn ephemeral_containers_start_once() {
     check(from_ref(&target), world(&target, Some(RUNS), RUNS, None), 0, &["start e 0 step 0"]);
     check(from_ref(&target), world(&target, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: ContainerCreating"]);
     // The pod does without what is not supported.
-    let refused = with(json!({"name": "e", "image": "i:1", "envFrom": [{"configMapRef": {"name": "x"}}]}), json!({}));
+    let refused = with(json!({"name": "e", "image": "i:1", "volumeDevices": [{"name": "x"}]}), json!({}));
     check(from_ref(&refused), world(&refused, Some(RUNS), died(1), None), 0, &["start c 1 step 1", "waits: UnsupportedField"]);
     // Removed while no agent looked: the master knows that it was started.
     let said = |state: Value| json!({"ephemeralContainerStatuses": [{"name": "e", "containerID": "docker://1", "state": state}]});
@@ -311,11 +328,11 @@ fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32
     let mut all = world(wanted, None, &[]);
     let mut add = |config: ContainerConfig, state: State| {
         let (id, name, labels, image) = (config.name.clone(), config.name, config.labels, config.image);
-        let seen = Seen { id, name, labels, image, image_id: String::new(), created_ms: 0, state, ip: None, message: None };
+        let seen = Seen { id, name, labels, image, image_id: String::new(), created_ms: 0, state, ip: None, limits: None, message: None };
         all.containers.push(seen);
     };
     if let Some((attempt, state)) = sandbox {
-        add(sandbox_config(&Node::default(), wanted, attempt, 0, wanted.sandbox_hash.clone()), state);
+        add(sandbox_config(&Node::default(), wanted, &[], attempt, 0, wanted.sandbox_hash.clone()), state);
     }
     for (name, attempt, sandbox, state) in members {
         let member = wanted.member(name).unwrap();
@@ -327,7 +344,7 @@ fn ordered(wanted: &Wanted, sandbox: Option<(u32, State)>, members: &[(&str, u32
             processes_of: None,
             address: String::new(),
         };
-        add(member_config(&Node::default(), &[], wanted, member.spec, &Image::default(), instance).unwrap(), state.clone());
+        add(member_config(&Node::default(), &Desired::default(), wanted, member.spec, &Image::default(), instance).unwrap(), state.clone());
     }
     all
 }
@@ -403,7 +420,7 @@ fn a_sidecar_gets_what_is_left_of_the_grace() {
     let gone = pod(spec);
     let ending = |main_took_ms: i64| {
         let mut world = ordered(&gone, Some((0, RUNS)), &[("s", 0, 0, RUNS), ("c", 0, 0, died(143))]);
-        let stopping = memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None };
+        let stopping = memory::Stopping { since_ms: main_took_ms, signalled_ms: Some(main_took_ms), killed_ms: None, sick: false };
         world.memory.stops.insert("k8s_s_p_d_u_0".to_owned(), stopping);
         world.memory.ending.insert("u".to_owned(), 0);
         world
@@ -423,14 +440,14 @@ fn a_probe_has_a_grace_of_its_own() {
     let dead = Some(Dead { probe: checks::ProbeKind::Startup, output: String::new() });
     world.verdicts.insert(id.clone(), Verdict { dead, ..Verdict::default() });
     check(from_ref(&wanted), world.clone(), 0, &["stop c"]);
-    world.memory.stops.insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None });
+    world.memory.stops.insert(id, memory::Stopping { since_ms: 0, signalled_ms: Some(0), killed_ms: None, sick: false });
     check(from_ref(&wanted), world.clone(), 2_999, &[]);
     check(from_ref(&wanted), world, 3_000, &["kill c"]);
 }
 
 #[test]
 fn refused_fields_are_told_and_nothing_starts() {
-    let refused = pod(json!({"setHostnameAsFQDN": true, "containers": [{"name": "c", "image": "i:1"}]}));
+    let refused = pod(json!({"hostUsers": false, "containers": [{"name": "c", "image": "i:1"}]}));
     check(from_ref(&refused), world(&refused, None, &[]), 0, &["waits: UnsupportedField"]);
 }
 
@@ -484,4 +501,26 @@ fn a_check_without_a_host_is_for_the_pod() {
     check(false, None, "");
     check(true, Some(""), "192.0.2.1");
     check(true, None, "192.0.2.1");
+}
+
+/// A container that runs takes up what it may use; one that asks for it, or would lose a limit, is replaced.
+#[test]
+fn what_a_container_may_use_changes_while_it_runs() {
+    let spec = |resources: Value, policy: &str| {
+        let container = json!({"name": "c", "image": "i:1", "resources": resources, "resizePolicy": [
+            {"resourceName": "cpu", "restartPolicy": "NotRequired"}, {"resourceName": "memory", "restartPolicy": policy}]});
+        pod(json!({"restartPolicy": "Always", "containers": [container]}))
+    };
+    let limits = |cpu: &str, memory: &str| json!({"limits": {"cpu": cpu, "memory": memory}, "requests": {"cpu": cpu, "memory": memory}});
+    let check = |before: Value, now: Value, policy: &str, expected: &[&str]| {
+        let was = spec(before, policy);
+        let mut world = world(&was, Some(RUNS), &[(0, 0, RUNS)]);
+        world.containers[1].limits = Some(crate::container::limits(&was.pod.spec.containers[0]));
+        check(&[spec(now, policy)], world, 0, expected);
+    };
+    check(limits("1", "1Gi"), limits("1", "1Gi"), "NotRequired", &[]);
+    check(limits("1", "1Gi"), limits("2", "1Gi"), "RestartContainer", &["resize c"]);
+    check(limits("1", "1Gi"), limits("1", "2Gi"), "NotRequired", &["resize c"]);
+    check(limits("1", "1Gi"), limits("1", "2Gi"), "RestartContainer", &["stop c"]);
+    check(limits("1", "1Gi"), json!({"requests": {"cpu": "1"}}), "NotRequired", &["stop c"]);
 }

@@ -10,6 +10,49 @@ pub struct Waits {
     pub pod: Option<Waiting>,
     /// By the container's name.
     pub containers: BTreeMap<String, Waiting>,
+    /// What is told as an event alone, by what it is about: a volume that cannot be filled, Secrets that are not there.
+    pub notes: BTreeMap<String, Waiting>,
+    /// It has failed as a whole, whatever its containers did.
+    pub dismissed: Option<Dismissal>,
+    /// Whether the node takes it is not known yet: nothing is said of it.
+    pub undecided: bool,
+}
+
+/// Why a node ends a pod, or does not begin it: the reason and message of its status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dismissal {
+    pub kind: Dismissed,
+    pub reason: String,
+    pub message: String,
+    /// What the event says.
+    pub event: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dismissed {
+    /// Nothing of it was ever started here.
+    Rejected,
+    /// It took longer than it may.
+    OutOfTime,
+    /// It took more than it may.
+    Evicted,
+    /// The node had too little for all of its pods.
+    Displaced,
+}
+
+impl Dismissal {
+    pub fn rejected(reason: impl Into<String>, text: String) -> Dismissal {
+        Dismissal { kind: Dismissed::Rejected, reason: reason.into(), message: format!("Pod was rejected: {text}"), event: text }
+    }
+
+    pub fn out_of_time() -> Dismissal {
+        let text = "Pod was active on the node longer than the specified deadline";
+        Dismissal { kind: Dismissed::OutOfTime, reason: "DeadlineExceeded".to_owned(), message: text.to_owned(), event: text.to_owned() }
+    }
+
+    pub fn evicted(kind: Dismissed, text: String) -> Dismissal {
+        Dismissal { kind, reason: "Evicted".to_owned(), message: text.clone(), event: text }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +87,11 @@ pub enum WaitReason {
     InvalidImageName,
     PodInitializing,
     PostStartHookError,
+    // Notes.
+    FailedMount,
+    FailedToRetrieveImagePullSecret,
     // Of pods, or of an ephemeral container.
+    DoesNotFit,
     HostPortTaken,
     SandboxBackOff,
     SetupFailed,
@@ -64,6 +111,9 @@ impl WaitReason {
             WaitReason::InvalidImageName => "InvalidImageName",
             WaitReason::PodInitializing => "PodInitializing",
             WaitReason::PostStartHookError => "PostStartHookError",
+            WaitReason::DoesNotFit => "DoesNotFit",
+            WaitReason::FailedMount => "FailedMount",
+            WaitReason::FailedToRetrieveImagePullSecret => "FailedToRetrieveImagePullSecret",
             WaitReason::HostPortTaken => "HostPortTaken",
             WaitReason::SandboxBackOff => "SandboxBackOff",
             WaitReason::SetupFailed => "SetupFailed",

@@ -1,12 +1,14 @@
 //! All that a decision may look at: what is wanted, what there is, and the time. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::backoff::Now;
 use super::checks::ProbeKind;
 use super::memory::Memory;
 use super::rules::Rules;
 use super::seen::{self, Run};
+use super::strain::Strain;
 use crate::desired::{Desired, Wanted};
 use crate::runtime::{Image, Seen};
 
@@ -44,10 +46,15 @@ pub struct World {
     pub containers: Vec<Seen>,
     /// Uids of pods that have volumes on this host.
     pub volumes: BTreeSet<String>,
+    /// Of volumes that the agent fills itself, by their path: the stamp of what is in them.
+    pub contents: BTreeMap<String, String>,
     /// The images that were looked up for this round: None is absent, a missing key was not asked for.
     pub images: BTreeMap<String, Option<Image>>,
     /// What the probes found, by the engine's container id.
     pub verdicts: Verdicts,
+    pub strain: Arc<Strain>,
+    /// The host stops: all pods end, and begin again when it is back.
+    pub leaving: bool,
     /// Pods with an action in flight, by uid.
     pub busy: BTreeSet<String>,
     pub memory: Memory,
@@ -59,10 +66,29 @@ pub struct Node {
     pub name: String,
     pub address: String,
     pub data_dir: String,
+    /// For volumes that stand on no disk.
+    pub volatile_dir: String,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// What pods may take of the disk; 0: it cannot be told.
+    pub disk_bytes: u64,
     /// The id of the pause image (`sha256:...`), known before it is loaded.
     pub pause_image: String,
+    /// The kernel confines by AppArmor.
+    pub app_armor: bool,
+    /// Names and patterns of sysctls that pods may set beside the safe ones.
+    pub unsafe_sysctls: Vec<String>,
+    pub devices: Vec<Devices>,
+}
+
+/// Devices of this host that pods ask for by a name: whoever asks gets all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Devices {
+    /// `example.com/serial`
+    pub resource: String,
+    /// How many may have them at once.
+    pub count: u32,
+    pub paths: Vec<String>,
 }
 
 pub type Verdicts = BTreeMap<String, Verdict>;

@@ -3,23 +3,26 @@
 //! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own conditions by their
 //! types. It names no revision and needs none: whatever others say meanwhile, and wherever it stands in the status, stays.
 
-use crate::status::CONDITIONS;
+use crate::status::{CONDITIONS, is_own};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
 /// What the agent says of a pod, or says by leaving it out. Placements, claims and gates are others' to tell.
-const FIELDS: [&str; 12] = [
+const FIELDS: [&str; 15] = [
+    "allocatedResources",
     "conditions",
     "containerStatuses",
     "ephemeralContainerStatuses",
     "hostIP",
     "hostIPs",
+    "initContainerStatuses",
     "message",
     "observedGeneration",
     "phase",
     "podIP",
     "podIPs",
     "reason",
+    "resources",
     "startTime",
 ];
 /// The server's word; the agent says it as long as nobody else has.
@@ -68,13 +71,13 @@ pub(super) fn agrees(status: &Value, shows: &Value) -> bool {
 }
 
 fn own(conditions: &Value) -> Vec<&Value> {
-    let own = |condition: &&Value| condition["type"].as_str().is_some_and(|kind| CONDITIONS.contains(&kind));
-    conditions.as_array().into_iter().flatten().filter(own).collect()
+    conditions.as_array().into_iter().flatten().filter(|condition| is_own(condition)).collect()
 }
 
-/// What is left out, what is null and a list of nothing are the same.
+/// What is left out, what is null, and a list or an object of nothing are the same.
 fn equal(ours: &Value, theirs: &Value) -> bool {
-    let empty = |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty);
+    let empty =
+        |value: &Value| value.is_null() || value.as_array().is_some_and(Vec::is_empty) || value.as_object().is_some_and(Map::is_empty);
     match (ours, theirs) {
         (ours, theirs) if empty(ours) && empty(theirs) => true,
         (Value::Object(a), Value::Object(b)) => {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Check, ContainerConfig, Failure, Image, Network, Outcome, Runtime, Seen, State, Volume};
+use super::{Check, ContainerConfig, Failure, Image, Limits, Network, Outcome, Runtime, Seen, State, Volume};
+use crate::logins::Login;
 use crate::naming::{LABEL_CONTAINER, LABEL_HASH, LABEL_KIND, LABEL_POD_UID, SANDBOX};
 
 /// splitmix64: a seed is all that it takes to see the same again.
@@ -68,6 +69,8 @@ pub struct Inner {
     pub faults: Faults,
     pub containers: BTreeMap<String, Held>,
     pub volumes: BTreeMap<String, BTreeSet<String>>,
+    /// By path: whose volume it is, and the stamp of what it holds.
+    pub contents: BTreeMap<String, (String, String)>,
     /// The wall clock is that much ahead.
     pub wall_offset_ms: i64,
     started: Instant,
@@ -105,6 +108,7 @@ impl Fake {
                 faults: Faults::default(),
                 containers: BTreeMap::new(),
                 volumes: BTreeMap::new(),
+                contents: BTreeMap::new(),
                 wall_offset_ms: 1_800_000_000_000,
                 started: Instant::now(),
                 next_id: 0,
@@ -235,6 +239,7 @@ impl Inner {
             created_ms: started_ms,
             state: State::Running { started_ms },
             ip: None,
+            limits: None,
             message: None,
         };
         self.containers.insert(id, Held { config: ContainerConfig::default(), seen, ends: None, foreign: true });
@@ -411,10 +416,21 @@ impl Runtime for Fake {
         Ok(self.inner.borrow().volumes.keys().cloned().collect())
     }
 
+    async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure> {
+        let inner = self.inner.borrow();
+        Ok(paths.iter().filter_map(|path| Some((path.clone(), inner.contents.get(path)?.1.clone()))).collect())
+    }
+
     async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
         self.enter(true).await?;
-        let names = volumes.iter().map(|volume| format!("{volume:?}"));
-        self.inner.borrow_mut().volumes.entry(uid.to_owned()).or_default().extend(names);
+        let mut inner = self.inner.borrow_mut();
+        for volume in volumes {
+            if let Volume::Content { path, content } = volume {
+                inner.contents.insert(path.clone(), (uid.to_owned(), content.stamp.clone()));
+            }
+            inner.volumes.entry(uid.to_owned()).or_default().insert(format!("{volume:?}"));
+        }
+        drop(inner);
         self.leave(())
     }
 
@@ -429,6 +445,7 @@ impl Runtime for Fake {
             inner.wrongs.push(text);
         }
         inner.volumes.remove(uid);
+        inner.contents.retain(|_, (of, _)| of != uid);
         drop(inner);
         self.leave(())
     }
@@ -439,7 +456,7 @@ impl Runtime for Fake {
         Ok((!reference.starts_with("absent")).then(|| Image { id, ..Image::default() }))
     }
 
-    async fn pull(&self, reference: &str) -> Result<(), Failure> {
+    async fn pull(&self, reference: &str, _logins: &[Login]) -> Result<(), Failure> {
         self.enter(false).await?;
         let now = Instant::now();
         let mut inner = self.inner.borrow_mut();
@@ -478,6 +495,7 @@ impl Runtime for Fake {
             created_ms: inner.wall_ms(),
             state: State::Created { refused: None },
             ip: None,
+            limits: None,
             message: None,
         };
         inner.containers.insert(id.clone(), Held { config: config.clone(), seen, ends: None, foreign: false });
@@ -491,6 +509,15 @@ impl Runtime for Fake {
         self.enter(true).await?;
         self.inner.borrow_mut().start(id)?;
         self.leave(())
+    }
+
+    async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure> {
+        self.enter(true).await?;
+        let mut inner = self.inner.borrow_mut();
+        inner.touch(id, "a resize");
+        let held = inner.containers.get_mut(id).filter(|held| held.seen.runs());
+        held.ok_or_else(|| Failure::NotFound(format!("{id} does not run")))?.seen.limits = Some(*limits);
+        Ok(())
     }
 
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {

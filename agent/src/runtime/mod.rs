@@ -1,13 +1,21 @@
 //! What the plan's actions need of a container engine, and the values that pass: `Seen` comes in, `ContainerConfig`
 //! goes out. `docker` speaks to a real engine, `fake` holds one in memory for the simulation.
 
+pub mod conversation;
 pub mod docker;
 pub mod fake;
+mod mount;
 pub mod pause;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use mount::{Mount, MountSource, Propagation, ReadOnlyBelow, SubPath};
+
+use crate::content::Content;
+use crate::logins::Login;
 
 /// One container engine. All calls may fail at any time, and a failed call may have happened all the same: the loop looks
 /// again instead of believing. Calls that change something are safe to repeat.
@@ -17,14 +25,16 @@ pub trait Runtime {
     async fn list(&self) -> Result<Vec<Seen>, Failure>;
     /// The uids of pods that have directories or engine volumes on this host.
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure>;
+    /// The stamps of what these volumes hold, which the agent fills itself; one that is missing is left out.
+    async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure>;
     /// Makes what is missing of it. A directory that is there keeps its content.
     async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure>;
     /// Takes away all directories and engine volumes of a pod.
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
-    /// With the credentials that the host has for that registry.
-    async fn pull(&self, reference: &str) -> Result<(), Failure>;
+    /// With these logins, one after another, and else with what the host has for that registry.
+    async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
     async fn make_ready(&self) -> Result<(), Failure>;
@@ -34,6 +44,8 @@ pub trait Runtime {
     async fn start(&self, id: &str) -> Result<(), Failure>;
     /// `signal` by name (`SIGTERM`) or number. A container that does not run is `NotFound`.
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure>;
+    /// Changes what a container that runs may use.
+    async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure>;
     /// Removes a container that does not run. One that is gone already is fine.
     async fn remove(&self, id: &str) -> Result<(), Failure>;
 
@@ -56,6 +68,8 @@ pub enum Failure {
     Registry(String),
     /// The engine understood and will not: a bad command, a taken port, a missing mount source.
     Refused(String),
+    /// What the container asks for cannot be given as things are: a part of a volume that lies outside of it. No start was tried.
+    Config(String),
 }
 
 impl Failure {
@@ -66,7 +80,8 @@ impl Failure {
             | Failure::Taken(text)
             | Failure::Unavailable(text)
             | Failure::Registry(text)
-            | Failure::Refused(text) => text,
+            | Failure::Refused(text)
+            | Failure::Config(text) => text,
         }
     }
 }
@@ -94,8 +109,19 @@ pub struct Seen {
     pub state: State,
     /// Of a sandbox that runs on the pod network.
     pub ip: Option<String>,
+    /// What it may use. None: the engine does not say.
+    pub limits: Option<Limits>,
     /// Of a dead container: what it left in its termination message file, or the end of its log where the policy says so.
     pub message: Option<String>,
+}
+
+/// What a container may use of the host; 0: as much as there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub cpu_shares: i64,
+    pub cpu_quota_us: i64,
+    pub cpu_period_us: i64,
+    pub memory_bytes: i64,
 }
 
 /// Times are of the wall clock, in milliseconds since 1970.
@@ -129,6 +155,8 @@ pub struct Image {
     /// Whom it runs as: a name or number, empty for root.
     pub user: String,
     pub stop_signal: Option<String>,
+    /// On the disk.
+    pub size_bytes: u64,
 }
 
 /// The kinds of files that a hostPath may ask for.
@@ -143,15 +171,22 @@ pub enum HostFile {
 /// What a pod's containers share on the host.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Volume {
-    /// An empty directory at that path, mode 0777 as emptyDir has it.
-    Directory { path: String },
+    /// An empty directory at that path, mode 0777 as emptyDir has it, given to that group where one is named.
+    Directory { path: String, group: Option<u32> },
     /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing, or is no
     /// directory, is `Refused`.
     HostDirectory { path: String, create: bool },
+    /// A directory of the host that a pod has for itself: given to its group where one is named, `unless_fits` only where the
+    /// directory is not the group's already. `create`: made where it is missing, for all.
+    Local { path: String, create: bool, group: Option<u32>, unless_fits: bool },
+    /// An export of a server, mounted by the engine. Gone with the pod, its content stays.
+    Nfs { name: String, server: String, path: String, options: String },
     /// A file of the host of that kind; an empty regular one is made (0644) where it is missing if `create`.
     HostFile { path: String, kind: HostFile, create: bool },
+    /// A directory with this content, exchanged whole.
+    Content { path: String, content: Arc<Content> },
     /// A local engine volume of type tmpfs, bounded, gone with the pod.
-    Memory { name: String, size_bytes: Option<u64> },
+    Memory { name: String, size_bytes: Option<u64>, group: Option<u32> },
 }
 
 /// One hook or probe, with every name resolved. An empty host means the address of the pod.
@@ -172,6 +207,12 @@ pub enum Check {
         host: String,
         port: u16,
     },
+    /// A call of gRPC's health protocol.
+    Grpc {
+        host: String,
+        port: u16,
+        service: String,
+    },
     /// A hook that only waits.
     Sleep {
         seconds: u64,
@@ -183,14 +224,14 @@ impl Check {
     pub fn is_for_pod(&self) -> bool {
         match self {
             Check::Exec { .. } | Check::Sleep { .. } => false,
-            Check::Http { host, .. } | Check::Tcp { host, .. } => host.is_empty(),
+            Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } => host.is_empty(),
         }
     }
 
     /// With the pod's address in the place of an empty host.
     pub fn at(mut self, address: &str) -> Check {
         match &mut self {
-            Check::Http { host, .. } | Check::Tcp { host, .. } if host.is_empty() => address.clone_into(host),
+            Check::Http { host, .. } | Check::Tcp { host, .. } | Check::Grpc { host, .. } if host.is_empty() => address.clone_into(host),
             _ => {}
         }
         self
@@ -221,6 +262,14 @@ pub struct ContainerConfig {
     pub user: Option<String>,
     pub extra_groups: Vec<String>,
     pub hostname: Option<String>,
+    /// None: the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runtime: Option<String>,
+    /// How the engine itself stops it, when it stops.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_timeout_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_signal: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub network: Network,
     pub ipc: Ipc,
@@ -242,14 +291,39 @@ pub struct ContainerConfig {
     pub no_new_privileges: bool,
     pub capabilities_add: Vec<String>,
     pub capabilities_drop: Vec<String>,
+    /// None: the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seccomp: Option<Seccomp>,
+    /// A profile, or `unconfined`. None: the engine's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub app_armor: Option<String>,
+    /// `key:value` each.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub se_linux: Vec<String>,
+    /// It sees all of `/proc`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmasked_proc: bool,
     pub sysctls: BTreeMap<String, String>,
     pub stdin: bool,
     pub stdin_once: bool,
     pub tty: bool,
     pub mounts: Vec<Mount>,
+    /// Paths of this host, which are the container's, too. A directory stands for all that is in it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// Files (never directories) that are made, empty and writable for all, before the container is: termination messages.
     pub files: Vec<String>,
+    /// Files with what is to stand in them, readable for all, made before the container is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub texts: Vec<(String, String)>,
     pub log: Log,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Seccomp {
+    Unconfined,
+    /// A profile of this host.
+    File(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -279,21 +353,6 @@ pub struct Publish {
     /// Empty: every address of the host.
     pub host_ip: String,
     pub host_port: u16,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Mount {
-    pub source: MountSource,
-    pub target: String,
-    pub read_only: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum MountSource {
-    /// A path of the host; the engine refuses one that is missing.
-    Path(String),
-    /// A volume of the engine.
-    Volume(String),
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]

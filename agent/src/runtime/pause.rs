@@ -81,31 +81,38 @@ fn elf(machine: u16, program: &[u8]) -> Vec<u8> {
     file
 }
 
+/// Of tar.
+const BLOCK: usize = 512;
+
 /// A ustar archive of plain files that belong to root and are as old as Unix.
 fn tar(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
-    const BLOCK: usize = 512;
     let mut archive = Vec::new();
     for (name, mode, content) in files {
-        let mut header = [0u8; BLOCK];
-        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
-        put(0, name);
-        put(100, &format!("{mode:07o}"));
-        put(108, "0000000");
-        put(116, "0000000");
-        put(124, &format!("{:011o}", content.len()));
-        put(136, "00000000000");
-        put(148, "        ");
-        put(156, "0");
-        put(257, "ustar");
-        put(263, "00");
-        let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
-        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-        archive.extend(header);
-        archive.extend(*content);
-        archive.resize(archive.len().next_multiple_of(BLOCK), 0);
+        entry(&mut archive, name, *mode, content);
     }
     archive.resize(archive.len() + 2 * BLOCK, 0);
     archive
+}
+
+/// One file of such an archive, behind what is there.
+pub fn entry(archive: &mut Vec<u8>, name: &str, mode: u32, content: &[u8]) {
+    let mut header = [0u8; BLOCK];
+    let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    put(0, name);
+    put(100, &format!("{mode:07o}"));
+    put(108, "0000000");
+    put(116, "0000000");
+    put(124, &format!("{:011o}", content.len()));
+    put(136, "00000000000");
+    put(148, "        ");
+    put(156, "0");
+    put(257, "ustar");
+    put(263, "00");
+    let sum: u32 = header.iter().map(|byte| u32::from(*byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    archive.extend(header);
+    archive.extend(content);
+    archive.resize(archive.len().next_multiple_of(BLOCK), 0);
 }
 
 /// The program for x86-64, one instruction a line.

@@ -5,12 +5,13 @@ use coracle_api::pod::Container;
 use serde_json::{Value, json};
 
 use crate::desired::{Wanted, status_of};
+use crate::hash;
 use crate::members::{Kind, Member};
 use crate::naming::PodName;
-use crate::plan::images;
 use crate::plan::memory::{Lost, UNKNOWN_CODE};
 use crate::plan::seen::{self, Run};
 use crate::plan::{WaitReason, Waiting, Waits, World};
+use crate::plan::{images, resize};
 use crate::runtime::State;
 
 /// Everything that a pod's status is made of, beside what runs of it.
@@ -45,7 +46,7 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     let previous = seen::of(runs, &container.name).nth(1);
     let lost = world.memory.lost.get(&(wanted.name.uid.clone(), container.name.clone()));
     let lost = lost.filter(|lost| newest.is_none_or(|run| lost.attempt > run.tag.attempt));
-    let creating = Waiting::new(about_to_start(wanted), "");
+    let creating = misconfigured(case, member).unwrap_or_else(|| Waiting::new(about_to_start(wanted), ""));
     let waiting = waits.containers.get(&container.name);
     let waiting = waiting.map(|waiting| if waiting.reason == WaitReason::ContainerCreating { &creating } else { waiting });
     if let Some(before) = recorded(case, member, newest, lost.filter(|_| waiting.is_none())) {
@@ -105,7 +106,7 @@ pub(super) fn one(case: &Case<'_>, runs: &[Run<'_>], member: &Member<'_>, pod_is
     if !before.is_null() {
         value["lastState"] = json!({"terminated": before});
     }
-    add_origin(&mut value, wanted, member, newest);
+    add_origin(&mut value, case, member, newest);
     let start_error = newest.is_some_and(|run| matches!(run.seen.state, State::Created { refused: Some(_) }));
     One { name: container.name.clone(), value, ready, never_ran, start_error, unmade, exit_code }
 }
@@ -142,8 +143,8 @@ fn absent(kind: Kind, initialized: bool, pod_is_over: bool) -> Option<Absent> {
 
 /// Whether it was started of something else than what is wanted now, and its end would be one for good.
 fn is_edited(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
-    let may_end = member.kind != Kind::Sidecar && matches!(wanted.pod.spec.restart_policy.as_str(), "Never" | "OnFailure");
-    may_end && wanted.pod.metadata.deletion_timestamp.is_none() && wanted.hash_of(member) != run.tag.hash
+    let may_end = member.kind != Kind::Sidecar && !member.spec.starts_again(&wanted.pod.spec.restart_policy, 0);
+    may_end && wanted.pod.metadata.deletion_timestamp.is_none() && !hash::same(&run.tag.hash, &wanted.hash_of(member))
 }
 
 /// How it ended, where the engine cannot tell it any more: it is on record, or was told before somebody removed it.
@@ -160,27 +161,42 @@ fn recorded<'a>(case: &Case<'a>, member: &Member<'_>, newest: Option<&Run<'_>>, 
 fn ended_before(before: &Value) -> One {
     let mut value = before.clone();
     (value["ready"], value["started"]) = (false.into(), false.into());
+    let start_error = value["state"]["terminated"]["reason"] == "StartError";
     let exit_code = value["state"]["terminated"]["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
     One {
         name: value["name"].as_str().unwrap_or_default().to_owned(),
         value,
         ready: false,
         never_ran: false,
-        start_error: false,
+        start_error,
         unmade: false,
         exit_code: exit_code.or(Some(0)),
     }
 }
 
 /// Its image and id, its resources and mounts.
-fn add_origin(value: &mut Value, wanted: &Wanted, member: &Member<'_>, newest: Option<&Run<'_>>) {
+fn add_origin(value: &mut Value, case: &Case<'_>, member: &Member<'_>, newest: Option<&Run<'_>>) {
+    let Case { wanted, was, .. } = *case;
     if let Some(run) = newest.filter(|run| run.seen.state != (State::Created { refused: None })) {
         value["image"] = json!(images::full_name(&run.seen.image));
         value["imageID"] = json!(run.seen.image_id);
         value["containerID"] = json!(format!("docker://{}", run.seen.id));
         add_resources(value, wanted, member);
+        // Until the engine has done it, it uses what it did.
+        let before = status_of(was, member).map(|status| &status["resources"]).filter(|resources| resources.is_object());
+        if let Some(before) = before.filter(|_| resize::wanted_of(member, run).is_some()) {
+            value["resources"] = before.clone();
+        }
     }
     add_mounts(value, member.spec);
+}
+
+/// What it lacked, it lacks until it runs.
+fn misconfigured(case: &Case<'_>, member: &Member<'_>) -> Option<Waiting> {
+    let waiting = &status_of(case.was, member)?["state"]["waiting"];
+    let reason = WaitReason::CreateContainerConfigError;
+    let message = waiting["message"].as_str().unwrap_or_default();
+    (waiting["reason"] == reason.name()).then(|| Waiting::new(reason, message))
 }
 
 /// The reason of what nothing stands in the way of.

@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 
 use super::super::{Check, Failure, Outcome};
 use super::connection::Docker;
+use super::grpc;
 
 /// Of a command's output: what the kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
@@ -21,6 +22,7 @@ impl Docker {
         match check {
             Check::Exec { command } => self.exec(id, command, at_most).await,
             Check::Http { scheme, host, port, path, headers } => Ok(http(scheme, host, *port, path, headers, at_most).await),
+            Check::Grpc { host, port, service } => Ok(grpc::health(host, *port, service, at_most).await),
             Check::Sleep { seconds } => {
                 let asked = Duration::from_secs(*seconds);
                 tokio::time::sleep(asked.min(at_most)).await;
@@ -114,21 +116,21 @@ fn status_code(line: &[u8]) -> Option<u16> {
     line.strip_prefix("HTTP/")?.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Option<T> {
+pub(super) async fn within<T>(limit: Duration, call: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, call).await.ok()
 }
 
 /// The words that the kubelet's users know, without Rust's number of the error.
-fn plain(error: &std::io::Error) -> String {
+pub(super) fn plain(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()
 }
 
-fn passed(output: String) -> Outcome {
+pub(super) fn passed(output: String) -> Outcome {
     Outcome { passed: true, exit_code: None, output }
 }
 
-fn failed(output: String) -> Outcome {
+pub(super) fn failed(output: String) -> Outcome {
     Outcome { passed: false, exit_code: None, output }
 }
 

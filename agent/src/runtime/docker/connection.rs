@@ -10,6 +10,8 @@ use bollard::errors::Error;
 
 use super::super::Failure;
 use super::cache::Cache;
+use super::stock;
+use crate::images::record::Record;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
 
@@ -32,6 +34,9 @@ pub struct Docker {
     pub(super) ready: Mutex<Option<Ready>>,
     /// Several pods start at once, and one of them makes both.
     pub(super) preparing: tokio::sync::Mutex<()>,
+    pub(super) pulling: tokio::sync::Mutex<()>,
+    /// Which images the agent has fetched itself.
+    pub(super) record: Mutex<Record>,
     locks: Mutex<HashMap<String, EngineLock>>,
     /// `docker://20.10.24`, as nodes show it; empty before the first connection.
     version: tokio::sync::watch::Sender<String>,
@@ -49,12 +54,18 @@ pub struct Settings {
     pub pod_cidr: String,
     /// Where the engine locks are: common to all agents of the host.
     pub run_dir: String,
+    /// Nothing is done to the engine, so its lock is left to whoever has it.
+    pub only_looks: bool,
+    /// One pull after another.
+    pub serial_pulls: bool,
 }
 
 pub(super) struct Connection {
     client: bollard::Docker,
     /// Docker's word for it: `x86_64`.
     pub(super) architecture: String,
+    /// Where it keeps images and containers.
+    root: Option<String>,
 }
 
 /// The network of the pods and the pause image were seen on this connection.
@@ -67,11 +78,13 @@ pub(super) struct Ready {
 impl Docker {
     pub fn new(settings: Settings) -> Docker {
         Docker {
+            record: Mutex::new(stock::read_record(&settings.data_dir)),
             settings,
             connection: Mutex::default(),
             cache: Mutex::default(),
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
+            pulling: tokio::sync::Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),
             trouble: tokio::sync::watch::Sender::new(None),
@@ -105,6 +118,11 @@ impl Docker {
         self.trouble.borrow().clone()
     }
 
+    /// Where the engine keeps images and containers; None while nobody knows.
+    pub fn root(&self) -> Option<String> {
+        held(&self.connection).as_ref()?.root.clone()
+    }
+
     pub fn version(&self) -> tokio::sync::watch::Receiver<String> {
         self.version.subscribe()
     }
@@ -136,16 +154,17 @@ impl Docker {
         let client = self.limited("negotiate the version", ASK, client.negotiate_version()).await?;
         let info = self.limited("ask who it is", ASK, client.info()).await?;
         // Two engines of one host may have one id (it lies in /etc/docker), but never one root.
-        let id = format!("{} {}", info.id.unwrap_or_default(), info.docker_root_dir.unwrap_or_default());
+        let root = info.docker_root_dir;
+        let id = format!("{} {}", info.id.unwrap_or_default(), root.as_deref().unwrap_or_default());
         self.take_lock(&id)?;
         self.version.send_replace(format!("docker://{}", info.server_version.unwrap_or_default()));
-        Ok(Connection { client, architecture: info.architecture.unwrap_or_default() })
+        Ok(Connection { client, architecture: info.architecture.unwrap_or_default(), root })
     }
 
     /// An engine that was exchanged under the same socket has another id, and so another lock.
     fn take_lock(&self, engine_id: &str) -> Result<(), Failure> {
         let mut locks = held(&self.locks);
-        if locks.contains_key(engine_id) {
+        if self.settings.only_looks || locks.contains_key(engine_id) {
             return Ok(());
         }
         let settings = &self.settings;

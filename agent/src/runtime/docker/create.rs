@@ -2,12 +2,24 @@
 
 use std::collections::HashMap;
 
-use bollard::models::{ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as DockerMount, MountType, PortBinding, PortMap};
+use bollard::models::{
+    ContainerCreateBody, DeviceMapping, HostConfig, HostConfigLogConfig, Mount as DockerMount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType, PortBinding, PortMap,
+};
 
-use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Publish};
+use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp};
 use super::ready::NETWORK;
 
-pub fn body(config: &ContainerConfig) -> ContainerCreateBody {
+/// What a container's JSON depends on beside its configuration.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Terms<'a> {
+    /// The content of the profile that is asked for.
+    pub seccomp: Option<&'a str>,
+    /// The engine makes mounts below a read-only one read-only, too, unless it is told otherwise.
+    pub recursive: bool,
+}
+
+pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
     ContainerCreateBody {
         hostname: config.hostname.clone(),
@@ -21,13 +33,15 @@ pub fn body(config: &ContainerConfig) -> ContainerCreateBody {
         image: Some(config.image.clone()),
         working_dir: config.working_dir.clone(),
         entrypoint: config.entrypoint.clone(),
+        stop_timeout: config.stop_timeout_s.and_then(|seconds| i64::try_from(seconds).ok()),
+        stop_signal: config.stop_signal.clone(),
         labels: Some(config.labels.clone().into_iter().collect()),
-        host_config: Some(host_config(config)),
+        host_config: Some(host_config(config, terms)),
         ..Default::default()
     }
 }
 
-fn host_config(config: &ContainerConfig) -> HostConfig {
+fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
     HostConfig {
         cpu_shares: config.cpu_shares,
@@ -37,6 +51,7 @@ fn host_config(config: &ContainerConfig) -> HostConfig {
         // A limit is a limit of memory: without this Docker lets as much again go to swap.
         memory_swap: config.memory_bytes,
         log_config: Some(log_config(&config.log)),
+        runtime: config.runtime.clone(),
         network_mode: Some(match &config.network {
             Network::Pods => NETWORK.to_owned(),
             Network::Host => "host".to_owned(),
@@ -53,17 +68,34 @@ fn host_config(config: &ContainerConfig) -> HostConfig {
         },
         port_bindings: port_bindings(&config.ports),
         // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
-        mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(mount).collect()),
+        mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(|one| mount(one, terms)).collect()),
+        devices: (!config.devices.is_empty()).then(|| config.devices.iter().map(device).collect()),
         cap_add: some(&config.capabilities_add),
         cap_drop: some(&config.capabilities_drop),
         extra_hosts: some(&config.extra_hosts),
         group_add: some(&config.extra_groups),
         privileged: Some(config.privileged),
         readonly_rootfs: Some(config.read_only_root),
-        security_opt: config.no_new_privileges.then(|| vec!["no-new-privileges".to_owned()]),
+        security_opt: some(&security_options(config, terms.seccomp)),
+        // An empty list is none of the engine's own.
+        masked_paths: config.unmasked_proc.then(Vec::new),
+        readonly_paths: config.unmasked_proc.then(Vec::new),
         sysctls: (!config.sysctls.is_empty()).then(|| config.sysctls.clone().into_iter().collect()),
         ..Default::default()
     }
+}
+
+fn security_options(config: &ContainerConfig, seccomp: Option<&str>) -> Vec<String> {
+    let mut options = Vec::new();
+    options.extend(config.no_new_privileges.then(|| "no-new-privileges".to_owned()));
+    options.extend(match (&config.seccomp, seccomp) {
+        (Some(Seccomp::Unconfined), _) => Some("seccomp=unconfined".to_owned()),
+        (Some(Seccomp::File(_)), Some(profile)) => Some(format!("seccomp={profile}")),
+        _ => None,
+    });
+    options.extend(config.app_armor.iter().map(|profile| format!("apparmor={profile}")));
+    options.extend(config.se_linux.iter().map(|label| format!("label={label}")));
+    options
 }
 
 fn log_config(log: &Log) -> HostConfigLogConfig {
@@ -91,7 +123,12 @@ fn port_bindings(ports: &[Publish]) -> Option<PortMap> {
     (!bindings.is_empty()).then_some(bindings)
 }
 
-fn mount(mount: &Mount) -> DockerMount {
+fn device(path: &String) -> DeviceMapping {
+    let path = Some(path.clone());
+    DeviceMapping { path_on_host: path.clone(), path_in_container: path, cgroup_permissions: Some("rwm".to_owned()) }
+}
+
+fn mount(mount: &Mount, terms: Terms<'_>) -> DockerMount {
     let (typ, source) = match &mount.source {
         MountSource::Path(path) => (MountType::BIND, path),
         MountSource::Volume(name) => (MountType::VOLUME, name),
@@ -101,8 +138,24 @@ fn mount(mount: &Mount) -> DockerMount {
         source: Some(source.clone()),
         typ: Some(typ),
         read_only: Some(mount.read_only),
+        bind_options: matches!(mount.source, MountSource::Path(_)).then(|| bind_options(mount, terms)).flatten(),
         ..Default::default()
     }
+}
+
+/// None: as the engine does it anyway.
+fn bind_options(mount: &Mount, terms: Terms<'_>) -> Option<MountBindOptions> {
+    let options = MountBindOptions {
+        propagation: match mount.propagation {
+            Propagation::None => None,
+            Propagation::HostToContainer => Some(MountBindOptionsPropagationEnum::RSLAVE),
+            Propagation::Bidirectional => Some(MountBindOptionsPropagationEnum::RSHARED),
+        },
+        read_only_non_recursive: (mount.read_only && terms.recursive && mount.below == ReadOnlyBelow::No).then_some(true),
+        read_only_force_recursive: matches!(mount.below, ReadOnlyBelow::Yes { .. }).then_some(true),
+        ..Default::default()
+    };
+    (options != MountBindOptions::default()).then_some(options)
 }
 
 #[cfg(test)]
@@ -111,7 +164,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(config: ContainerConfig, pointer: &str, expected: Value) {
-        let body = serde_json::to_value(body(&config)).unwrap();
+        let body = serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true })).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
     }
 
@@ -125,6 +178,21 @@ mod tests {
         check(ContainerConfig { host_processes: true, ..config() }, "/HostConfig/PidMode", json!("host"));
         check(ContainerConfig { processes_of: Some("p".into()), ..config() }, "/HostConfig/PidMode", json!("container:p"));
         check(ContainerConfig { memory_bytes: Some(64), ..config() }, "/HostConfig/MemorySwap", json!(64));
+        check(ContainerConfig { runtime: Some("runsc".into()), ..config() }, "/HostConfig/Runtime", json!("runsc"));
+        check(ContainerConfig { stop_timeout_s: Some(70), ..config() }, "/StopTimeout", json!(70));
+        check(
+            ContainerConfig {
+                no_new_privileges: true,
+                seccomp: Some(Seccomp::File("/p".into())),
+                app_armor: Some("mine".into()),
+                se_linux: vec!["type:t".into()],
+                ..config()
+            },
+            "/HostConfig/SecurityOpt",
+            json!(["no-new-privileges", "seccomp={}", "apparmor=mine", "label=type:t"]),
+        );
+        check(ContainerConfig { seccomp: Some(Seccomp::Unconfined), ..config() }, "/HostConfig/SecurityOpt/0", json!("seccomp=unconfined"));
+        check(ContainerConfig { unmasked_proc: true, ..config() }, "/HostConfig/MaskedPaths", json!([]));
         let log = Log::JsonFile { bytes_max: 10, files_max: 2 };
         check(ContainerConfig { log, ..config() }, "/HostConfig/LogConfig/Config", json!({ "max-size": "10", "max-file": "2" }));
         let port = |host_port| Publish { container_port: 80, protocol: "tcp".into(), host_ip: String::new(), host_port };
@@ -134,11 +202,29 @@ mod tests {
             "/HostConfig/PortBindings/80~1tcp",
             json!([{ "HostIp": "", "HostPort": "8080" }, { "HostIp": "", "HostPort": "8081" }]),
         );
-        let mounts = vec![Mount { source: MountSource::Path("/a".into()), target: "/b".into(), read_only: true }];
+        let plain = |read_only| Mount::new(MountSource::Path("/a".into()), "/b".into(), read_only);
+        let mounts = vec![
+            plain(false),
+            Mount { propagation: Propagation::Bidirectional, ..plain(false) },
+            plain(true),
+            Mount { below: ReadOnlyBelow::Yes { volume: "v".into() }, ..plain(true) },
+            Mount { below: ReadOnlyBelow::IfPossible, ..plain(true) },
+        ];
+        let options = [
+            Value::Null,
+            json!({ "Propagation": "rshared" }),
+            json!({ "ReadOnlyNonRecursive": true }),
+            json!({ "ReadOnlyForceRecursive": true }),
+            Value::Null,
+        ];
+        for (mount, expected) in mounts.iter().zip(options) {
+            let found = serde_json::to_value(super::mount(mount, Terms { recursive: true, seccomp: None })).unwrap();
+            assert_eq!(found["BindOptions"], expected, "{mount:?}");
+        }
         check(
             ContainerConfig { mounts, ..config() },
             "/HostConfig/Mounts/0",
-            json!({ "Target": "/b", "Source": "/a", "Type": "bind", "ReadOnly": true }),
+            json!({ "Target": "/b", "Source": "/a", "Type": "bind", "ReadOnly": false }),
         );
     }
 }

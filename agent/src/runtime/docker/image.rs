@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bollard::auth::DockerCredentials;
 use bollard::errors::Error;
 use bollard::query_parameters::CreateImageOptions;
 use futures_util::StreamExt;
@@ -9,6 +10,7 @@ use futures_util::StreamExt;
 use super::super::{Failure, Image};
 use super::connection::{Docker, failure};
 use super::credentials::{self, Found};
+use crate::logins::Login;
 
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
@@ -27,18 +29,37 @@ impl Docker {
             id: found.id.unwrap_or_default(),
             user: config.user.unwrap_or_default(),
             stop_signal: config.stop_signal.filter(|signal| !signal.is_empty()),
+            size_bytes: found.size.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0),
         }))
     }
 
-    pub(super) async fn pull_image(&self, reference: &str) -> Result<(), Failure> {
-        let client = self.client().await?;
-        let name = with_tag(reference);
-        let found = credentials::of_host(registry(reference));
-        let (credentials, remark) = match found {
+    pub(super) async fn pull_image(&self, reference: &str, logins: &[Login]) -> Result<(), Failure> {
+        let mut refused = None;
+        for login in logins {
+            let credentials = DockerCredentials {
+                username: Some(login.username.clone()),
+                password: Some(login.password.clone()),
+                serveraddress: Some(registry(reference).to_owned()),
+                ..Default::default()
+            };
+            match self.pull_as(reference, Some(credentials), None).await {
+                Err(failure @ (Failure::Registry(_) | Failure::Refused(_))) => refused = Some(failure),
+                ended => return ended,
+            }
+        }
+        let (credentials, remark) = match credentials::of_host(registry(reference)) {
             Found::Login(login) => (Some(login), None),
+            // Who has logins of his own is not let in as nobody either.
+            Found::Nothing if refused.is_some() => return refused.map_or(Ok(()), Err),
             Found::Nothing => (None, None),
             Found::Unusable(why) => (None, Some(why)),
         };
+        self.pull_as(reference, credentials, remark).await
+    }
+
+    async fn pull_as(&self, reference: &str, credentials: Option<DockerCredentials>, remark: Option<String>) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let name = with_tag(reference);
         let options = CreateImageOptions { from_image: Some(name), ..Default::default() };
         let mut progress = std::pin::pin!(client.create_image(Some(options), None, credentials));
         let explain = |text: String| match &remark {

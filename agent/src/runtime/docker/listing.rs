@@ -6,15 +6,16 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Seek, SeekFrom};
 
-use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary};
+use bollard::models::{ContainerInspectResponse, ContainerState, ContainerStateStatusEnum, ContainerSummary, HostConfig};
 use bollard::query_parameters::ListContainersOptions;
 use coracle_api::meta::Time;
 
-use super::super::{Failure, Seen, State};
+use super::super::{Failure, Limits, Seen, State};
 use super::connection::{Docker, held};
 use super::ready::NETWORK;
 
-use crate::naming::{LABEL_KIND, Tag};
+use super::volumes;
+use crate::naming::{LABEL_KIND, Tag, hosts_file};
 
 /// Of a termination message; what is longer loses its beginning, as with the kubelet.
 const MESSAGE_BYTES_MAX: u64 = 4096;
@@ -45,8 +46,14 @@ impl Docker {
         Ok(containers)
     }
 
+    /// A sandbox has its address from its start on, and says it in the file that its containers read.
+    fn complete_hosts(&self, seen: &Seen, address: &str) -> Result<(), Failure> {
+        let Some(tag) = Tag::read(&seen.name, &seen.labels).filter(Tag::is_sandbox) else { return Ok(()) };
+        volumes::complete_hosts(&hosts_file(&self.settings.data_dir, &tag.pod.uid), address)
+    }
+
     /// None: it went away meanwhile.
-    async fn look_at(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<Seen>, Failure> {
+    pub(super) async fn look_at(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<Seen>, Failure> {
         let before = held(&self.cache).changes;
         let found = match self.ask("inspect", client.inspect_container(id, None)).await {
             Ok(found) => found,
@@ -54,6 +61,9 @@ impl Docker {
             Err(failure) => return Err(failure),
         };
         let Some(mut seen) = seen(id, &found) else { return Ok(None) };
+        if let Some(address) = &seen.ip {
+            self.complete_hosts(&seen, address)?;
+        }
         if let State::Exited { exit_code, .. } = seen.state {
             seen.message = self.termination_message(&seen, exit_code).await;
         }
@@ -107,8 +117,19 @@ fn seen(id: &str, found: &ContainerInspectResponse) -> Option<Seen> {
         created_ms: found.created.as_ref().and_then(|time| milliseconds(&time.to_string())).unwrap_or_default(),
         state: state(found.state.as_ref()?),
         ip,
+        limits: found.host_config.as_ref().map(limits),
         message: None,
     })
+}
+
+fn limits(host: &HostConfig) -> Limits {
+    let amount = |amount: Option<i64>| amount.unwrap_or(0).max(0);
+    Limits {
+        cpu_shares: amount(host.cpu_shares),
+        cpu_quota_us: amount(host.cpu_quota),
+        cpu_period_us: amount(host.cpu_period),
+        memory_bytes: amount(host.memory),
+    }
 }
 
 fn state(found: &ContainerState) -> State {

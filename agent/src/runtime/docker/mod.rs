@@ -3,26 +3,42 @@
 //!     connection: connect lazily, negotiate the version once, forget the connection when the engine does not answer
 //!     listing: one call for all, an inspect only for what an event or a new state made stale (`cache`) -> Seen
 //!     create (PURE): ContainerConfig -> Docker's JSON · image: look up, pull, credentials · ready: network and pause image
-//!     check: exec, HTTP and TCP probes · logs: for people · watch: engine events and the heartbeat
+//!     volumes: what pods have on this host · content: files of configuration, exchanged whole
+//!     check: exec, HTTP and TCP probes · logs, exec (multiplexed PURE), reach: for people · usage: figures
+//!     stock: all images, which of them were fetched, archives · about: of the engine itself
+//!     watch: engine events and the heartbeat
 
+mod about;
 mod cache;
 mod check;
 mod connection;
+mod content;
 mod create;
 mod credentials;
+pub mod exec;
+mod grpc;
 mod image;
 mod listing;
 pub mod logs;
+mod multiplexed;
+mod owner;
+pub mod reach;
 mod ready;
+mod stock;
+mod subpath;
+mod usage;
 mod volumes;
 mod watch;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bollard::models::ContainerUpdateBody;
 use bollard::query_parameters::{CreateContainerOptions, KillContainerOptions, RemoveContainerOptions};
 
-use super::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, Volume};
+use super::{Check, ContainerConfig, Failure, Image, Limits, Outcome, Runtime, Seen, Volume};
+use crate::logins::Login;
+pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};
 pub use ready::BRIDGE;
@@ -34,6 +50,10 @@ impl Runtime for Docker {
 
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {
         self.list_volumes().await
+    }
+
+    async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure> {
+        Ok(content::stamps(paths))
     }
 
     async fn make_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
@@ -48,8 +68,17 @@ impl Runtime for Docker {
         self.find_image(reference).await
     }
 
-    async fn pull(&self, reference: &str) -> Result<(), Failure> {
-        self.pull_image(reference).await
+    async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure> {
+        if let Some(why) = self.too_full() {
+            return Err(Failure::Registry(why));
+        }
+        let _turn = if self.settings.serial_pulls { Some(self.pulling.lock().await) } else { None };
+        let before = self.ids().await?;
+        self.pull_image(reference, logins).await?;
+        if let Some(image) = self.find_image(reference).await? {
+            self.change_record(|record| record.fetched(&image.id, reference, &before));
+        }
+        Ok(())
     }
 
     async fn make_ready(&self) -> Result<(), Failure> {
@@ -58,9 +87,13 @@ impl Runtime for Docker {
 
     async fn create(&self, config: &ContainerConfig) -> Result<String, Failure> {
         volumes::make_files(&config.files)?;
+        volumes::write_texts(&config.texts)?;
         let client = self.client().await?;
         let pause = held(&self.ready).as_ref().map(|ready| (ready.asked.clone(), ready.pause.clone()));
-        let mut body = create::body(config);
+        let profile = volumes::seccomp_profile(config)?;
+        let terms = create::Terms { seccomp: profile.as_deref(), recursive: is_recursive(&client) };
+        let bound = self.with_parts_bound(config, terms.recursive).await?;
+        let mut body = create::body(&bound, terms);
         if let Some((_, name)) = pause.filter(|(asked, _)| *asked == config.image) {
             body.image = Some(name);
         }
@@ -82,7 +115,9 @@ impl Runtime for Docker {
         held(&self.cache).remove(id);
         let started = self.change("start", client.start_container(id, None)).await;
         held(&self.cache).remove(id);
-        started
+        started?;
+        // What starts in a sandbox finds its address in its files at once.
+        self.look_at(&client, id, "running").await.map(drop)
     }
 
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {
@@ -92,6 +127,23 @@ impl Runtime for Docker {
             Err(Failure::Conflict(text)) => Err(Failure::NotFound(text)), // 409: it does not run.
             other => other,
         }
+    }
+
+    async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let some = |amount: i64| (amount > 0).then_some(amount);
+        let body = ContainerUpdateBody {
+            cpu_shares: some(limits.cpu_shares),
+            cpu_quota: some(limits.cpu_quota_us),
+            cpu_period: some(limits.cpu_period_us),
+            memory: some(limits.memory_bytes),
+            // As where it is made: no swap beside it.
+            memory_swap: some(limits.memory_bytes),
+            ..Default::default()
+        };
+        let resized = self.change("resize", client.update_container(id, body)).await;
+        held(&self.cache).remove(id);
+        resized
     }
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
@@ -109,4 +161,10 @@ impl Runtime for Docker {
     async fn check(&self, id: &str, check: &Check, at_most: Duration) -> Result<Outcome, Failure> {
         self.run_check(id, check, at_most).await
     }
+}
+
+/// Since API 1.44.
+fn is_recursive(client: &bollard::Docker) -> bool {
+    let version = client.client_version();
+    (version.major_version, version.minor_version) >= (1, 44)
 }

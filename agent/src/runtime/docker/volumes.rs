@@ -3,24 +3,32 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use bollard::models::VolumeCreateRequest;
 use bollard::query_parameters::{ListVolumesOptions, RemoveVolumeOptions};
 
-use super::super::{Failure, HostFile, Volume};
-use super::connection::Docker;
-use crate::naming::{LABEL_KIND, LABEL_POD_UID};
+use super::super::{ContainerConfig, Failure, HostFile, Seccomp, Volume};
+use super::connection::{Docker, Settings};
+use super::{content, owner, subpath};
+use crate::hosts;
+use crate::naming::{LABEL_KIND, LABEL_POD_UID, volatile_dir};
+
+/// A list of all system calls has some ten thousand bytes.
+const SECCOMP_BYTES_MAX: u64 = 256 * 1024;
 
 impl Docker {
     pub(super) async fn list_volumes(&self) -> Result<BTreeSet<String>, Failure> {
-        let pods = self.pods_dir();
-        let mut uids = match fs::read_dir(&pods) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
-            Err(error) => return Err(disk("read", &pods, &error)),
-            Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect(),
-        };
+        let mut uids = BTreeSet::new();
+        for pods in self.pods_dirs().into_iter().chain([self.places()]) {
+            match fs::read_dir(&pods) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(disk("read", &pods, &error)),
+                Ok(entries) => uids.extend(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())),
+            }
+        }
         uids.extend(self.memory_volumes(None).await?.into_iter().map(|(_, uid)| uid));
         Ok(uids)
     }
@@ -38,23 +46,37 @@ impl Docker {
     pub(super) async fn create_volumes(&self, uid: &str, volumes: &[Volume]) -> Result<(), Failure> {
         for volume in volumes {
             match volume {
-                Volume::Directory { path } => make_directory(Path::new(path))?,
+                Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
                 Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
+                Volume::Local { path, create, group, unless_fits } => local(path.clone(), *create, *group, *unless_fits).await?,
+                Volume::Nfs { name, server, path, options } => {
+                    let options = [("type", "nfs"), ("device", &format!(":{path}")), ("o", &format!("addr={server},{options}"))];
+                    self.create_engine_volume(uid, name, &options).await?;
+                }
                 Volume::HostFile { path, kind, create } => host_file(Path::new(path), *kind, *create)?,
-                Volume::Memory { name, size_bytes } => self.create_memory(uid, name, *size_bytes).await?,
+                Volume::Content { path, content } => {
+                    let path = Path::new(path);
+                    content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
+                }
+                Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
             }
         }
         Ok(())
     }
 
-    async fn create_memory(&self, uid: &str, name: &str, size_bytes: Option<u64>) -> Result<(), Failure> {
+    async fn create_memory(&self, uid: &str, name: &str, size_bytes: Option<u64>, group: Option<u32>) -> Result<(), Failure> {
+        let mut options = group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
+        options.extend(size_bytes.map(|size| format!(",size={size}")));
+        self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
+    }
+
+    async fn create_engine_volume(&self, uid: &str, name: &str, options: &[(&str, &str)]) -> Result<(), Failure> {
         let client = self.client().await?;
-        let options = size_bytes.map_or_else(|| "mode=1777".to_owned(), |size| format!("mode=1777,size={size}"));
         let pairs = |list: &[(&str, &str)]| Some(list.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect());
         let request = VolumeCreateRequest {
             name: Some(name.to_owned()),
             driver: Some("local".to_owned()),
-            driver_opts: pairs(&[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]),
+            driver_opts: pairs(options),
             labels: pairs(&[(LABEL_KIND, "volume"), (LABEL_POD_UID, uid)]),
             ..Default::default()
         };
@@ -73,17 +95,23 @@ impl Docker {
         if uid.is_empty() || uid == "." || uid == ".." || uid.contains('/') {
             return Err(Failure::Refused(format!("{uid:?} is no uid, so there is no directory to remove")));
         }
-        let folder = self.pods_dir().join(uid);
+        let places = self.places().join(uid);
+        let folders = self.pods_dirs().map(|pods| pods.join(uid));
         // Large trees take their time: not on the thread that answers probes.
-        let removed = tokio::task::spawn_blocking(move || match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", &folder, &error)),
-            _ => Ok(()),
+        let removed = tokio::task::spawn_blocking(move || {
+            subpath::release(&places).map_err(|error| disk("release", &places, &error))?;
+            folders.iter().try_for_each(|folder| match fs::remove_dir_all(folder) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", folder, &error)),
+                _ => Ok(()),
+            })
         });
         removed.await.unwrap_or_else(|error| Err(Failure::Refused(format!("remove the volumes of {uid}: {error}"))))
     }
 
-    fn pods_dir(&self) -> PathBuf {
-        Path::new(&self.settings.data_dir).join("pods")
+    /// On the disk, and in memory.
+    fn pods_dirs(&self) -> [PathBuf; 2] {
+        let Settings { data_dir, run_dir, node_name, .. } = &self.settings;
+        [Path::new(data_dir).join("pods"), Path::new(&volatile_dir(run_dir, node_name)).join("pods")]
     }
 }
 
@@ -101,12 +129,49 @@ pub fn make_files(paths: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Each is written anew: no container runs yet that has it.
+pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
+    for (path, text) in texts {
+        let path = Path::new(path);
+        if let Some(folder) = path.parent() {
+            let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+            made.map_err(|error| disk("make", folder, &error))?;
+        }
+        fs::write(path, text).map_err(|error| disk("write", path, &error))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).map_err(|error| disk("open to all", path, &error))?;
+    }
+    Ok(())
+}
+
+/// In place: whoever has mounted the file sees it. Of a pod without one there is nothing to do.
+pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
+    let path = Path::new(path);
+    let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
+    let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
+    fs::write(path, text).map_err(|error| disk("write", path, &error))
+}
+
 fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
     if !path.exists() && create {
         fs::create_dir_all(path).map_err(|error| disk("make", path, &error))?;
         return fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(|error| disk("open to all", path, &error));
     }
     if path.is_dir() { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not a directory", path.display()))) }
+}
+
+/// Large ones take their time: not on the thread that answers probes.
+async fn local(path: String, create: bool, group: Option<u32>, unless_fits: bool) -> Result<(), Failure> {
+    let given = tokio::task::spawn_blocking(move || {
+        let path = Path::new(&path);
+        if create {
+            make_directory(path, None)?;
+        }
+        if !path.is_dir() {
+            return Err(Failure::Refused(format!("path \"{}\" does not exist", path.display())));
+        }
+        group.map_or(Ok(()), |group| owner::give(path, group, unless_fits).map_err(|error| disk("give to its group", path, &error)))
+    });
+    given.await.unwrap_or_else(|error| Err(Failure::Refused(format!("look at a volume: {error}"))))
 }
 
 /// Links are followed, as the engine does when it mounts.
@@ -125,12 +190,32 @@ fn host_file(path: &Path, kind: HostFile, create: bool) -> Result<(), Failure> {
     if fits { Ok(()) } else { Err(Failure::Refused(format!("hostPath type check failed: {} is not {words}", path.display()))) }
 }
 
-fn make_directory(path: &Path) -> Result<(), Failure> {
+/// It has its name only when it is all that it is to be.
+fn make_directory(path: &Path, group: Option<u32>) -> Result<(), Failure> {
     if path.is_dir() {
         return Ok(());
     }
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| disk("make", path, &error))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(|error| disk("open to all", path, &error))
+    let mut making = path.as_os_str().to_owned();
+    making.push(".making");
+    let making = PathBuf::from(making);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&making).map_err(|error| disk("make", &making, &error))?;
+    if group.is_some() {
+        chown(&making, None, group).map_err(|error| disk("give to its group", &making, &error))?;
+    }
+    let mode = if group.is_some() { 0o2777 } else { 0o777 };
+    fs::set_permissions(&making, fs::Permissions::from_mode(mode)).map_err(|error| disk("open to all", &making, &error))?;
+    fs::rename(&making, path).map_err(|error| disk("make", path, &error))
+}
+
+/// The content of the profile that a container names.
+pub fn seccomp_profile(config: &ContainerConfig) -> Result<Option<String>, Failure> {
+    let Some(Seccomp::File(path)) = &config.seccomp else { return Ok(None) };
+    let refuse = |why: String| Failure::Refused(format!("cannot load seccomp profile \"{path}\": {why}"));
+    let length = fs::metadata(path).map_err(|error| refuse(error.to_string()))?.len();
+    if length > SECCOMP_BYTES_MAX {
+        return Err(refuse(format!("it has {length} bytes, and at most {SECCOMP_BYTES_MAX} are read")));
+    }
+    fs::read_to_string(path).map(Some).map_err(|error| refuse(error.to_string()))
 }
 
 fn disk(what: &str, path: &Path, error: &io::Error) -> Failure {

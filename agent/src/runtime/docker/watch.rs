@@ -22,7 +22,7 @@ const PING: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
 /// What changes how a container is seen. Not the execs of probes.
-const ACTIONS: [&str; 8] = ["create", "start", "die", "destroy", "oom", "rename", "pause", "unpause"];
+const ACTIONS: [&str; 9] = ["create", "start", "die", "destroy", "oom", "rename", "pause", "unpause", "update"];
 
 impl Docker {
     /// Never ends. `wake` is notified whenever the world may have changed.

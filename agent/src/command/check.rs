@@ -1,0 +1,100 @@
+//! What is wrong with manifest files, in a line a problem. PURE.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::Told;
+use crate::desired::Wanted;
+
+/// One file: its pods and the fields that its format does not have, or why it cannot be read.
+pub struct File {
+    pub path: String,
+    pub read: Result<(Vec<Arc<Wanted>>, Vec<String>), String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remark {
+    pub path: String,
+    /// It starts all the same.
+    pub warning: bool,
+    pub text: String,
+}
+
+impl Remark {
+    pub fn line(&self) -> String {
+        let word = if self.warning { "warning: " } else { "" };
+        format!("{}: {word}{}", self.path, self.text)
+    }
+}
+
+pub fn all(files: &[File]) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for File { path, read } in files {
+        let mut remark = |warning: bool, text: String| remarks.push(Remark { path: path.clone(), warning, text });
+        let (pods, unknown) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                remark(false, why.clone());
+                continue;
+            }
+        };
+        for field in unknown {
+            remark(true, format!("{field} is no field of this format and is left out"));
+        }
+        for wanted in pods {
+            let pod = format!("pod {}/{}", wanted.name.namespace, wanted.name.name);
+            if let Some(refused) = &wanted.refused {
+                remark(false, format!("{pod} is not started: {refused}"));
+            }
+            let first = *owners.entry(&wanted.name.uid).or_insert(path);
+            if first != path {
+                remark(false, format!("{first} asks for the same {pod} and comes first: give one of them another name"));
+            }
+        }
+    }
+    remarks
+}
+
+pub fn told(remarks: &[Remark]) -> Told {
+    let items = remarks.iter().map(|remark| json!({"file": remark.path, "warning": remark.warning, "message": remark.text}));
+    Told {
+        lines: remarks.iter().map(Remark::line).collect(),
+        document: json!({"remarks": items.collect::<Vec<_>>()}),
+        well: remarks.iter().all(|remark| remark.warning),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Source;
+    use serde_json::Value;
+
+    fn file(path: &str, spec: Value, unknown: &[&str]) -> File {
+        let pod = json!({"metadata": {"namespace": "default", "name": "web", "uid": "u"}, "spec": spec});
+        let pods = vec![Arc::new(Wanted::new(Source::File, pod).unwrap())];
+        File { path: path.to_owned(), read: Ok((pods, unknown.iter().map(|field| (*field).to_owned()).collect())) }
+    }
+
+    fn check(files: &[File], expected: &[&str], well: bool) {
+        let told = told(&all(files));
+        assert_eq!((told.lines.len(), told.well), (expected.len(), well), "{:?}", told.lines);
+        for (line, words) in told.lines.iter().zip(expected) {
+            assert!(words.split('|').all(|word| line.contains(word)), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_a_problem() {
+        let plain = || json!({"containers": [{"name": "c", "image": "x"}]});
+        check(&[file("a", plain(), &[])], &[], true);
+        check(&[file("a", plain(), &["spec.colour"])], &["a: warning: |spec.colour"], true);
+        check(&[file("a", plain(), &[]), file("b", plain(), &[])], &["b: a asks for the same pod default/web"], false);
+        check(&[File { path: "a".to_owned(), read: Err("line 3: no".to_owned()) }], &["a: line 3: no"], false);
+        let refused = json!({"containers": [{"name": "c", "image": "x"}], "hostUsers": false});
+        check(&[file("a", refused, &[])], &["a: pod default/web is not started|hostUsers"], false);
+    }
+}

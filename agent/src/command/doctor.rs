@@ -1,0 +1,285 @@
+//! What of this host stands in the way of its pods, and what to do. PURE.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+use super::Told;
+use crate::figures::files::Disk;
+use crate::images::collect::{free_percent, is_full};
+use crate::runtime::docker::Engine;
+
+/// Below it the next image may not fit.
+const FREE_PERCENT_LOW: u64 = 15;
+/// This program was written later: a clock that shows less was never set.
+const CLOCK_MS_MIN: i64 = 1_767_225_600_000;
+
+/// A chain of nftables through which packets go.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chain {
+    pub table: String,
+    pub name: String,
+    pub hook: String,
+    pub drops: bool,
+}
+
+/// This host at one moment.
+#[derive(Clone, Debug)]
+pub struct Readings {
+    pub root: bool,
+    pub engine_at: String,
+    pub engine: Result<Engine, String>,
+    /// The agent of these options runs and is well.
+    pub agent_answers: bool,
+    /// A path, what it is of, and what there is. None: it cannot be looked at.
+    pub disks: Vec<(String, Option<Disk>)>,
+    /// Of the data directory; None: all is well with it, or it is not there yet.
+    pub data_dir: Option<String>,
+    pub manifest_dir: String,
+    pub manifests_writable_by: Option<String>,
+    pub manifest_problems: Vec<String>,
+    pub wall_ms: i64,
+    pub listen: SocketAddr,
+    /// Ports of TCP that somebody listens on.
+    pub listening: Vec<SocketAddr>,
+    /// Controllers of the kernel that are on. Empty: they cannot be read.
+    pub controllers: Vec<String>,
+    pub overlay: bool,
+    pub ip_forward: Option<bool>,
+    pub bridges_are_seen: bool,
+    /// Of `nft` and `ip`: why it cannot be run.
+    pub nft: Result<Vec<Chain>, String>,
+    pub ip: Result<(), String>,
+    /// Of the master: where, and why it does not answer.
+    pub master: Option<(String, Option<String>)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Good,
+    Warning,
+    Problem,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    pub about: &'static str,
+    pub level: Level,
+    pub says: String,
+    /// What to do; empty where nothing is to be done.
+    pub mend: String,
+}
+
+impl Finding {
+    fn good(about: &'static str, says: impl Into<String>) -> Finding {
+        Finding { about, level: Level::Good, says: says.into(), mend: String::new() }
+    }
+
+    fn problem(about: &'static str, says: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { about, level: Level::Problem, says: says.into(), mend: mend.into() }
+    }
+
+    fn warning(about: &'static str, says: impl Into<String>, mend: impl Into<String>) -> Finding {
+        Finding { about, level: Level::Warning, says: says.into(), mend: mend.into() }
+    }
+}
+
+/// In the order in which one thing needs the other.
+pub fn judge(host: &Readings) -> Vec<Finding> {
+    let mut all = Vec::new();
+    if !host.root {
+        all.push(Finding::warning("user", "not root: some of this cannot be looked at", "run it as root"));
+    }
+    engine(host, &mut all);
+    cgroups(host, &mut all);
+    host.disks.iter().for_each(|(path, found)| all.push(disk(path, *found)));
+    files(host, &mut all);
+    clock(host, &mut all);
+    ports(host, &mut all);
+    kernel(host, &mut all);
+    firewall(host, &mut all);
+    master(host, &mut all);
+    all
+}
+
+fn engine(host: &Readings, all: &mut Vec<Finding>) {
+    let engine = match &host.engine {
+        Ok(engine) => engine,
+        Err(why) => {
+            let mend = "systemctl status docker; apt-get install docker.io; or --docker-host names another engine";
+            return all.push(Finding::problem("engine", format!("{} does not answer: {why}", host.engine_at), mend));
+        }
+    };
+    all.push(Finding::good("engine", format!("{} answers as {}", host.engine_at, engine.version)));
+    if engine.storage_driver == "vfs" {
+        let mend = "give /var/lib/docker a file system that overlay2 works on (ext4, xfs)";
+        all.push(Finding::warning("engine", "its storage driver is vfs, which copies every image for every container", mend));
+    }
+    if !engine.live_restore {
+        let mend = "{\"live-restore\": true} in /etc/docker/daemon.json, then systemctl reload docker";
+        all.push(Finding::warning("engine", "live-restore is off: an upgrade of Docker stops every container", mend));
+    }
+}
+
+fn cgroups(host: &Readings, all: &mut Vec<Finding>) {
+    let before = all.len();
+    let missing = |name: &str| !host.controllers.is_empty() && !host.controllers.iter().any(|one| one == name);
+    let engine = host.engine.as_ref().ok();
+    if missing("memory") || engine.is_some_and(|engine| !engine.memory_limit) {
+        let mend = "add `cgroup_enable=memory cgroup_memory=1` to the kernel's command line and reboot";
+        all.push(Finding::problem("cgroups", "memory is not counted: limits of memory hold nobody", mend));
+    }
+    if missing("cpu") || engine.is_some_and(|engine| !engine.cpu_quota) {
+        let mend = "a kernel with CONFIG_CFS_BANDWIDTH, as Debian's";
+        all.push(Finding::warning("cgroups", "CPU time cannot be limited: limits of cpu hold nobody", mend));
+    }
+    if missing("pids") || engine.is_some_and(|engine| !engine.pids_limit) {
+        let mend = "a kernel with CONFIG_CGROUP_PIDS, as Debian's";
+        all.push(Finding::warning("cgroups", "processes are not counted: one pod can take them all", mend));
+    }
+    if all.len() == before {
+        let driver = engine.map(|engine| format!(", driven by {}", engine.cgroup_driver)).unwrap_or_default();
+        all.push(Finding::good("cgroups", format!("memory, cpu and pids are counted{driver}")));
+    }
+}
+
+fn disk(path: &str, found: Option<Disk>) -> Finding {
+    let Some(disk) = found else {
+        return Finding::warning("disk", format!("{path} cannot be looked at"), "run it as root, after the engine's first start");
+    };
+    let (bytes, files) = free_percent(disk);
+    let mend = "docker system df shows what images take; journalctl --vacuum-size=100M; du -xh / | sort -h | tail shows the rest";
+    let says = if bytes <= files { format!("{path}: {bytes} % is free") } else { format!("{path}: {files} % of its inodes are free") };
+    match bytes.min(files) {
+        _ if is_full(disk) => Finding::problem("disk", format!("{says}: new images are refused"), mend),
+        free if free < FREE_PERCENT_LOW => Finding::warning("disk", says, mend),
+        _ => Finding::good("disk", says),
+    }
+}
+
+fn files(host: &Readings, all: &mut Vec<Finding>) {
+    if let Some(why) = &host.data_dir {
+        all.push(Finding::problem("data directory", why.clone(), "the agent does not start before"));
+    }
+    let dir = &host.manifest_dir;
+    if let Some(who) = &host.manifests_writable_by {
+        let mend = format!("chown root:root {dir}; chmod go-w {dir}");
+        all.push(Finding::problem("manifests", format!("{dir} can be written by {who}, who can start anything as root"), mend));
+    }
+    let mend = "coracle-agent check FILE says it again when it is mended";
+    all.extend(host.manifest_problems.iter().map(|why| Finding::problem("manifests", why.clone(), mend)));
+}
+
+fn clock(host: &Readings, all: &mut Vec<Finding>) {
+    all.push(if host.wall_ms < CLOCK_MS_MIN {
+        let says = "the clock shows a year before this program was written: tokens and certificates of others do not work";
+        Finding::warning("clock", says, "timedatectl set-time, or let it reach a time server; pods run all the same")
+    } else {
+        Finding::good("clock", "it shows a year that can be")
+    });
+}
+
+fn ports(host: &Readings, all: &mut Vec<Finding>) {
+    let takes = |one: &SocketAddr| one.port() == host.listen.port() && (one.ip() == host.listen.ip() || one.ip().is_unspecified());
+    let taken = host.listening.iter().any(takes);
+    all.push(match (taken, host.agent_answers) {
+        (true, false) => {
+            let mend = "`ss -tlnp` says by whom; end it, or give the agent another port (listen in /etc/coracle/agent.conf)";
+            Finding::problem("ports", format!("{} is taken, and not by this agent", host.listen), mend)
+        }
+        (_, true) => Finding::good("ports", format!("the agent answers on {}", host.listen)),
+        (false, false) => Finding::good("ports", format!("{} is free; the agent does not run", host.listen)),
+    });
+}
+
+fn kernel(host: &Readings, all: &mut Vec<Finding>) {
+    let before = all.len();
+    if !host.overlay {
+        let mend = "modprobe overlay, and `overlay` in /etc/modules-load.d/overlay.conf";
+        all.push(Finding::warning("kernel", "it has no overlay file system: images take much more of the disk", mend));
+    }
+    if host.ip_forward == Some(false) {
+        let mend = "sysctl net.ipv4.ip_forward=1, and the same in /etc/sysctl.d/; the engine does it unless it was told not to";
+        all.push(Finding::problem("kernel", "it forwards no packets: pods reach nothing beyond this host", mend));
+    }
+    if !host.bridges_are_seen {
+        let mend = "modprobe br_netfilter; sysctl net.bridge.bridge-nf-call-iptables=1; both in /etc/modules-load.d and /etc/sysctl.d";
+        all.push(Finding::warning(
+            "kernel",
+            "packets between pods pass no rules: a service that leads back to its own host is slower",
+            mend,
+        ));
+    }
+    if all.len() == before {
+        all.push(Finding::good("kernel", "it has what pods need"));
+    }
+}
+
+fn firewall(host: &Readings, all: &mut Vec<Finding>) {
+    let before = all.len();
+    for (tool, package, why) in [("nft", "nftables", host.nft.as_ref().err()), ("ip", "iproute2", host.ip.as_ref().err())] {
+        if let Some(why) = why {
+            let mend = format!("apt-get install {package}; run it as root");
+            all.push(Finding::problem("firewall", format!("{tool} cannot be run ({why}): services have no addresses"), mend));
+        }
+    }
+    // Of iptables' own tables the engine has opened what it needs.
+    let foreign = |chain: &&Chain| chain.drops && !["ip filter", "ip6 filter"].contains(&chain.table.as_str());
+    for chain in host.nft.iter().flatten().filter(foreign) {
+        let place = format!("table {}, chain {}", chain.table, chain.name);
+        match chain.hook.as_str() {
+            "forward" => all.push(Finding::problem(
+                "firewall",
+                format!("{place} drops what is forwarded: pods reach nobody"),
+                format!(
+                    "let the pods' bridge through: nft insert rule {} {} iifname coracle0 accept, and oifname likewise",
+                    chain.table, chain.name
+                ),
+            )),
+            "input" => all.push(Finding::warning(
+                "firewall",
+                format!("{place} drops what comes to this host: names and node ports may not work"),
+                format!("let the pods' bridge in: nft insert rule {} {} iifname coracle0 accept", chain.table, chain.name),
+            )),
+            _ => {}
+        }
+    }
+    if all.len() == before {
+        all.push(Finding::good("firewall", "nft and ip work, and no other firewall drops what pods send"));
+    }
+}
+
+fn master(host: &Readings, all: &mut Vec<Finding>) {
+    all.push(match &host.master {
+        None => Finding::good("master", "none is named: manifest files alone are run"),
+        Some((at, None)) => Finding::good("master", format!("{at} answers")),
+        Some((at, Some(why))) => {
+            let mend = "systemctl status coracle-master; pods that run go on without it";
+            Finding::problem("master", format!("{at} does not answer: {why}"), mend)
+        }
+    });
+}
+
+pub fn told(findings: &[Finding]) -> Told {
+    let mut lines = Vec::new();
+    for Finding { about, level, says, mend } in findings {
+        let word = match level {
+            Level::Good => "ok      ",
+            Level::Warning => "warning ",
+            Level::Problem => "PROBLEM ",
+        };
+        lines.push(format!("{word}{about}: {says}"));
+        if !mend.is_empty() {
+            lines.push(format!("        -> {mend}"));
+        }
+    }
+    let items = findings.iter().map(|one| {
+        let level = format!("{:?}", one.level).to_lowercase();
+        json!({"about": one.about, "level": level, "says": one.says, "todo": one.mend})
+    });
+    let document = json!({"findings": items.collect::<Vec<_>>()});
+    Told { lines, document, well: findings.iter().all(|one| one.level != Level::Problem) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+
+fn well() -> Readings {
+    let engine = Engine {
+        version: "docker 20.10".to_owned(),
+        root: "/var/lib/docker".to_owned(),
+        cgroup_driver: "systemd".to_owned(),
+        storage_driver: "overlay2".to_owned(),
+        live_restore: true,
+        memory_limit: true,
+        cpu_quota: true,
+        pids_limit: true,
+    };
+    let docker = Chain { table: "ip filter".to_owned(), name: "FORWARD".to_owned(), hook: "forward".to_owned(), drops: true };
+    Readings {
+        root: true,
+        engine_at: "unix:///var/run/docker.sock".to_owned(),
+        engine: Ok(engine),
+        agent_answers: false,
+        disks: vec![("/d".to_owned(), Some(Disk { bytes: 100, free: 50, files: 100, files_free: 50 }))],
+        data_dir: None,
+        manifest_dir: "/m".to_owned(),
+        manifests_writable_by: None,
+        manifest_problems: Vec::new(),
+        wall_ms: CLOCK_MS_MIN,
+        listen: "127.0.0.1:10250".parse().unwrap(),
+        listening: vec!["127.0.0.1:22".parse().unwrap(), "192.168.1.7:10250".parse().unwrap()],
+        controllers: ["cpu", "memory", "pids"].map(str::to_owned).to_vec(),
+        overlay: true,
+        ip_forward: Some(true),
+        bridges_are_seen: true,
+        nft: Ok(vec![docker]),
+        ip: Ok(()),
+        master: None,
+    }
+}
+
+/// Of a host where only this is otherwise: the one finding that is not good.
+fn check(change: impl Fn(&mut Readings), about: &str, level: Level, word: &str) {
+    let mut host = well();
+    change(&mut host);
+    let all = judge(&host);
+    let bad: Vec<&Finding> = all.iter().filter(|one| one.level != Level::Good).collect();
+    let [one] = bad.as_slice() else { panic!("{word}: {bad:?}") };
+    assert_eq!((one.about, one.level), (about, level), "{one:?}");
+    assert!(one.says.contains(word) && !one.mend.is_empty(), "{one:?}");
+    assert_eq!(told(&all).well, level == Level::Warning);
+}
+
+fn engine_of(host: &mut Readings) -> &mut Engine {
+    host.engine.as_mut().unwrap()
+}
+
+#[test]
+fn a_good_host_has_nothing_but_good() {
+    let all = judge(&well());
+    assert!(all.iter().all(|one| one.level == Level::Good && one.mend.is_empty()), "{all:?}");
+    for about in ["engine", "cgroups", "disk", "clock", "ports", "kernel", "firewall", "master"] {
+        assert!(all.iter().any(|one| one.about == about), "{about} is told, also where it is well");
+    }
+    assert!(told(&all).well);
+}
+
+#[test]
+fn each_check_is_made_true() {
+    use Level::{Problem, Warning};
+    check(|host| host.root = false, "user", Warning, "not root");
+    check(|host| host.engine = Err("refused".to_owned()), "engine", Problem, "does not answer: refused");
+    check(|host| engine_of(host).storage_driver = "vfs".to_owned(), "engine", Warning, "vfs");
+    check(|host| engine_of(host).live_restore = false, "engine", Warning, "live-restore");
+    check(|host| engine_of(host).memory_limit = false, "cgroups", Problem, "memory");
+    check(|host| host.controllers.retain(|one| one != "memory"), "cgroups", Problem, "memory");
+    check(|host| engine_of(host).cpu_quota = false, "cgroups", Warning, "CPU");
+    check(|host| engine_of(host).pids_limit = false, "cgroups", Warning, "processes");
+    let disk = |free, files_free| vec![("/d".to_owned(), Some(Disk { bytes: 100, free, files: 100, files_free }))];
+    check(|host| host.disks = disk(4, 50), "disk", Problem, "/d: 4 % is free: new images are refused");
+    check(|host| host.disks = disk(50, 4), "disk", Problem, "4 % of its inodes");
+    check(|host| host.disks = disk(14, 50), "disk", Warning, "14 %");
+    check(|host| host.disks = vec![("/d".to_owned(), None)], "disk", Warning, "cannot be looked at");
+    check(|host| host.data_dir = Some("/d is open".to_owned()), "data directory", Problem, "/d is open");
+    check(|host| host.manifests_writable_by = Some("everybody".to_owned()), "manifests", Problem, "everybody");
+    check(|host| host.manifest_problems = vec!["a.yaml: no".to_owned()], "manifests", Problem, "a.yaml");
+    check(|host| host.wall_ms = 0, "clock", Warning, "before this program");
+    check(|host| host.listening.push("0.0.0.0:10250".parse().unwrap()), "ports", Problem, "10250 is taken");
+    check(|host| host.listening.push(host.listen), "ports", Problem, "10250 is taken");
+    check(|host| host.overlay = false, "kernel", Warning, "overlay");
+    check(|host| host.ip_forward = Some(false), "kernel", Problem, "forwards no packets");
+    check(|host| host.bridges_are_seen = false, "kernel", Warning, "between pods");
+    check(|host| host.nft = Err("not found".to_owned()), "firewall", Problem, "nft cannot be run");
+    check(|host| host.ip = Err("not found".to_owned()), "firewall", Problem, "ip cannot be run");
+    let chain = |hook: &str| Chain { table: "inet firewalld".to_owned(), name: "F".to_owned(), hook: hook.to_owned(), drops: true };
+    check(|host| host.nft = Ok(vec![chain("forward")]), "firewall", Problem, "table inet firewalld, chain F");
+    check(|host| host.nft = Ok(vec![chain("input")]), "firewall", Warning, "names and node ports");
+    check(|host| host.master = Some(("/m.sock".to_owned(), Some("gone".to_owned()))), "master", Problem, "/m.sock does not answer: gone");
+}
+
+#[test]
+fn an_agent_that_answers_has_its_port() {
+    let mut host = well();
+    host.agent_answers = true;
+    host.listening.push(host.listen);
+    assert!(told(&judge(&host)).well);
+}

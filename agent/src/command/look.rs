@@ -1,0 +1,133 @@
+//! What an agent that starts now would find: files, what is kept of the master, and the engine. Nothing is written.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use coracle_http::client::Target;
+
+use super::check::File;
+use crate::clock::{Clock, wall_ms};
+use crate::config::Config;
+use crate::desired::assigned::Assigned;
+use crate::desired::directory::Directory;
+use crate::desired::file;
+use crate::desired::known::Known;
+use crate::desired::last::Last;
+use crate::desired::objects::Objects;
+use crate::desired::objects::kept::{Kept, What};
+use crate::desired::together::{Said, together};
+use crate::desired::{Desired, Source, SourceState};
+use crate::dns::resolv::ClusterNames;
+use crate::host;
+use crate::plan::{self, Case, Now, Round, Rules, World};
+use crate::runtime::Runtime;
+use crate::runtime::docker::{Docker, Settings};
+
+pub struct Seen {
+    pub desired: Desired,
+    pub world: World,
+    pub now: Now,
+    /// What could not be read, and what is not known here.
+    pub notes: Vec<String>,
+}
+
+impl Seen {
+    pub fn round(&self) -> Round {
+        plan::plan(self.case())
+    }
+
+    fn case(&self) -> Case<'_> {
+        Case { desired: &self.desired, world: &self.world, now: self.now, rules: Rules::default() }
+    }
+}
+
+/// Each as the agent would read it; a directory stands for the files in it.
+pub fn files(paths: &[PathBuf], node_name: &str) -> Vec<File> {
+    let mut files = Vec::new();
+    for path in paths {
+        let names = if path.is_dir() { file::names(path) } else { Ok([path.clone().into_os_string()].into()) };
+        match names {
+            Ok(names) => files.extend(names.iter().map(|name| {
+                let one = if path.is_dir() { path.join(name) } else { path.clone() };
+                File { path: one.display().to_string(), read: file::look(&one, node_name) }
+            })),
+            Err(error) => files.push(File { path: path.display().to_string(), read: Err(error.to_string()) }),
+        }
+    }
+    files
+}
+
+/// An engine that is asked, and nothing else.
+pub fn engine(config: &Config) -> Docker {
+    Docker::new(Settings {
+        host: config.docker_host.clone(),
+        node_name: config.node_name.clone(),
+        data_dir: config.data_dir.clone(),
+        pod_cidr: config.pod_cidr.clone(),
+        run_dir: config.run_dir.clone(),
+        only_looks: true,
+        serial_pulls: config.serial_pulls,
+    })
+}
+
+pub async fn world(config: &Config) -> Result<Seen, String> {
+    let mut notes = Vec::new();
+    let desired = desired(config, &mut notes);
+    let docker = engine(config);
+    let clock = Clock::start(Rc::new(wall_ms));
+    let asked = |failure: crate::runtime::Failure| format!("the engine at {}: {failure}", config.docker_host);
+    let mut world = World { node: crate::node(config, &host::look(&config.data_dir, config.node_ip)), ..World::default() };
+    world.containers = docker.list().await.map_err(asked)?;
+    world.volumes = docker.volumes().await.map_err(asked)?;
+    world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;
+    let now = clock.now();
+    world.memory.look(&world.containers, now);
+    world.memory.hear(desired.pods.keys(), now);
+    let mut seen = Seen { desired, world, now, notes };
+    for name in plan::images_needed(seen.case()) {
+        let image = docker.image(&name).await.map_err(asked)?;
+        seen.world.images.insert(name, image);
+    }
+    Ok(seen)
+}
+
+fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
+    let (files, trouble) = Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name);
+    notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
+    let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
+    if Path::new(&config.manifest_dir).is_dir() {
+        notes.extend(remarks.iter().map(super::check::Remark::line));
+    }
+    let mut sources = BTreeMap::from([(Source::File, files)]);
+    let mut objects = Objects::default();
+    if let Some(master) = &config.master {
+        let master_said = Assigned::new(Last::new(&config.data_dir).read()).take_unsaid().unwrap_or_default();
+        objects = kept(config, &master_said);
+        sources.insert(Source::Master, master_said);
+        let target = match master {
+            Target::Unix(path) => path.display().to_string(),
+            Target::Tcp { host, port } => format!("{host}:{port}"),
+        };
+        notes.push(format!("of the master at {target} it is known what it said last"));
+    }
+    let network = config.master.as_ref().and_then(|_| Known::new(&config.data_dir).read()).map(Arc::new);
+    let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
+    let (desired, dropped) = together(Said { sources, network, objects: Arc::new(objects), node: None }, &dns);
+    notes.extend(dropped);
+    desired
+}
+
+/// As after a start while the master is silent.
+fn kept(config: &Config, master: &SourceState) -> Objects {
+    let mut objects = Objects { silent: true, foreign: master.foreign.clone(), ..Objects::default() };
+    for ((cluster, what), object) in Kept::look(&config.data_dir) {
+        match what {
+            What::Object(place) if cluster == master.cluster => drop(objects.kept.insert(place, object)),
+            What::Object(place) => drop(objects.others.insert(place, object)),
+            What::Token(token) => drop(objects.kept_tokens.insert(token, object.token())),
+        }
+    }
+    objects
+}

@@ -1,0 +1,86 @@
+//! What the command line asks of this host once: each looks, decides, tells, and changes nothing.
+//!
+//!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
+//!     readings: this host -> doctor PURE: what stands in the way, and what to do
+//!     the agent's socket -> status PURE · manifest files -> check PURE
+
+mod check;
+mod doctor;
+mod look;
+mod plan;
+mod readings;
+mod status;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use coracle_http::client::{Client, Target};
+use coracle_http::{Method, StatusCode};
+use serde_json::Value;
+
+use crate::config::{Command, Config, Form};
+
+/// What was found, for people and for programs.
+pub struct Told {
+    pub lines: Vec<String>,
+    pub document: Value,
+    /// Nothing is wrong.
+    pub well: bool,
+}
+
+/// What each exit code means stands in `usage`.
+pub fn run(command: &Command, form: Form, config: &Config) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let told = match runtime {
+        Ok(runtime) => tokio::task::LocalSet::new().block_on(&runtime, tell(command, config)),
+        Err(error) => Err(format!("start the runtime: {error}")),
+    };
+    match told {
+        Ok(told) => {
+            let text = match form {
+                Form::Json => format!("{:#}\n", told.document),
+                Form::Text => told.lines.iter().map(|line| format!("{line}\n")).collect(),
+            };
+            // Nobody may be reading any more.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            ExitCode::from(u8::from(!told.well))
+        }
+        Err(why) => {
+            eprintln!("coracle-agent: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn tell(command: &Command, config: &Config) -> Result<Told, String> {
+    Ok(match command {
+        Command::Check(files) => check::told(&check::all(&look::files(files, &config.node_name))),
+        Command::Plan => {
+            let seen = look::world(config).await?;
+            plan::told(&seen.round(), &seen.desired, &seen.world, &seen.notes)
+        }
+        Command::Status => {
+            let node = ask(config, "/node").await?;
+            let health = ask(config, "/healthz").await?;
+            let pods = ask(config, "/pods").await?;
+            let remarks = check::all(&look::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
+            let parse = |text: &str| serde_json::from_str::<Value>(text).map_err(|error| format!("the agent's answer: {error}"));
+            let trouble = (health.0 != StatusCode::OK).then_some(health.1);
+            status::told(&parse(&node.1)?, trouble.as_deref(), &parse(&pods.1)?, &remarks)
+        }
+        Command::Doctor => {
+            let answers = matches!(ask(config, "/healthz").await, Ok((StatusCode::OK, _)));
+            doctor::told(&doctor::judge(&readings::read(config, answers).await))
+        }
+    })
+}
+
+/// Of the agent that runs.
+async fn ask(config: &Config, path: &str) -> Result<(StatusCode, String), String> {
+    let client = Client::new(Target::Unix(config.socket.clone()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
+    let reply = client.call(Method::GET, path, None).await.map_err(|error| {
+        format!("{error}: no agent runs as node {}, or you are not root (systemctl status coracle-agent)", config.node_name)
+    })?;
+    Ok((reply.status, String::from_utf8_lossy(&reply.body).trim().to_owned()))
+}

@@ -1,0 +1,105 @@
+//! How this node is, in plain words, from what its agent answers. PURE.
+
+use serde_json::{Value, json};
+
+use super::Told;
+use super::check::Remark;
+use crate::summary;
+
+/// `node`, `pods`: the answers of `/node` and `/pods`. `trouble`: what `/healthz` says where it is not well.
+pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark]) -> Told {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let items: Vec<&Value> = pods["items"].as_array().into_iter().flatten().collect();
+    let mut problems: Vec<String> = trouble.map(str::to_owned).into_iter().collect();
+    let mut rows = Vec::new();
+    for pod in &items {
+        let (name, status) = (format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])), &pod["status"]);
+        let containers: Vec<&Value> = status["containerStatuses"].as_array().into_iter().flatten().collect();
+        let ready = containers.iter().filter(|one| one["ready"] == true).count();
+        let restarts: u64 = containers.iter().filter_map(|one| one["restartCount"].as_u64()).sum();
+        let phase = status["phase"].as_str().unwrap_or("Pending");
+        let of = pod["spec"]["containers"].as_array().map_or(0, Vec::len);
+        let problem = problem(phase, ready, of, status);
+        if let Some(why) = &problem {
+            problems.push(format!("pod {name}: {why}"));
+        }
+        rows.push((name, phase.to_owned(), ready, of, restarts, problem));
+    }
+    problems.extend(remarks.iter().filter(|remark| !remark.warning).map(Remark::line));
+    let width = rows.iter().map(|row| row.0.len()).max().unwrap_or_default();
+    let gib = |field: &str| format!("{:.1} GiB", node[field].as_u64().unwrap_or_default() as f64 / f64::from(1 << 30));
+    let engine = Some(text(&node["engine"])).filter(|engine| !engine.is_empty()).unwrap_or_else(|| "no engine yet".to_owned());
+    let mut lines = vec![
+        format!("node {} at {}: agent {}, {engine}", text(&node["name"]), text(&node["address"]), text(&node["agent"])),
+        format!(
+            "{}, kernel {}, {} CPUs, {} of memory, {} of disk",
+            text(&node["os"]),
+            text(&node["kernel"]),
+            node["cpus"],
+            gib("memoryBytes"),
+            gib("diskBytes")
+        ),
+        format!("{} pods", rows.len()),
+    ];
+    lines.extend(rows.iter().map(|(name, phase, ready, of, restarts, _)| {
+        let again = if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
+        format!("    {name:width$}  {phase:9}  {ready} of {of} ready{again}")
+    }));
+    lines.push(if problems.is_empty() { "all is well".to_owned() } else { format!("{} problems", problems.len()) });
+    lines.extend(problems.iter().map(|problem| format!("    {problem}")));
+    let rows = rows.iter().map(|(name, phase, ready, of, restarts, problem)| {
+        json!({"pod": name, "phase": phase, "ready": ready, "containers": of, "restarts": restarts, "problem": problem})
+    });
+    let document = json!({"node": node, "pods": rows.collect::<Vec<_>>(), "problems": problems});
+    Told { lines, document, well: problems.is_empty() }
+}
+
+fn problem(phase: &str, ready: usize, of: usize, status: &Value) -> Option<String> {
+    let why = summary::trouble(status);
+    match phase {
+        "Succeeded" => None,
+        "Running" if ready >= of => why,
+        "Running" => Some(why.unwrap_or_else(|| format!("{} of its containers are not ready", of - ready))),
+        "Pending" => Some(why.unwrap_or_else(|| "it is starting".to_owned())),
+        other => Some(format!("{other}: {}", why.unwrap_or_else(|| "its containers ended".to_owned()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told_of(trouble: Option<&str>, status: Value, remarks: &[Remark]) -> Told {
+        let node = json!({"name": "n1", "address": "192.168.1.7", "agent": "0.1.0", "engine": "docker://20.10", "os": "Debian", "kernel": "6.1",
+            "cpus": 2, "memoryBytes": 1_u64 << 30, "diskBytes": 3_u64 << 30});
+        let pod = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"containers": [{}]}, "status": status});
+        told(&node, trouble, &json!({"items": [pod]}), remarks)
+    }
+
+    #[test]
+    fn in_plain_words() {
+        let runs = || json!({"phase": "Running", "containerStatuses": [{"ready": true, "restartCount": 2}]});
+        let well = told_of(None, runs(), &[]);
+        let expected = [
+            "node n1 at 192.168.1.7: agent 0.1.0, docker://20.10",
+            "Debian, kernel 6.1, 2 CPUs, 1.0 GiB of memory, 3.0 GiB of disk",
+            "1 pods",
+            "    default/web  Running    1 of 1 ready, 2 restarts",
+            "all is well",
+        ];
+        assert_eq!((well.lines.iter().map(String::as_str).collect::<Vec<_>>(), well.well), (expected.to_vec(), true));
+        let check = |told: Told, problem: &str| {
+            assert!(!told.well && told.lines.last().unwrap().contains(problem), "{:?}", told.lines);
+            assert!(told.document["problems"][0].as_str().unwrap().contains(problem), "{}", told.document);
+        };
+        check(told_of(Some("the engine does not answer"), runs(), &[]), "the engine does not answer");
+        let waits =
+            json!({"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "not found"}}}]});
+        check(told_of(None, waits, &[]), "pod default/web: not found");
+        check(told_of(None, json!({"phase": "Running", "containerStatuses": [{"ready": false}]}), &[]), "not ready");
+        check(told_of(None, json!({"phase": "Failed", "reason": "Evicted"}), &[]), "Failed: Evicted");
+        let remark = |warning| [Remark { path: "a.yaml".to_owned(), warning, text: "line 1".to_owned() }];
+        check(told_of(None, runs(), &remark(false)), "a.yaml: line 1");
+        assert!(told_of(None, runs(), &remark(true)).well);
+    }
+}

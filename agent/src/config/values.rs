@@ -1,0 +1,74 @@
+//! Single values of the configuration. PURE.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use coracle_api::strategy::amounts::is_extended;
+
+use crate::plan::Devices;
+use crate::security::{is_sysctl_pattern, sysctl_name};
+
+/// Of anybody, or of nobody.
+pub(super) fn address(text: &str) -> Result<Option<IpAddr>, String> {
+    if text.is_empty() { Ok(None) } else { text.parse().map(Some).map_err(|_| format!("{text:?} is not an address")) }
+}
+
+/// One that others can send to.
+pub(super) fn node_ip(text: &str) -> Result<Option<IpAddr>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let address: Ipv4Addr = text.parse().map_err(|_| format!("{text:?} is not an IPv4 address, such as 192.168.1.7"))?;
+    let reached = !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || address.is_broadcast());
+    if reached { Ok(Some(address.into())) } else { Err(format!("no other host can send to {address}")) }
+}
+
+/// `net.ipv4.ip_forward, net.ipv6.*`
+pub(super) fn sysctls(text: &str) -> Result<Vec<String>, String> {
+    let names: Vec<String> = text.split(',').map(|name| sysctl_name(name.trim())).filter(|name| !name.is_empty()).collect();
+    let known = "those begin with net., kernel.shm, kernel.msg, kernel.sem or fs.mqueue.";
+    match names.iter().find(|name| !is_sysctl_pattern(name)) {
+        Some(wrong) => Err(format!("{wrong:?} is no sysctl that each pod has for itself: {known}")),
+        None => Ok(names),
+    }
+}
+
+/// `example.com/serial=1:/dev/ttyUSB0; example.com/gpu=4:/dev/dri`
+pub(super) fn devices(text: &str) -> Result<Vec<Devices>, String> {
+    let mut all: Vec<Devices> = Vec::new();
+    for part in text.split(';').map(str::trim).filter(|part| !part.is_empty()) {
+        let wrong = || format!("{part:?} is not NAME=COUNT:PATH,PATH, such as example.com/serial=1:/dev/ttyUSB0");
+        let (resource, rest) = part.split_once('=').ok_or_else(wrong)?;
+        let (count, paths) = rest.split_once(':').ok_or_else(wrong)?;
+        let (resource, count) = (resource.trim().to_owned(), count.trim().parse().map_err(|_| wrong())?);
+        let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
+        if paths.iter().any(|path| !path.starts_with('/')) {
+            return Err(wrong());
+        }
+        if !is_extended(&resource) {
+            return Err(format!("{resource:?} is no name of a resource of your own, such as example.com/serial"));
+        }
+        if all.iter().any(|known| known.resource == resource) {
+            return Err(format!("{resource} stands there twice"));
+        }
+        all.push(Devices { resource, count, paths });
+    }
+    Ok(all)
+}
+
+/// A DNS subdomain.
+pub(super) fn is_node_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let end = |c: Option<char>| c.is_some_and(|c| c != '-');
+        label.len() <= 63
+            && end(label.chars().next())
+            && end(label.chars().last())
+            && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    name.len() <= 253 && name.split('.').all(label)
+}
+
+pub(super) fn is_pod_cidr(cidr: &str) -> bool {
+    let Some((address, bits)) = cidr.split_once('/') else { return false };
+    let (Ok(IpAddr::V4(address)), Ok(bits)) = (address.parse(), bits.parse::<u32>()) else { return false };
+    (8..=29).contains(&bits) && u32::from(address) & (u32::MAX >> bits) == 0 && address != Ipv4Addr::UNSPECIFIED
+}

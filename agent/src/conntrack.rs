@@ -1,0 +1,61 @@
+//! The kernel's flows: asked for over netlink, and ended one by one where they lead to somebody who serves a port no more.
+//!
+//! Only after a change of who serves something over UDP; the table of a busy host is read in some milliseconds, on a thread of its own.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, setsockopt, socket, sockopt::ReceiveTimeout,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use crate::services::flows::{self, Flow, Heard, Moved};
+
+/// Of one piece of an answer; the kernel makes them of 32 KiB at most.
+const PIECE_BYTES: usize = 64 * 1024;
+/// The kernel answers at once; a silence is a mistake of ours.
+const SILENCE_S: i64 = 5;
+/// Flows that are ended in one go: of more the rest ends with their own time.
+const ENDED_MAX: usize = 100_000;
+const NO_SUCH: i32 = nix::errno::Errno::ENOENT as i32;
+
+/// How many were ended.
+pub async fn end_stale(moved: Moved) -> Result<usize, String> {
+    let ended = tokio::task::spawn_blocking(move || end_them(&moved)).await;
+    ended.map_err(|error| error.to_string())?.map_err(|error| format!("end old flows over UDP: {error}"))
+}
+
+fn end_them(moved: &Moved) -> io::Result<usize> {
+    let kernel = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkNetFilter)?;
+    setsockopt(&kernel, ReceiveTimeout, &TimeVal::seconds(SILENCE_S))?;
+    let mut over: Vec<Flow> = Vec::new();
+    told(&kernel, &flows::list(), |heard| {
+        let room = ENDED_MAX.saturating_sub(over.len());
+        over.extend(heard.flows.into_iter().filter(|flow| moved.is_over(flow)).take(room));
+    })?;
+    for flow in &over {
+        match told(&kernel, &flows::end(flow), |_| ()) {
+            // It was quicker.
+            Err(error) if error.raw_os_error() == Some(NO_SUCH) => {}
+            other => other?,
+        }
+    }
+    Ok(over.len())
+}
+
+fn told(kernel: &OwnedFd, question: &[u8], mut hear: impl FnMut(Heard)) -> io::Result<()> {
+    send(kernel.as_raw_fd(), question, MsgFlags::empty())?;
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        let length = recv(kernel.as_raw_fd(), &mut piece, MsgFlags::empty())?;
+        let heard = flows::read(&piece[..length]);
+        let over = heard.over;
+        hear(heard);
+        match over {
+            None => {}
+            Some(0) => return Ok(()),
+            Some(code) => return Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! The files of a volume that the agent fills itself, as values. PURE.
+
+use std::fmt;
+
+pub const STAMP_LENGTH: usize = 16;
+
+/// One file of a volume.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct File {
+    /// Relative, without `.` and `..`.
+    pub path: String,
+    pub bytes: Vec<u8>,
+    pub mode: u32,
+    pub user: Option<u32>,
+}
+
+/// Its content stands in no log.
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:o} {:?} {} bytes", self.path, self.mode, self.user, self.bytes.len())
+    }
+}
+
+/// All of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Content {
+    pub stamp: String,
+    pub files: Vec<File>,
+    /// Directories that other volumes of the pod are mounted on.
+    pub folders: Vec<String>,
+    pub group: Option<u32>,
+}
+
+/// The stamp in the name that the link to the content leads to.
+pub fn stamp_of(directory: &str) -> Option<&str> {
+    directory.rsplit('.').next()?.get(..STAMP_LENGTH)
+}

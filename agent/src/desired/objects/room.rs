@@ -1,0 +1,295 @@
+//! What is known of the objects and tokens that pods use, between those who fetch it and the loop.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+
+use super::kept::{Kept, Place, What};
+use super::{Got, Kind, Object, Objects, Ref, TokenRef, tokens};
+use crate::claims;
+use crate::clock::wall_ms;
+use crate::desired::follow::News;
+use crate::desired::{SourceState, Wanted};
+
+/// What is watched together.
+pub type Shelf = (Kind, String);
+
+pub struct Room {
+    pub state: RefCell<State>,
+    /// Other tokens are wanted than before.
+    pub tokens_wanted: Notify,
+    /// More objects are used than before.
+    pub more: Notify,
+    out: watch::Sender<Arc<Objects>>,
+}
+
+impl Room {
+    pub fn new(state: State, out: watch::Sender<Arc<Objects>>) -> Room {
+        Room { state: RefCell::new(state), tokens_wanted: Notify::new(), more: Notify::new(), out }
+    }
+
+    /// Durable before it is acted on.
+    pub fn publish(&self) {
+        let objects = self.state.borrow_mut().settle(wall_ms() / 1000);
+        self.out.send_if_modified(|was| {
+            let differs = **was != objects;
+            if differs {
+                *was = Arc::new(objects);
+            }
+            differs
+        });
+    }
+}
+
+pub struct State {
+    pub cluster: String,
+    /// What pods of the present cluster use, and pods of others.
+    uses: BTreeSet<What>,
+    foreign_uses: BTreeSet<What>,
+    foreign: BTreeSet<String>,
+    pub tokens: BTreeMap<TokenRef, Held>,
+    known: BTreeMap<Ref, Option<Arc<Object>>>,
+    /// What was used when it was heard last, of every cluster.
+    kept: BTreeMap<Place, Arc<Object>>,
+    disk: Kept,
+    pub silent: bool,
+}
+
+/// A token that was asked for.
+pub struct Held {
+    pub got: Got,
+    /// When it is asked for again.
+    pub due: Instant,
+    /// Requests that failed since the last that did not.
+    pub failures: u32,
+}
+
+impl State {
+    pub fn new(disk: Kept) -> State {
+        let kept = disk.all().clone();
+        let (uses, foreign_uses, foreign) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        State {
+            cluster: String::new(),
+            uses,
+            foreign_uses,
+            foreign,
+            tokens: BTreeMap::new(),
+            known: BTreeMap::new(),
+            kept,
+            disk,
+            silent: false,
+        }
+    }
+
+    /// True: the master is another cluster now, and nothing of the old one counts.
+    pub fn use_for(&mut self, pods: &SourceState) -> bool {
+        let changed = self.cluster != pods.cluster;
+        if changed {
+            pods.cluster.clone_into(&mut self.cluster);
+            self.known.clear();
+            self.tokens.clear();
+        }
+        self.foreign.clone_from(&pods.foreign);
+        let of = |foreign: bool| {
+            let pods = pods.pods.iter().filter(|wanted| !wanted.pod.status.terminal());
+            pods.filter(|wanted| self.foreign.contains(&wanted.name.uid) == foreign).flat_map(|wanted| used(wanted)).collect()
+        };
+        (self.uses, self.foreign_uses) = (of(false), of(true));
+        self.follow_claims();
+        let uses = |what: What| self.uses.contains(&what);
+        self.known.retain(|one, _| uses(What::Object(one.clone())));
+        self.tokens.retain(|one, _| uses(What::Token(one.clone())));
+        changed
+    }
+
+    /// The tokens that pods of the present cluster mount.
+    pub fn wanted_tokens(&self) -> Vec<TokenRef> {
+        let tokens = self.uses.iter().filter(|_| !self.cluster.is_empty());
+        tokens.filter_map(|what| if let What::Token(token) = what { Some(token.clone()) } else { None }).collect()
+    }
+
+    /// By what is watched together: the names of what is used.
+    pub fn needed(&self) -> BTreeMap<Shelf, BTreeSet<String>> {
+        let mut needed: BTreeMap<Shelf, BTreeSet<String>> = BTreeMap::new();
+        // Before it is known which cluster the pods are of, nobody can be asked for theirs.
+        for what in self.uses.iter().filter(|_| !self.cluster.is_empty()) {
+            if let What::Object(Ref { kind, namespace, name }) = what {
+                needed.entry((*kind, namespace.clone())).or_default().insert(name.clone());
+            }
+        }
+        needed
+    }
+
+    /// True: more objects are used than before.
+    pub fn take(&mut self, (kind, namespace): &Shelf, names: &BTreeSet<String>, news: News) -> bool {
+        let place = |name: &str| Ref { kind: *kind, namespace: namespace.clone(), name: name.to_owned() };
+        let name_of = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        match news {
+            News::Listed(list) => {
+                let listed: BTreeMap<String, &Value> = list.iter().map(|object| (name_of(object), object)).collect();
+                for name in names {
+                    self.hear(place(name), listed.get(name).map(|object| Object::read(*kind, object)));
+                }
+            }
+            News::Event { gone, object } => {
+                let name = name_of(&object);
+                if names.contains(&name) {
+                    self.hear(place(&name), (!gone).then(|| Object::read(*kind, &object)));
+                }
+            }
+        }
+        *kind == Kind::Claim && self.follow_claims()
+    }
+
+    /// The volumes that claims are bound to are used, too. True: there are more than before.
+    fn follow_claims(&mut self) -> bool {
+        let bound = |claim: &Object| {
+            let name = claims::bound_to(claim)?.to_owned();
+            Some(What::Object(Ref { kind: Kind::Volume, namespace: String::new(), name }))
+        };
+        let claims_of = |uses: &BTreeSet<What>| -> Vec<Ref> {
+            let objects = uses.iter().filter_map(|what| if let What::Object(one) = what { Some(one.clone()) } else { None });
+            objects.filter(|one| one.kind == Kind::Claim).collect()
+        };
+        let (mut own, mut foreign) = (Vec::new(), Vec::new());
+        for claim in claims_of(&self.uses) {
+            let known = self.known.get(&claim).cloned().flatten();
+            let known = known.or_else(|| self.kept.get(&(self.cluster.clone(), What::Object(claim))).cloned());
+            own.extend(known.and_then(|claim| bound(&claim)));
+        }
+        for claim in claims_of(&self.foreign_uses) {
+            let claim = What::Object(claim);
+            let of_others = self.kept.iter().filter(|((cluster, known), _)| *cluster != self.cluster && *known == claim);
+            foreign.extend(of_others.filter_map(|(_, claim)| bound(claim)));
+        }
+        let before = self.uses.len();
+        self.uses.extend(own);
+        self.foreign_uses.extend(foreign);
+        self.uses.len() > before
+    }
+
+    fn hear(&mut self, place: Ref, object: Option<Object>) {
+        if !self.uses.contains(&What::Object(place.clone())) {
+            return;
+        }
+        match (self.known.get(&place), object) {
+            // What has not changed stays the very same.
+            (Some(Some(known)), Some(object)) if **known == object => {}
+            (_, object) => drop(self.known.insert(place, object.map(Arc::new))),
+        }
+    }
+
+    /// Keeps what is used, as far as it is known, and tells all of it.
+    pub fn settle(&mut self, now_s: i64) -> Objects {
+        for (token, held) in &self.tokens {
+            let place = (self.cluster.clone(), What::Token(token.clone()));
+            if let Got::Token(text) = &held.got
+                && self.kept.get(&place).is_none_or(|kept| tokens::is_old(&kept.token(), now_s))
+            {
+                self.kept.insert(place, Arc::new(Object::of_token(text)));
+            }
+        }
+        for (place, object) in &self.known {
+            let place = (self.cluster.clone(), What::Object(place.clone()));
+            match object {
+                Some(object) => drop(self.kept.insert(place, object.clone())),
+                None => drop(self.kept.remove(&place)),
+            }
+        }
+        let (cluster, uses, foreign_uses) = (&self.cluster, &self.uses, &self.foreign_uses);
+        if !cluster.is_empty() {
+            self.kept.retain(|(of, one), _| if of == cluster { uses.contains(one) } else { foreign_uses.contains(one) });
+        }
+        self.disk.keep(&self.kept);
+        let of = |mine: bool| {
+            let entries = self.kept.iter().filter(|((of, _), _)| (of == cluster) == mine);
+            let object = |what: &What| if let What::Object(object) = what { Some(object.clone()) } else { None };
+            entries.filter_map(|((_, one), content)| Some((object(one)?, content.clone()))).collect()
+        };
+        let token = |what: &What| if let What::Token(token) = what { Some(token.clone()) } else { None };
+        let kept_tokens = self.kept.iter().filter_map(|((_, one), content)| Some((token(one)?, content.token()))).collect();
+        Objects {
+            known: self.known.clone(),
+            kept: of(true),
+            others: of(false),
+            foreign: self.foreign.clone(),
+            tokens: self.tokens.iter().map(|(token, held)| (token.clone(), held.got.clone())).collect(),
+            kept_tokens,
+            silent: self.silent,
+            ..Objects::default()
+        }
+    }
+}
+
+/// All that a pod uses.
+fn used(wanted: &Wanted) -> impl Iterator<Item = What> {
+    let objects = wanted.objects.iter().cloned().map(What::Object);
+    objects.chain(wanted.tokens.iter().cloned().map(What::Token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Found;
+    use super::*;
+    use crate::naming::Source;
+    use serde_json::json;
+
+    fn pod(uid: &str, map: &str) -> Arc<Wanted> {
+        let document = json!({
+            "metadata": {"namespace": "n", "name": uid, "uid": uid},
+            "spec": {"containers": [{"name": "c", "envFrom": [{"configMapRef": {"name": map}}]}]},
+        });
+        Arc::new(Wanted::new(Source::Master, document).unwrap())
+    }
+
+    fn pods(cluster: &str, pods: Vec<Arc<Wanted>>, foreign: &[&str]) -> SourceState {
+        let foreign = foreign.iter().map(|uid| (*uid).to_owned()).collect();
+        SourceState { pods, cluster: cluster.to_owned(), foreign, ..SourceState::default() }
+    }
+
+    fn map(name: &str, text: &str) -> Value {
+        json!({"metadata": {"name": name}, "data": {"k": text}})
+    }
+
+    #[test]
+    fn what_is_used_is_taken_kept_and_forgotten() {
+        let dir = std::env::temp_dir().join(format!("coracle-door-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        let data_dir = dir.to_str().unwrap();
+        let mut state = State::new(Kept::open(data_dir, true));
+        let shelf = (Kind::ConfigMap, "n".to_owned());
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
+        let (a, b) = (pod("u1", "a"), pod("u2", "b"));
+        assert!(state.use_for(&pods("c1", vec![a.clone(), b.clone()], &[])));
+        assert_eq!(state.needed(), BTreeMap::from([(shelf.clone(), names(&["a", "b"]))]));
+        state.take(&shelf, &names(&["a", "b"]), News::Listed(vec![map("a", "1"), map("x", "2")]));
+        let text = |objects: &Objects, wanted: &Wanted, name: &str| match objects.find(&wanted.name, Kind::ConfigMap, name) {
+            Found::There(object) | Found::Kept(object) => String::from_utf8(object.data["k"].clone()).unwrap(),
+            other => format!("{other:?}"),
+        };
+        let said = state.settle(0);
+        assert_eq!((text(&said, &a, "a"), text(&said, &b, "b"), said.known.len()), ("1".into(), "Absent".into(), 2));
+        state.take(&shelf, &names(&["a", "b"]), News::Event { gone: false, object: map("b", "3") });
+        state.take(&shelf, &names(&["a", "b"]), News::Event { gone: true, object: map("a", "1") });
+        let said = state.settle(0);
+        assert_eq!((text(&said, &a, "a"), text(&said, &b, "b")), ("Absent".into(), "3".into()));
+        // A reboot without a master.
+        let mut after = State::new(Kept::open(data_dir, true));
+        after.use_for(&pods("c1", vec![b.clone()], &[]));
+        assert!(text(&after.settle(0), &b, "b").contains("silent: false"));
+        after.silent = true;
+        assert_eq!(text(&after.settle(0), &b, "b"), "3");
+        // The master is exchanged: the pod goes on with what it has.
+        assert!(after.use_for(&pods("c2", vec![b.clone()], &["u2"])));
+        assert!(after.needed().is_empty());
+        assert_eq!(text(&after.settle(0), &b, "b"), "3");
+        after.use_for(&pods("c2", Vec::new(), &[]));
+        after.settle(0);
+        assert!(Kept::open(data_dir, true).all().is_empty());
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

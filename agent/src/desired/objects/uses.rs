@@ -1,0 +1,71 @@
+//! What a pod uses of others: the ConfigMaps, Secrets and claims that it names anywhere. PURE.
+
+use std::collections::BTreeSet;
+
+use coracle_api::pod::{Container, PodSpec, Volume};
+
+use super::{Kind, Ref};
+use crate::claims;
+use crate::members::members;
+
+/// Every object that the pod may be given, whether it is there or not.
+pub fn objects(namespace: &str, pod: &str, spec: &PodSpec) -> BTreeSet<Ref> {
+    let mut found = Vec::new();
+    members(spec).for_each(|member| of_container(member.spec, &mut found));
+    spec.volumes.iter().for_each(|volume| of_volume(volume, &mut found));
+    let claims: Vec<String> = spec.volumes.iter().filter_map(|volume| Some(claims::name_of(volume, pod)?.0)).collect();
+    found.extend(claims.iter().map(|name| (Kind::Claim, name.as_str())));
+    found.extend(spec.image_pull_secrets.iter().map(|secret| (Kind::Secret, secret.name.as_str())));
+    let named = found.into_iter().filter(|(_, name)| !name.is_empty());
+    let class = spec.runtime_class_name.iter().filter(|name| !name.is_empty());
+    let class = class.map(|name| Ref { kind: Kind::RuntimeClass, namespace: String::new(), name: name.clone() });
+    named.map(|(kind, name)| Ref { kind, namespace: namespace.to_owned(), name: name.to_owned() }).chain(class).collect()
+}
+
+fn of_container<'a>(container: &'a Container, found: &mut Vec<(Kind, &'a str)>) {
+    for source in &container.env_from {
+        found.extend(source.config_map_ref.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret_ref.iter().map(|one| (Kind::Secret, one.name.as_str())));
+    }
+    for source in container.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+        found.extend(source.config_map_key_ref.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret_key_ref.iter().map(|one| (Kind::Secret, one.name.as_str())));
+    }
+}
+
+fn of_volume<'a>(volume: &'a Volume, found: &mut Vec<(Kind, &'a str)>) {
+    found.extend(volume.config_map.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
+    found.extend(volume.secret.iter().map(|one| (Kind::Secret, one.secret_name.as_str())));
+    for source in volume.projected.iter().flat_map(|projected| &projected.sources) {
+        found.extend(source.config_map.iter().map(|one| (Kind::ConfigMap, one.name.as_str())));
+        found.extend(source.secret.iter().map(|one| (Kind::Secret, one.name.as_str())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn wherever_a_pod_names_one() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "initContainers": [{"name": "i", "envFrom": [{"prefix": "P", "configMapRef": {"name": "a"}}]}],
+            "containers": [{"name": "c", "envFrom": [{"secretRef": {"name": "b", "optional": true}}], "env": [
+                {"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+                {"name": "Y", "valueFrom": {"secretKeyRef": {"name": "d", "key": "k"}}}]}],
+            "ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "e"}}]}],
+            "imagePullSecrets": [{"name": "f"}, {"name": ""}],
+            "volumes": [{"name": "v", "configMap": {"name": "g"}}, {"name": "w", "secret": {"secretName": "h"}}, {"name": "x", "emptyDir": {}},
+                {"name": "p1", "persistentVolumeClaim": {"claimName": "k"}}, {"name": "p2", "ephemeral": {"volumeClaimTemplate": {}}},
+                {"name": "y", "projected": {"sources": [{"configMap": {"name": "i"}}, {"secret": {"name": "j"}}, {"downwardAPI": {}}]}}],
+        }))
+        .unwrap();
+        let found: Vec<String> =
+            objects("n", "p", &spec).iter().map(|one| format!("{}/{}/{}", one.kind.word(), one.namespace, one.name)).collect();
+        let expected = ["a", "c", "g", "i"].map(|name| format!("configmap/n/{name}"));
+        let expected = expected.into_iter().chain(["b", "d", "e", "f", "h", "j"].map(|name| format!("secret/n/{name}")));
+        let claims = ["k", "p-p2"].map(|name| format!("persistentvolumeclaim/n/{name}"));
+        assert_eq!(found, expected.chain(claims).collect::<Vec<_>>());
+    }
+}

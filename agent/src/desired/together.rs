@@ -1,0 +1,81 @@
+//! The sources as they speak -> `Desired`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::master::Network;
+use super::objects::{self, Objects};
+use super::{Desired, Source, SourceState, merge};
+use crate::dns::resolv::{ClusterNames, Dns};
+use crate::dns::upstream;
+use crate::plan::NodeSaid;
+
+/// What the sources said last.
+pub struct Said {
+    pub sources: BTreeMap<Source, SourceState>,
+    pub network: Option<Arc<Network>>,
+    pub objects: Arc<Objects>,
+    pub node: Option<Arc<NodeSaid>>,
+}
+
+/// And the pods that are left out, in words.
+pub fn together(said: Said, dns: &ClusterNames) -> (Desired, Vec<String>) {
+    let (mut merged, dropped) = merge(&said.sources);
+    if let Some(network) = &said.network {
+        merged.services = network.services.clone();
+    }
+    merged.dns = Dns { cluster: dns.of_cluster(&merged.services), host: upstream::of_host() };
+    merged.node = said.node;
+    merged.objects = objects::with_files(said.objects, said.sources.get(&Source::File));
+    (merged, dropped)
+}
+
+/// Ends with its sources.
+pub async fn follow(
+    mut files: watch::Receiver<Option<SourceState>>,
+    mut pods: watch::Receiver<Option<SourceState>>,
+    mut network: watch::Receiver<Option<Arc<Network>>>,
+    mut objects: watch::Receiver<Arc<Objects>>,
+    mut node: watch::Receiver<Option<Arc<NodeSaid>>>,
+    dns: ClusterNames,
+    desired: watch::Sender<Arc<Desired>>,
+) {
+    let mut told = BTreeSet::new();
+    loop {
+        let sources: BTreeMap<Source, SourceState> = [(Source::File, &mut files), (Source::Master, &mut pods)]
+            .into_iter()
+            .filter_map(|(source, states)| Some((source, states.borrow_and_update().clone()?)))
+            .collect();
+        let said = Said {
+            sources,
+            network: network.borrow_and_update().clone(),
+            objects: objects.borrow_and_update().clone(),
+            node: node.borrow_and_update().clone(),
+        };
+        let (merged, dropped) = together(said, &dns);
+        let dropped: BTreeSet<String> = dropped.into_iter().collect();
+        for text in dropped.difference(&told) {
+            log::warn!("{text}");
+        }
+        told = dropped;
+        desired.send_if_modified(|was| {
+            let differs = **was != merged;
+            if differs {
+                *was = Arc::new(merged);
+            }
+            differs
+        });
+        let alive = tokio::select! {
+            changed = files.changed() => changed.is_ok(),
+            changed = pods.changed() => changed.is_ok(),
+            changed = network.changed() => changed.is_ok(),
+            changed = node.changed() => changed.is_ok(),
+            changed = objects.changed() => changed.is_ok(),
+        };
+        if !alive {
+            return;
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! A workload of a manifest file -> the pods that this host runs of it, and the claims that they mount. PURE.
+//!
+//! Nobody here scales, rolls out or counts retries: these are plain pods, and an edit of the file is an edit of each.
+
+use serde_json::{Map, Value, json};
+
+/// As many as one host runs.
+const PODS_MAX: i64 = 110;
+
+/// The kinds that files may ask for, beside pods and what these use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    Deployment,
+    ReplicaSet,
+    StatefulSet,
+    DaemonSet,
+    Job,
+}
+
+impl Workload {
+    pub fn of(api_version: &str, kind: &str) -> Option<Workload> {
+        Some(match (api_version, kind) {
+            ("apps/v1", "Deployment") => Workload::Deployment,
+            ("apps/v1", "ReplicaSet") => Workload::ReplicaSet,
+            ("apps/v1", "StatefulSet") => Workload::StatefulSet,
+            ("apps/v1", "DaemonSet") => Workload::DaemonSet,
+            ("batch/v1", "Job") => Workload::Job,
+            _ => return None,
+        })
+    }
+}
+
+/// Of a document with its defaults: its pods, as they would stand in a file of their own, and the names of the claims that are its own.
+pub fn pods(workload: Workload, document: &Value) -> Result<(Vec<Value>, Vec<String>), String> {
+    let spec = &document["spec"];
+    let name = document["metadata"]["name"].as_str().unwrap_or_default();
+    let (first, count) = numbers(workload, spec)?;
+    if count > PODS_MAX {
+        return Err(format!("spec: {count} pods, and one host runs at most {PODS_MAX}"));
+    }
+    let (mut pods, mut claims) = (Vec::new(), Vec::new());
+    for number in first..first.saturating_add(count) {
+        // Of a DaemonSet each host has one.
+        let pod_name = if workload == Workload::DaemonSet { name.to_owned() } else { format!("{name}-{number}") };
+        let mut pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": spec["template"]["metadata"], "spec": spec["template"]["spec"]});
+        if !pod["metadata"].is_object() {
+            pod["metadata"] = json!({});
+        }
+        pod["metadata"]["name"] = pod_name.clone().into();
+        pod["metadata"]["namespace"] = document["metadata"]["namespace"].clone();
+        match workload {
+            Workload::StatefulSet => claims.extend(set_identity(&mut pod, spec, &pod_name, number)),
+            Workload::Job => set_index(&mut pod, spec, number),
+            Workload::Deployment | Workload::ReplicaSet | Workload::DaemonSet => {}
+        }
+        pods.push(pod);
+    }
+    Ok((pods, claims))
+}
+
+/// The number of the first pod, and how many there are.
+fn numbers(workload: Workload, spec: &Value) -> Result<(i64, i64), String> {
+    let replicas = || spec["replicas"].as_i64().unwrap_or(1);
+    match workload {
+        Workload::Deployment | Workload::ReplicaSet => Ok((0, replicas())),
+        Workload::StatefulSet => Ok((spec["ordinals"]["start"].as_i64().unwrap_or(0), replicas())),
+        Workload::DaemonSet => Ok((0, 1)),
+        Workload::Job if spec["suspend"] == true => Ok((0, 0)),
+        Workload::Job => {
+            let parallelism = spec["parallelism"].as_i64().unwrap_or(1);
+            let completions = spec["completions"].as_i64().unwrap_or(parallelism);
+            if parallelism < completions {
+                return Err(format!(
+                    "spec.parallelism: the {completions} pods of a file's Job run at once: write {completions}, or post it to a master"
+                ));
+            }
+            Ok((0, completions))
+        }
+    }
+}
+
+/// A stable name, and claims of its own.
+fn set_identity(pod: &mut Value, spec: &Value, name: &str, number: i64) -> Vec<String> {
+    if !pod["metadata"]["labels"].is_object() {
+        pod["metadata"]["labels"] = json!({});
+    }
+    pod["metadata"]["labels"]["apps.kubernetes.io/pod-index"] = number.to_string().into();
+    pod["metadata"]["labels"]["statefulset.kubernetes.io/pod-name"] = name.into();
+    // Without the subdomain of its service: files have no services that names could be of.
+    pod["spec"]["hostname"] = name.into();
+    let mut claims = Vec::new();
+    let templates = spec["volumeClaimTemplates"].as_array().into_iter().flatten();
+    for template in templates.filter_map(|template| template["metadata"]["name"].as_str()) {
+        let claim = format!("{template}-{name}");
+        let mut volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        volumes.retain(|volume| volume["name"] != template);
+        volumes.push(json!({"name": template, "persistentVolumeClaim": {"claimName": claim}}));
+        pod["spec"]["volumes"] = volumes.into();
+        claims.push(claim);
+    }
+    claims
+}
+
+/// What the pods of an indexed Job are told.
+fn set_index(pod: &mut Value, spec: &Value, number: i64) {
+    if spec["completionMode"] != "Indexed" {
+        return;
+    }
+    const ANNOTATION: &str = "batch.kubernetes.io/job-completion-index";
+    if !pod["metadata"]["annotations"].is_object() {
+        pod["metadata"]["annotations"] = Value::Object(Map::new());
+    }
+    pod["metadata"]["annotations"][ANNOTATION] = number.to_string().into();
+    for list in ["initContainers", "containers"] {
+        for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
+            let mut environment = container["env"].as_array().cloned().unwrap_or_default();
+            environment.push(json!({"name": "JOB_COMPLETION_INDEX", "value": number.to_string()}));
+            container["env"] = environment.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(pods: &[Value]) -> Vec<&str> {
+        pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str()).collect()
+    }
+
+    fn made(kind: &str, spec: Value) -> Result<(Vec<Value>, Vec<String>), String> {
+        let api_version = if kind == "Job" { "batch/v1" } else { "apps/v1" };
+        let mut document = json!({"metadata": {"name": "w", "namespace": "n"}, "spec": spec});
+        document["spec"]["template"] = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}});
+        pods(Workload::of(api_version, kind).unwrap(), &document)
+    }
+
+    #[test]
+    fn so_many_pods_of_a_template() {
+        let check = |kind: &str, spec: Value, expected: &[&str]| {
+            let (pods, claims) = made(kind, spec).unwrap();
+            assert_eq!((names(&pods), claims.len()), (expected.to_vec(), 0), "{kind}");
+            assert!(pods.iter().all(|pod| pod["metadata"]["namespace"] == "n" && pod["metadata"]["labels"]["a"] == "b"), "{kind}");
+        };
+        check("Deployment", json!({"replicas": 2}), &["w-0", "w-1"]);
+        check("Deployment", json!({"replicas": 0}), &[]);
+        check("ReplicaSet", json!({}), &["w-0"]);
+        check("DaemonSet", json!({}), &["w"]);
+        check("Job", json!({}), &["w-0"]);
+        check("Job", json!({"completions": 2, "parallelism": 2}), &["w-0", "w-1"]);
+        check("Job", json!({"suspend": true}), &[]);
+        assert!(made("Job", json!({"completions": 3, "parallelism": 1})).unwrap_err().contains("write 3"));
+        assert!(made("Deployment", json!({"replicas": 1000})).unwrap_err().contains("1000 pods"));
+        assert_eq!(Workload::of("apps/v1", "CronJob"), None);
+    }
+
+    #[test]
+    fn members_of_a_set_keep_names_and_claims() {
+        let spec =
+            json!({"replicas": 2, "ordinals": {"start": 3}, "serviceName": "db", "volumeClaimTemplates": [{"metadata": {"name": "data"}}]});
+        let (pods, claims) = made("StatefulSet", spec).unwrap();
+        assert_eq!((names(&pods), claims), (vec!["w-3", "w-4"], vec!["data-w-3".to_owned(), "data-w-4".to_owned()]));
+        let first = &pods[0];
+        assert_eq!(first["spec"]["hostname"], "w-3");
+        assert_eq!(first["spec"]["volumes"], json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data-w-3"}}]));
+        assert_eq!(first["metadata"]["labels"]["apps.kubernetes.io/pod-index"], "3");
+    }
+
+    #[test]
+    fn pods_of_an_indexed_job_know_their_number() {
+        let (pods, _) = made("Job", json!({"completionMode": "Indexed", "completions": 1})).unwrap();
+        assert_eq!(pods[0]["spec"]["containers"][0]["env"], json!([{"name": "JOB_COMPLETION_INDEX", "value": "0"}]));
+    }
+}

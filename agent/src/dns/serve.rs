@@ -1,0 +1,238 @@
+//! The server's sockets: bound where the cluster's DNS address is known, and asked by pods and by this host alone.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coracle_api::strategy::Cidr;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::spawn_local;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::answer::{self, Ask, Facts, Step, finish, given_back, step};
+use super::cache::Cache;
+use super::upstream;
+use super::zone::Zone;
+use crate::net;
+
+const PORT: u16 = 53;
+/// No question is longer.
+const QUERY_BYTES_MAX: usize = 4096;
+/// Questions that others are asked at once; the next ones fail, and are asked again by whoever asked.
+const ASKING_MAX: usize = 64;
+/// Connections at once.
+const CONNECTIONS_MAX: usize = 32;
+/// Of a connection that says nothing.
+const SILENCE: Duration = Duration::from_secs(10);
+/// The address may be somebody else's, for now.
+const RETRY: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// What is answered, and where.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Names {
+    pub zone: Zone,
+    /// None: the cluster has no DNS address, or somebody else serves it.
+    pub address: Option<IpAddr>,
+}
+
+struct Server {
+    names: watch::Receiver<Arc<Names>>,
+    address: IpAddr,
+    pods: Option<Cidr>,
+    cache: RefCell<Cache>,
+    asking: Semaphore,
+    chance: File,
+    begun: Instant,
+    /// Counts answers, so that each begins with another address.
+    turn: Cell<usize>,
+    /// Which of the host's resolvers answered last.
+    first: Cell<usize>,
+}
+
+/// Never ends. `pod_cidr`: where this host's pods ask from.
+pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String) {
+    let mut said = None;
+    let mut retry = RETRY;
+    loop {
+        let address = names.borrow_and_update().address;
+        let Some(at) = address else {
+            if names.changed().await.is_err() {
+                return;
+            }
+            continue;
+        };
+        let failed = async {
+            match open(at, &pod_cidr, names.clone()).await {
+                Ok((server, udp, tcp)) => {
+                    if said.take().is_some() {
+                        log::info!("DNS: pods are answered at {at}");
+                    }
+                    retry = RETRY;
+                    log::debug!("DNS: answers at {at}");
+                    serve(Rc::new(server), Rc::new(udp), tcp).await
+                }
+                Err(why) => why,
+            }
+        };
+        let mut heard = names.clone();
+        let moved = async {
+            loop {
+                if heard.changed().await.is_err() || heard.borrow().address != address {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            why = failed => {
+                if said.as_ref() != Some(&why) {
+                    log::warn!("DNS: pods cannot be answered at {at}: {why}; it is tried again");
+                    said = Some(why);
+                }
+                sleep(retry).await;
+                retry = (retry * 2).min(RETRY_MAX);
+            }
+            () = moved => {}
+        }
+    }
+}
+
+async fn open(at: IpAddr, pod_cidr: &str, names: watch::Receiver<Arc<Names>>) -> Result<(Server, UdpSocket, TcpListener), String> {
+    net::make_local(at).await?;
+    let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
+    let tcp = TcpListener::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/TCP: {error}"))?;
+    let server = Server {
+        names,
+        address: at,
+        pods: Cidr::parse(pod_cidr),
+        cache: RefCell::default(),
+        asking: Semaphore::new(ASKING_MAX),
+        chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
+        begun: Instant::now(),
+        turn: Cell::new(0),
+        first: Cell::new(0),
+    };
+    Ok((server, udp, tcp))
+}
+
+/// Ends with what has become of a socket.
+async fn serve(server: Rc<Server>, udp: Rc<UdpSocket>, tcp: TcpListener) -> String {
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut packet = vec![0; QUERY_BYTES_MAX];
+    loop {
+        tokio::select! {
+            received = udp.recv_from(&mut packet) => match received {
+                Ok((length, from)) => packet_came(&server, &udp, &packet[..length], from),
+                // Such as that an earlier answer did not arrive.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Err(error) => return format!("read a packet: {error}"),
+            },
+            accepted = tcp.accept() => match accepted {
+                Ok((stream, from)) => {
+                    if let Ok(place) = connections.clone().try_acquire_owned()
+                        && server.admits(from.ip())
+                    {
+                        let server = server.clone();
+                        spawn_local(async move {
+                            let _place = place;
+                            converse(&server, stream).await
+                        });
+                    }
+                }
+                Err(error) => return format!("accept a connection: {error}"),
+            },
+        }
+    }
+}
+
+fn packet_came(server: &Rc<Server>, udp: &Rc<UdpSocket>, packet: &[u8], from: SocketAddr) {
+    if !server.admits(from.ip()) {
+        return;
+    }
+    match server.step(packet, true) {
+        Step::Drop => {}
+        // A queue of the kernel that is full loses packets, as networks do.
+        Step::Answer(bytes) => drop(udp.try_send_to(&bytes, from)),
+        Step::Ask(ask) => match server.kept(&ask) {
+            Some(bytes) => drop(udp.try_send_to(&bytes, from)),
+            None => {
+                let (server, udp) = (server.clone(), udp.clone());
+                spawn_local(async move {
+                    let bytes = server.elsewhere(&ask, false).await;
+                    let _ = udp.send_to(&bytes, from).await;
+                });
+            }
+        },
+    }
+}
+
+/// One question after another, each with its length before it.
+async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
+    loop {
+        let length = timeout(SILENCE, stream.read_u16()).await.ok()?.ok()?;
+        let mut query = vec![0; usize::from(length).min(QUERY_BYTES_MAX)];
+        timeout(SILENCE, stream.read_exact(&mut query)).await.ok()?.ok()?;
+        let bytes = match server.step(&query, false) {
+            Step::Drop => return None,
+            Step::Answer(bytes) => bytes,
+            Step::Ask(ask) => match server.kept(&ask) {
+                Some(bytes) => bytes,
+                None => server.elsewhere(&ask, true).await,
+            },
+        };
+        let length = u16::try_from(bytes.len()).ok()?;
+        timeout(SILENCE, stream.write_all(&[&length.to_be_bytes(), bytes.as_slice()].concat())).await.ok()?.ok()?;
+    }
+}
+
+impl Server {
+    /// Nobody on the LAN is served: whoever answers everybody is used against others.
+    fn admits(&self, from: IpAddr) -> bool {
+        let of_pod = match from {
+            IpAddr::V4(from) => self.pods.is_some_and(|pods| pods.contains(from)),
+            IpAddr::V6(_) => false,
+        };
+        of_pod || from.is_loopback() || from == self.address
+    }
+
+    fn step(&self, query: &[u8], udp: bool) -> Step {
+        self.turn.set(self.turn.get().wrapping_add(1));
+        let names = self.names.borrow();
+        step(&Facts { zone: &names.zone, server: Some(self.address), turn: self.turn.get() }, query, udp)
+    }
+
+    fn now_ms(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn kept(&self, ask: &Ask) -> Option<Vec<u8>> {
+        let reply = self.cache.borrow().get(&ask.same, self.now_ms())?;
+        Some(finish(ask, Some(&reply)))
+    }
+
+    async fn elsewhere(&self, ask: &Ask, tcp: bool) -> Vec<u8> {
+        let Ok(_turn) = self.asking.try_acquire() else { return finish(ask, None) };
+        let servers = upstream::servers(self.address);
+        let mut number = [0; 2];
+        if (&self.chance).read_exact(&mut number).is_err() {
+            return finish(ask, None);
+        }
+        let number = u16::from_be_bytes(number);
+        let mut asked = upstream::ask(&ask.query, &servers, self.first.get(), false, number).await;
+        // The client has room for all of it.
+        if tcp && asked.as_ref().is_some_and(|(reply, _)| answer::is_cut(reply)) {
+            asked = upstream::ask(&ask.query, &servers, self.first.get(), true, number).await;
+        }
+        let Some((mut reply, by)) = asked else { return finish(ask, None) };
+        self.first.set(by);
+        given_back(&mut reply, &ask.query);
+        self.cache.borrow_mut().keep(&ask.same, &reply, self.now_ms());
+        finish(ask, Some(&reply))
+    }
+}

@@ -1,0 +1,92 @@
+//! PURE. What a path and its query name: parameters, pods and the runs of their containers.
+
+use crate::desired::Wanted;
+use crate::naming::{SANDBOX, Source, Tag};
+use crate::runtime::Seen;
+use crate::sync::Shown;
+
+/// Those that the API may mean by this name: a file's pod is called by its mirror's name, too.
+pub fn pods_called<'s>(shown: &'s Shown, node_name: &str, namespace: &str, pod: &str) -> impl Iterator<Item = &'s Wanted> {
+    let called = move |source: Source, name: &str| {
+        let mirrored = || pod.strip_suffix(node_name).and_then(|rest| rest.strip_suffix('-')) == Some(name);
+        name == pod || source == Source::File && mirrored()
+    };
+    let found = shown.desired.pods.values().map(AsRef::as_ref);
+    let found: Vec<&Wanted> =
+        found.filter(|wanted: &&Wanted| wanted.name.namespace == namespace && called(wanted.name.source, &wanted.name.name)).collect();
+    found.into_iter()
+}
+
+/// All of a container that are there, with the number of their attempt.
+pub fn runs_of<'s>(shown: &'s Shown, uid: &str, container: &str) -> impl Iterator<Item = (u32, &'s Seen)> {
+    shown.world.containers.iter().filter_map(move |seen| {
+        let tag = Tag::read(&seen.name, &seen.labels)?;
+        (tag.pod.uid == uid && tag.container == container).then_some((tag.attempt, seen))
+    })
+}
+
+/// The one of a container that runs.
+pub fn running<'s>(shown: &'s Shown, uid: &str, container: &str) -> Option<&'s Seen> {
+    runs_of(shown, uid, container).filter(|(_, seen)| seen.runs()).max_by_key(|(attempt, _)| *attempt).map(|(_, seen)| seen)
+}
+
+/// What holds a pod's network.
+pub fn sandbox<'s>(shown: &'s Shown, uid: &str) -> Option<&'s Seen> {
+    running(shown, uid, SANDBOX)
+}
+
+/// Names and values, decoded. `Err`: which of them is badly encoded.
+pub fn parameters(query: &str) -> Result<Vec<(String, String)>, String> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs
+        .map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = decode(value).ok_or_else(|| format!("the value of {key} is not well encoded"))?;
+            Ok((key.to_owned(), value))
+        })
+        .collect()
+}
+
+/// Decoded. None: one of them leads elsewhere in whatever reads it as a path, or is badly encoded.
+pub fn segments(path: &str) -> Option<Vec<String>> {
+    let plain = |segment: &String| !matches!(segment.as_str(), "" | "." | "..") && !segment.contains(['/', '\\', '\0']);
+    path.trim_end_matches('/').split('/').map(|segment| decode(segment).filter(plain)).collect()
+}
+
+/// Percent-decoding; None for what is not UTF-8 or badly encoded.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                u8::try_from(digit(rest.next()?)? * 16 + digit(rest.next()?)?).ok()?
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths() {
+        assert_eq!(segments("default/p/c/"), Some(vec!["default".to_owned(), "p".to_owned(), "c".to_owned()]));
+        assert_eq!(segments("a%2Db/p/c").map(|parts| parts[0].clone()).as_deref(), Some("a-b"));
+        for path in ["../secret", "default/../c", "default/%2e%2E/c", "default/./c", "default/..%2fp/c", "a//c", "a/%zz/c", "a/%00/c", ""] {
+            assert_eq!(segments(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn queries() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(parameters("command=a%20b&command=&tty"), Ok(vec![pair("command", "a b"), pair("command", ""), pair("tty", "")]));
+        assert_eq!(parameters("&&"), Ok(Vec::new()));
+        assert_eq!(parameters("a=%zz"), Err("the value of a is not well encoded".to_owned()));
+    }
+}

@@ -1,0 +1,80 @@
+//! Reads the kernel's files about containers and the host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::usage::{Interface, Usage, interfaces, of_host, of_v1, of_v2};
+
+const ROOT: &str = "/sys/fs/cgroup";
+
+/// Where engines put the group of a container, by their drivers; before and behind its id.
+const PLACES: [(&str, &str); 4] =
+    [("docker/", ""), ("system.slice/docker-", ".scope"), ("machine.slice/libpod-", ".scope"), ("libpod_parent/libpod-", "")];
+
+pub fn host() -> Option<Usage> {
+    of_host(&text("/proc/stat"), &text("/proc/meminfo"), &text("/proc/vmstat"))
+}
+
+/// Of this process: its processor time in seconds, its memory in bytes, its descriptors.
+pub fn own() -> Option<(f64, u64, u64)> {
+    let stat = text("/proc/self/stat");
+    // Behind the name, which may hold anything.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let number = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    // Hundredths of a second.
+    let seconds = (number(11)? + number(12)?) as f64 / 100.0;
+    let status = text("/proc/self/status");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse::<u64>().ok()? * 1024;
+    Some((seconds, resident, fs::read_dir("/proc/self/fd").map(|all| all.count() as u64).unwrap_or_default()))
+}
+
+/// Bytes of the file system that a path is on: all, and what is free to use; and files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disk {
+    pub bytes: u64,
+    pub free: u64,
+    pub files: u64,
+    pub files_free: u64,
+}
+
+pub fn disk(path: &str) -> Option<Disk> {
+    let found = nix::sys::statvfs::statvfs(path).ok()?;
+    let unit = found.fragment_size();
+    let bytes = |blocks: u64| blocks * unit;
+    Some(Disk {
+        bytes: bytes(found.blocks()),
+        free: bytes(found.blocks_available()),
+        files: found.files(),
+        files_free: found.files_available(),
+    })
+}
+
+/// None: the group is where nobody would look for it.
+pub fn container(id: &str) -> Option<Usage> {
+    let folder = |controller: &str| group(controller, id);
+    if Path::new(ROOT).join("cgroup.controllers").exists() {
+        let of = folder("")?;
+        let read = |name: &str| text(of.join(name));
+        return of_v2(&read("cpu.stat"), &read("memory.current"), &read("memory.stat"), &read("memory.swap.current"));
+    }
+    let (cpu, memory) = (folder("cpuacct").or_else(|| folder("cpu,cpuacct"))?, folder("memory")?);
+    of_v1(&text(cpu.join("cpuacct.usage")), &text(memory.join("memory.usage_in_bytes")), &text(memory.join("memory.stat")))
+}
+
+/// The network of a container, as the first of its processes sees it.
+pub fn network(id: &str) -> Vec<Interface> {
+    let found = ["", "memory"].into_iter().find_map(|controller| group(controller, id));
+    let processes = found.map(|folder| text(folder.join("cgroup.procs"))).unwrap_or_default();
+    let Some(pid) = processes.lines().next().and_then(|pid| pid.trim().parse::<u32>().ok()) else { return Vec::new() };
+    interfaces(&text(format!("/proc/{pid}/net/dev")))
+}
+
+fn group(controller: &str, id: &str) -> Option<PathBuf> {
+    let root = Path::new(ROOT).join(controller);
+    PLACES.iter().map(|(before, behind)| root.join(format!("{before}{id}{behind}"))).find(|folder| folder.is_dir())
+}
+
+/// Empty: it cannot be read, as of a container that ends at this moment.
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}

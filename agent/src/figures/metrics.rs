@@ -1,0 +1,292 @@
+//! PURE. Readings in Prometheus' text form, under the names that kubelets and cAdvisor give them.
+
+use std::fmt::{Display, Write};
+
+use super::probes::{Found, Tally};
+use super::usage::{Interface, Usage};
+use super::{Reading, Subject, in_api};
+use crate::sync::Shown;
+
+const NANOSECONDS: f64 = 1e9;
+
+/// Families of figures, one after the other.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
+    }
+
+    fn line(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display, at_ms: Option<i64>) {
+        self.0.push_str(name);
+        for (index, (label, value)) in labels.iter().enumerate() {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.0, "{}{label}=\"{value}\"", if index == 0 { '{' } else { ',' });
+        }
+        if !labels.is_empty() {
+            self.0.push('}');
+        }
+        let _ = write!(self.0, " {value}");
+        if let Some(at_ms) = at_ms {
+            let _ = write!(self.0, " {at_ms}");
+        }
+        self.0.push('\n');
+    }
+}
+
+/// A figure of a group: its name, its kind, what it is.
+type Figure = (&'static str, &'static str, &'static str, fn(&Usage) -> f64);
+
+/// `/metrics/resource`: of containers, of pods and of the node.
+const RESOURCES: [Figure; 3] = [
+    ("cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in core-seconds", |usage| usage.cpu_ns as f64 / NANOSECONDS),
+    ("memory_working_set_bytes", "gauge", "Current working set in bytes", |usage| usage.working_set as f64),
+    ("swap_usage_bytes", "gauge", "Current amount of swap usage in bytes", |usage| usage.swap as f64),
+];
+
+pub fn resource(reading: &Reading) -> String {
+    let mut text = Text::default();
+    let at = Some(reading.wall_ms);
+    let members = || reading.containers.iter().filter(|(subject, _)| !subject.is_sandbox());
+    for (name, kind, help, figure) in RESOURCES {
+        let of = format!("container_{name}");
+        text.family(&of, kind, help);
+        for (subject, usage) in members() {
+            text.line(&of, &labels(subject), figure(usage), at);
+        }
+    }
+    text.family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds");
+    for (subject, _) in members() {
+        text.line("container_start_time_seconds", &labels(subject), subject.started_ms as f64 / 1000.0, at);
+    }
+    for (name, kind, help, figure) in RESOURCES {
+        let of = format!("node_{name}");
+        if let Some(host) = &reading.host {
+            text.family(&of, kind, help);
+            text.line(&of, &[], figure(host), at);
+        }
+    }
+    for (name, kind, help, figure) in RESOURCES {
+        let of = format!("pod_{name}");
+        text.family(&of, kind, help);
+        for pod in reading.containers.chunk_by(|(a, _), (b, _)| a.uid == b.uid) {
+            let (subject, sum) = (&pod[0].0, pod.iter().map(|(_, usage)| figure(usage)).sum::<f64>());
+            text.line(&of, &[("namespace", &subject.namespace), ("pod", &subject.pod)], sum, at);
+        }
+    }
+    text.family("resource_scrape_error", "gauge", "1 if there was an error while getting container metrics, 0 otherwise");
+    text.line("resource_scrape_error", &[], u8::from(reading.host.is_none()), None);
+    text.0
+}
+
+fn labels(subject: &Subject) -> [(&str, &str); 3] {
+    [("container", &subject.container), ("namespace", &subject.namespace), ("pod", &subject.pod)]
+}
+
+/// `/metrics/cadvisor`, what dashboards of hosts read of it.
+const GROUPS: [Figure; 7] = [
+    ("container_cpu_usage_seconds_total", "counter", "Cumulative cpu time consumed in seconds.", |usage| usage.cpu_ns as f64 / NANOSECONDS),
+    (
+        "container_memory_usage_bytes",
+        "gauge",
+        "Current memory usage in bytes, including all memory regardless of when it was accessed",
+        |usage| usage.memory as f64,
+    ),
+    ("container_memory_working_set_bytes", "gauge", "Current working set in bytes.", |usage| usage.working_set as f64),
+    ("container_memory_rss", "gauge", "Size of RSS in bytes.", |usage| usage.rss as f64),
+    ("container_memory_cache", "gauge", "Number of bytes of page cache memory.", |usage| usage.cache as f64),
+    ("container_memory_swap", "gauge", "Container swap usage in bytes.", |usage| usage.swap as f64),
+    ("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", |usage| usage.page_faults as f64),
+];
+
+type Carried = (&'static str, &'static str, fn(&Interface) -> u64);
+
+const NETWORKS: [Carried; 4] = [
+    ("container_network_receive_bytes_total", "Cumulative count of bytes received", |interface| interface.received),
+    ("container_network_receive_errors_total", "Cumulative count of errors encountered while receiving", |interface| {
+        interface.receive_errors
+    }),
+    ("container_network_transmit_bytes_total", "Cumulative count of bytes transmitted", |interface| interface.sent),
+    ("container_network_transmit_errors_total", "Cumulative count of errors encountered while transmitting", |interface| {
+        interface.send_errors
+    }),
+];
+
+pub fn cadvisor(reading: &Reading, cores: u64, memory_bytes: u64) -> String {
+    let mut text = Text::default();
+    let at = Some(reading.wall_ms);
+    for (name, kind, help, figure) in GROUPS {
+        text.family(name, kind, help);
+        for (subject, usage) in &reading.containers {
+            let own = group(subject);
+            let mut labels = own.to_vec();
+            match name {
+                "container_cpu_usage_seconds_total" => labels.push(("cpu", "total")),
+                "container_memory_failures_total" => labels.extend([("failure_type", "pgfault"), ("scope", "container")]),
+                _ => {}
+            }
+            text.line(name, &labels, figure(usage), at);
+        }
+        if let Some(host) = reading.host.as_ref().filter(|_| !name.ends_with("failures_total")) {
+            let cpu = if name.starts_with("container_cpu") { &[("cpu", "total"), ("id", "/")][..] } else { &[("id", "/")] };
+            text.line(name, cpu, figure(host), at);
+        }
+    }
+    text.family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.");
+    for (subject, _) in &reading.containers {
+        text.line("container_start_time_seconds", &group(subject), subject.started_ms as f64 / 1000.0, at);
+    }
+    for (name, help, figure) in NETWORKS {
+        text.family(name, "counter", help);
+        for (id, interfaces) in &reading.networks {
+            let Some((subject, _)) = reading.containers.iter().find(|(subject, _)| subject.id == *id) else { continue };
+            for interface in interfaces {
+                let labels = [&group(subject)[..], &[("interface", interface.name.as_str())]].concat();
+                text.line(name, &labels, figure(interface), at);
+            }
+        }
+    }
+    text.family("machine_cpu_cores", "gauge", "Number of logical CPU cores.");
+    text.line("machine_cpu_cores", &[], cores, None);
+    text.family("machine_memory_bytes", "gauge", "Amount of memory installed on the machine.");
+    text.line("machine_memory_bytes", &[], memory_bytes, None);
+    text.0
+}
+
+fn group(subject: &Subject) -> [(&str, &str); 6] {
+    [
+        ("container", &subject.container),
+        ("id", &subject.id),
+        ("image", &subject.image),
+        ("name", &subject.name),
+        ("namespace", &subject.namespace),
+        ("pod", &subject.pod),
+    ]
+}
+
+/// `/metrics`: of the agent itself. `process`: its processor time in seconds, its memory, its descriptors.
+pub fn agent(shown: &Shown, node_name: &str, process: Option<(f64, u64, u64)>) -> String {
+    let mut text = Text::default();
+    let running = |sandbox: bool| {
+        let runs = shown.world.containers.iter().filter(|seen| seen.runs());
+        let tags = runs.filter_map(|seen| crate::naming::Tag::read(&seen.name, &seen.labels));
+        tags.filter(|tag| tag.is_sandbox() == sandbox).count()
+    };
+    text.family("kubelet_node_name", "gauge", "The node's name. The count is always 1.");
+    text.line("kubelet_node_name", &[("node", node_name)], 1, None);
+    text.family("kubelet_running_pods", "gauge", "Number of pods that have a running pod sandbox");
+    text.line("kubelet_running_pods", &[], running(true), None);
+    text.family("kubelet_running_containers", "gauge", "Number of containers currently running");
+    text.line("kubelet_running_containers", &[("container_state", "running")], running(false), None);
+    text.family("kubelet_desired_pods", "gauge", "The number of pods the kubelet is being instructed to run.");
+    text.line("kubelet_desired_pods", &[], shown.desired.pods.len(), None);
+    text.family("coracle_engine_up", "gauge", "Whether the container engine answers.");
+    text.line("coracle_engine_up", &[], u8::from(shown.looked && shown.engine_trouble.is_none()), None);
+    if let Some((seconds, memory, descriptors)) = process {
+        text.family("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.");
+        text.line("process_cpu_seconds_total", &[], seconds, None);
+        text.family("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.");
+        text.line("process_resident_memory_bytes", &[], memory, None);
+        text.family("process_open_fds", "gauge", "Number of open file descriptors.");
+        text.line("process_open_fds", &[], descriptors, None);
+    }
+    text.0
+}
+
+/// `/metrics/probes`
+pub fn probes(tallies: &[Tally], node_name: &str) -> String {
+    const NAME: &str = "prober_probe_total";
+    let mut text = Text::default();
+    text.family(NAME, "counter", "Cumulative number of a liveness, readiness or startup probe for a container by result.");
+    for Tally { pod, container, kind, counts } in tallies {
+        let name = in_api(pod, node_name);
+        for (found, count) in Found::ALL.into_iter().zip(counts).filter(|(_, count)| **count > 0) {
+            let labels = [
+                ("container", container.as_str()),
+                ("namespace", &pod.namespace),
+                ("pod", &name),
+                ("pod_uid", &pod.uid),
+                ("probe_type", kind.name()),
+                ("result", found.name()),
+            ];
+            text.line(NAME, &labels, count, None);
+        }
+    }
+    text.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::probes::Tallies;
+    use super::*;
+    use crate::naming::{PodName, Source};
+    use crate::plan::checks::ProbeKind;
+    use tokio::time::Instant;
+
+    fn reading() -> Reading {
+        let subject = |id: &str, container: &str| Subject {
+            id: id.into(),
+            namespace: "default".into(),
+            pod: "p".into(),
+            uid: "u".into(),
+            container: container.into(),
+            name: format!("k8s_{container}"),
+            image: "busybox".into(),
+            started_ms: 1500,
+        };
+        let usage = Usage { cpu_ns: 2_500_000_000, working_set: 4096, ..Usage::default() };
+        let eth0 = Interface { name: "eth0".into(), received: 7, ..Interface::default() };
+        Reading {
+            at: Instant::now(),
+            wall_ms: 9000,
+            host: Some(usage),
+            disk: None,
+            containers: vec![(subject("s", "POD"), usage), (subject("c", "web"), usage)],
+            networks: vec![("s".into(), vec![eth0])],
+        }
+    }
+
+    #[test]
+    fn figures_under_their_names() {
+        let text = resource(&reading());
+        for line in [
+            "container_cpu_usage_seconds_total{container=\"web\",namespace=\"default\",pod=\"p\"} 2.5 9000",
+            "container_start_time_seconds{container=\"web\",namespace=\"default\",pod=\"p\"} 1.5 9000",
+            "node_memory_working_set_bytes 4096 9000",
+            "pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"p\"} 5 9000",
+            "resource_scrape_error 0",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+        let text = cadvisor(&reading(), 4, 1024);
+        for line in [
+            "container_network_receive_bytes_total{container=\"POD\",id=\"s\",image=\"busybox\",name=\"k8s_POD\",namespace=\"default\",pod=\"p\",interface=\"eth0\"} 7 9000",
+            "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/\"} 2.5 9000",
+            "machine_cpu_cores 4",
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn probes_by_what_came_of_them() {
+        let pod = |source| PodName { source, namespace: "default".into(), name: "p".into(), uid: "u".into() };
+        let tallies = Tallies::default();
+        for found in [Found::Passed, Found::Failed, Found::Passed] {
+            tallies.count(&pod(Source::File), "c", ProbeKind::Readiness, found);
+        }
+        let labels = "container=\"c\",namespace=\"default\",pod=\"p-n1\",pod_uid=\"u\",probe_type=\"Readiness\"";
+        let text = probes(&tallies.all(), "n1");
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(
+            lines,
+            [
+                format!("prober_probe_total{{{labels},result=\"successful\"}} 2"),
+                format!("prober_probe_total{{{labels},result=\"failed\"}} 1")
+            ]
+        );
+        tallies.keep(|uid| uid != "u");
+        assert_eq!(tallies.all(), []);
+    }
+}

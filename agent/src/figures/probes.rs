@@ -1,0 +1,62 @@
+//! How often the probes of containers have passed and failed since the agent began: what `/metrics/probes` tells.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::naming::PodName;
+use crate::plan::checks::ProbeKind;
+
+/// A container's probe; its pod by the uid.
+type Key = (String, String, ProbeKind);
+
+/// How one check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Passed,
+    Failed,
+    /// The engine could not be asked.
+    Unknown,
+}
+
+impl Found {
+    pub const ALL: [Found; 3] = [Found::Passed, Found::Failed, Found::Unknown];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Found::Passed => "successful",
+            Found::Failed => "failed",
+            Found::Unknown => "unknown",
+        }
+    }
+}
+
+/// Of one probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tally {
+    pub pod: PodName,
+    pub container: String,
+    pub kind: ProbeKind,
+    /// In the order of `Found::ALL`.
+    pub counts: [u64; 3],
+}
+
+/// Those of pods that are to run here.
+#[derive(Debug, Default)]
+pub struct Tallies(Mutex<BTreeMap<Key, Tally>>);
+
+impl Tallies {
+    pub fn count(&self, pod: &PodName, container: &str, kind: ProbeKind, found: Found) {
+        let mut tallies = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Tally { pod: pod.clone(), container: container.to_owned(), kind, counts: [0; 3] };
+        tallies.entry((pod.uid.clone(), container.to_owned(), kind)).or_insert_with(new).counts[found as usize] += 1;
+    }
+
+    /// What is told of a pod goes with it.
+    pub fn keep(&self, is_here: impl Fn(&str) -> bool) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(uid, ..), _| is_here(uid));
+    }
+
+    pub fn all(&self) -> Vec<Tally> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+}

@@ -1,0 +1,297 @@
+//! Images of this host: loaded from files, and taken away when the disk fills up.
+//!
+//!     files of images -> archive PURE -> the engine, once each by digest -> record PURE
+//!     the disk, the engine's images, what pods name -> collect PURE -> those that go
+//!
+//! Looks once a minute; where nothing is new and the disk has room, no question goes to the engine and nothing is written.
+
+pub mod archive;
+pub mod collect;
+pub mod record;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::sync::{mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use crate::figures::files;
+use crate::runtime::docker::Docker;
+use crate::runtime::{Failure, Runtime};
+use crate::sync::Shown;
+use archive::Archive;
+use collect::{Case, collect, used_percent};
+use record::Loaded;
+
+const LOOK: Duration = Duration::from_secs(60);
+/// Of all folders together.
+const FILES_MAX: usize = 200;
+const PIECE_BYTES: usize = 64 * 1024;
+/// Pieces on their way to the engine.
+const PIECES_MAX: usize = 4;
+const ENDINGS: [&str; 5] = [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst"];
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct About {
+    pub folders: Vec<PathBuf>,
+    /// Percent of the disk in use: above the one it begins, at the other it ends.
+    pub high: u64,
+    pub low: u64,
+}
+
+struct Room {
+    docker: Arc<Docker>,
+    about: About,
+    /// False before the first look: what was loaded before may be gone by now.
+    looked: bool,
+    /// Files that could not be loaded, as they were then.
+    failed: BTreeMap<PathBuf, String>,
+    started: Instant,
+    last_used_ms: BTreeMap<String, i64>,
+    /// Said once.
+    full: bool,
+}
+
+/// Never ends.
+pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<Arc<Shown>>) {
+    if shown.wait_for(|shown| shown.looked).await.is_err() {
+        return;
+    }
+    let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
+    let mut room = Room { docker, about, looked: false, failed, started, last_used_ms, full: false };
+    loop {
+        if let Err(failure) = room.load().await {
+            log::debug!("images from files: {failure}");
+        }
+        let seen = shown.borrow().clone();
+        if let Err(failure) = room.collect(&seen).await {
+            log::debug!("image collection: {failure}");
+        }
+        sleep(LOOK).await;
+    }
+}
+
+impl Room {
+    async fn load(&mut self) -> Result<(), Failure> {
+        let files = candidates(&self.about.folders);
+        self.failed.retain(|path, _| files.iter().any(|(one, _)| one == path));
+        let there = |path: &String| files.iter().any(|(one, _)| one.to_string_lossy() == path.as_str());
+        self.docker.change_record(|record| record.files.retain(|path, _| there(path)));
+        let here = if self.looked || files.is_empty() { None } else { Some(self.ids().await?) };
+        for (path, stamp) in &files {
+            let known = self.docker.record().files.get(&*path.to_string_lossy()).cloned();
+            let whole = |known: &Loaded| here.as_ref().is_none_or(|here| known.images.is_subset(here));
+            if known.is_some_and(|known| known.stamp == *stamp && whole(&known)) || self.failed.get(path) == Some(stamp) {
+                continue;
+            }
+            match self.load_one(path, stamp).await {
+                Ok(()) => drop(self.failed.remove(path)),
+                // The engine is gone for now: the next look tries again.
+                Err(Failure::Unavailable(why)) => return Err(Failure::Unavailable(why)),
+                Err(failure) => {
+                    log::warn!("images of {}: {failure}; it is tried again when the file changes", path.display());
+                    self.failed.insert(path.clone(), stamp.clone());
+                }
+            }
+        }
+        self.looked = true;
+        Ok(())
+    }
+
+    async fn load_one(&self, path: &Path, stamp: &str) -> Result<(), Failure> {
+        let reading = path.to_owned();
+        let read = spawn_blocking(move || look_into(&reading)).await;
+        let (archive, digest) = read.map_err(|error| Failure::Config(error.to_string()))?.map_err(Failure::Config)?;
+        let before = self.ids().await?;
+        let same = self.docker.record().files.into_values().find(|file| file.digest == digest && file.images.is_subset(&before));
+        let images = match same {
+            Some(file) => file.images,
+            None => {
+                if let Some(why) = self.docker.too_full() {
+                    return Err(Failure::Unavailable(why));
+                }
+                self.docker.load_archive(pieces(path.to_owned(), archive.before)).await?;
+                self.loaded(path, &archive.names, &before).await?
+            }
+        };
+        let loaded = Loaded { stamp: stamp.to_owned(), digest, images };
+        self.docker.change_record(|record| drop(record.files.insert(path.to_string_lossy().into_owned(), loaded)));
+        Ok(())
+    }
+
+    async fn loaded(&self, path: &Path, names: &[String], before: &BTreeSet<String>) -> Result<BTreeSet<String>, Failure> {
+        let mut images = BTreeSet::new();
+        for name in names {
+            if let Some(image) = self.docker.image(name).await? {
+                self.docker.change_record(|record| record.fetched(&image.id, name, before));
+                images.insert(image.id);
+            }
+        }
+        if images.is_empty() {
+            return Err(Failure::Refused(format!("it was loaded, and the engine has none of {}", names.join(", "))));
+        }
+        log::info!("loaded {} from {}", names.join(", "), path.display());
+        Ok(images)
+    }
+
+    async fn ids(&self) -> Result<BTreeSet<String>, Failure> {
+        Ok(self.docker.images().await?.into_iter().map(|image| image.id).collect())
+    }
+
+    async fn collect(&mut self, shown: &Shown) -> Result<(), Failure> {
+        let now_ms = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let used: BTreeSet<String> = shown.world.containers.iter().map(|seen| seen.image_id.clone()).collect();
+        self.last_used_ms.extend(used.iter().map(|id| (id.clone(), now_ms)));
+        let Some((root, disk)) = self.docker.root().and_then(|root| Some((root.clone(), files::disk(&root)?))) else { return Ok(()) };
+        let percent = used_percent(disk);
+        if percent < self.about.high {
+            self.full = false;
+            return Ok(());
+        }
+        let here = self.docker.images().await?;
+        let ids: BTreeSet<String> = here.iter().map(|image| image.id.clone()).collect();
+        self.last_used_ms.retain(|id, _| ids.contains(id));
+        for id in &ids {
+            self.last_used_ms.entry(id.clone()).or_insert(now_ms);
+        }
+        self.docker.change_record(|record| record.keep(&ids));
+        let record = self.docker.record();
+        let wanted = shown.desired.pods.values().flat_map(|wanted| wanted.members().map(|member| member.spec.image.clone()));
+        let wanted: BTreeSet<String> = wanted.collect();
+        let (high, low) = (self.about.high, self.about.low);
+        let last_used_ms = &self.last_used_ms;
+        let case = Case { disk, high, low, here: &here, record: &record, wanted: &wanted, used: &used, last_used_ms, now_ms };
+        let goes = collect(&case);
+        if goes.is_empty() && !self.full {
+            log::warn!("{percent} % of {root} is in use, and no image that this agent fetched can go: make room");
+        }
+        self.full = goes.is_empty();
+        for image in goes {
+            let names = if image.tags.is_empty() { image.id.clone() } else { image.tags.join(", ") };
+            match self.docker.remove_image(image).await {
+                Ok(()) => log::info!("removed the image {names}: no pod names it, and {percent} % of {root} is in use"),
+                // Somebody has made a container or another image of it.
+                Err(failure) => log::debug!("the image {names} stays: {failure}"),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Archives in these folders, each with its stamp. A folder that is not there has none.
+fn candidates(folders: &[PathBuf]) -> Vec<(PathBuf, String)> {
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
+    let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
+    let named = entries.map(|entry| entry.path()).filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
+    let mut files: Vec<(PathBuf, String)> = named
+        .filter_map(|path| {
+            let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
+            Some((path, format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino())))
+        })
+        .take(FILES_MAX)
+        .collect();
+    files.sort();
+    files
+}
+
+/// Its bytes as a tar archive, whatever they are packed with.
+fn unpacked(path: &Path) -> io::Result<Box<dyn Read + Send>> {
+    let mut magic = Vec::new();
+    File::open(path)?.take(4).read_to_end(&mut magic)?;
+    let file = BufReader::with_capacity(PIECE_BYTES, File::open(path)?);
+    Ok(match magic.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(ruzstd::decoding::StreamingDecoder::new(file).map_err(io::Error::other)?),
+        _ => Box::new(file),
+    })
+}
+
+fn look_into(path: &Path) -> Result<(Archive, String), String> {
+    let digest = digest(path).map_err(|error| error.to_string())?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let stem = ENDINGS.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(&name).to_lowercase();
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    let mut input = unpacked(path).map_err(|error| error.to_string())?;
+    Ok((archive::read(&mut input, &stem, architecture)?, digest))
+}
+
+fn digest(path: &Path) -> io::Result<String> {
+    let (mut file, mut sum, mut piece) = (File::open(path)?, Sha256::new(), vec![0; PIECE_BYTES]);
+    loop {
+        let read = file.read(&mut piece)?;
+        if read == 0 {
+            return Ok(sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect());
+        }
+        sum.update(&piece[..read]);
+    }
+}
+
+/// Read by a thread of its own, no faster than the engine takes them.
+fn pieces(path: PathBuf, before: Vec<u8>) -> mpsc::Receiver<io::Result<Bytes>> {
+    let (out, pieces) = mpsc::channel(PIECES_MAX);
+    spawn_blocking(move || {
+        let read = || -> io::Result<()> {
+            let mut input = before.as_slice().chain(unpacked(&path)?);
+            loop {
+                let mut piece = Vec::with_capacity(PIECE_BYTES);
+                (&mut input).take(PIECE_BYTES as u64).read_to_end(&mut piece)?;
+                // Who no longer listens has said why.
+                if piece.is_empty() || out.blocking_send(Ok(piece.into())).is_err() {
+                    return Ok(());
+                }
+            }
+        };
+        if let Err(error) = read() {
+            let _ = out.blocking_send(Err(error));
+        }
+    });
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn archives_are_read_however_they_are_packed() {
+        let folder = std::env::temp_dir().join(format!("coracle-images-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let mut tar = Vec::new();
+        crate::runtime::pause::entry(&mut tar, "manifest.json", 0o644, br#"[{"Config":"a.json","RepoTags":["x:1"]}]"#);
+        tar.resize(tar.len() + 1024, 0);
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(&tar).unwrap();
+        let zst = ruzstd::encoding::compress_to_vec(tar.as_slice(), ruzstd::encoding::CompressionLevel::Fastest);
+        let files = [("a.tar", tar.clone()), ("b.tar.gz", packed.finish().unwrap()), ("c.tar.zst", zst)];
+        for (name, bytes) in &files {
+            fs::write(folder.join(name), bytes).unwrap();
+            let (archive, digest) = look_into(&folder.join(name)).unwrap();
+            assert_eq!((archive.names, digest.len()), (vec!["x:1".to_owned()], 64), "{name}");
+            let mut all = Vec::new();
+            unpacked(&folder.join(name)).unwrap().read_to_end(&mut all).unwrap();
+            assert!(all == tar, "{name}");
+        }
+        for other in ["notes.txt", ".d.tar"] {
+            fs::write(folder.join(other), "x").unwrap();
+        }
+        let found = candidates(&[folder.clone(), "/nonexistent".into()]);
+        assert_eq!(
+            found.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect::<Vec<_>>(),
+            files.map(|(name, _)| name)
+        );
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

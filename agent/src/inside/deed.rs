@@ -1,0 +1,290 @@
+//! PURE. What a person of this host asks the agent for, and what is made of the answer.
+//!
+//!     coracle-agent exec [OPTIONS] POD [--] COMMAND...      coracle-agent logs [OPTIONS] POD
+
+use serde_json::Value;
+
+/// Whose container is the usual one of a pod, as kubectl reads it.
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+/// Options of the agent itself, which say where its socket is.
+const OF_AGENT: [&str; 3] = ["config", "node-name", "socket-dir"];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deed {
+    pub namespace: String,
+    pub pod: String,
+    pub container: Option<String>,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    Exec {
+        stdin: bool,
+        tty: bool,
+        command: Vec<String>,
+    },
+    /// With what the API calls them in a query.
+    Logs(Vec<(&'static str, String)>),
+}
+
+/// A container of a pod that is there, in the agent's names.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Place {
+    pub pod: String,
+    pub container: String,
+}
+
+/// A command line without the program's name. None: it is none of these. The other words are those for the agent's own options.
+pub fn read(arguments: &[String]) -> Option<Result<(Deed, Vec<String>), String>> {
+    let (word, rest) = arguments.split_first()?;
+    let is_exec = match word.as_str() {
+        "exec" => true,
+        "logs" => false,
+        _ => return None,
+    };
+    Some(Words { is_exec, ..Words::default() }.read(rest))
+}
+
+/// What of a command line has been read.
+#[derive(Default)]
+struct Words {
+    is_exec: bool,
+    namespace: Option<String>,
+    container: Option<String>,
+    stdin: bool,
+    tty: bool,
+    query: Vec<(&'static str, String)>,
+    of_agent: Vec<String>,
+}
+
+impl Words {
+    fn read(mut self, arguments: &[String]) -> Result<(Deed, Vec<String>), String> {
+        let mut rest = arguments.iter();
+        let (mut pod, mut command) = (None, Vec::new());
+        while let Some(word) = rest.next() {
+            if word == "--" {
+                break;
+            }
+            if let Some(long) = word.strip_prefix("--") {
+                let (name, value) = long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
+                self.option(name, value, &mut || rest.next().cloned())?;
+            } else if let Some(short) = word.strip_prefix('-').filter(|short| !short.is_empty()) {
+                for letter in short.chars() {
+                    self.option(&letter.to_string(), None, &mut || rest.next().cloned())?;
+                }
+            } else if pod.is_none() {
+                pod = Some(word.strip_prefix("pod/").unwrap_or(word).to_owned());
+            } else {
+                // From here on every word is the command's, also one that looks like an option.
+                command.push(word.clone());
+                break;
+            }
+        }
+        command.extend(rest.cloned());
+        let pod = pod.ok_or("a pod's name is missing: see --help")?;
+        let what = match (self.is_exec, command.first()) {
+            (true, None) => return Err("a command is missing: coracle-agent exec POD -- COMMAND".to_owned()),
+            (true, Some(_)) => What::Exec { stdin: self.stdin, tty: self.tty, command },
+            (false, Some(word)) => return Err(format!("{word:?} stands behind the pod, of which there is one: see --help")),
+            (false, None) => What::Logs(self.query),
+        };
+        let namespace = self.namespace.unwrap_or_else(|| "default".to_owned());
+        Ok((Deed { namespace, pod, container: self.container, what }, self.of_agent))
+    }
+
+    fn option(&mut self, name: &str, given: Option<String>, next: &mut dyn FnMut() -> Option<String>) -> Result<(), String> {
+        let mut value = || given.clone().or_else(&mut *next).ok_or_else(|| format!("{name} needs a value"));
+        match name {
+            "namespace" | "n" => self.namespace = Some(value()?),
+            "container" | "c" => self.container = Some(value()?),
+            "stdin" | "i" if self.is_exec => self.stdin = true,
+            "tty" | "t" if self.is_exec => self.tty = true,
+            "follow" | "f" if !self.is_exec => self.query.push(("follow", "true".to_owned())),
+            "previous" | "p" if !self.is_exec => self.query.push(("previous", "true".to_owned())),
+            "timestamps" if !self.is_exec => self.query.push(("timestamps", "true".to_owned())),
+            "tail" if !self.is_exec => self.query.push(("tailLines", number(name, &value()?)?)),
+            "limit-bytes" if !self.is_exec => self.query.push(("limitBytes", number(name, &value()?)?)),
+            "since" if !self.is_exec => self.query.push(("sinceSeconds", seconds(&value()?)?)),
+            "since-time" if !self.is_exec => self.query.push(("sinceTime", value()?)),
+            name if OF_AGENT.contains(&name) => self.of_agent.extend([format!("--{name}"), value()?]),
+            name => return Err(format!("{}{name} is no option here: see --help", if name.len() == 1 { "-" } else { "--" })),
+        }
+        Ok(())
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<String, String> {
+    text.parse::<u64>().map(|number| number.to_string()).map_err(|_| format!("--{name}: {text:?} is no number"))
+}
+
+/// `90s`, `5m`, `1h30m`.
+fn seconds(text: &str) -> Result<String, String> {
+    let bad = || format!("--since: {text:?} is no time such as 90s, 5m or 1h30m");
+    let (mut sum, mut digits) = (0u64, String::new());
+    for letter in text.chars() {
+        let unit = match letter {
+            '0'..='9' => {
+                digits.push(letter);
+                continue;
+            }
+            's' => 1,
+            'm' => 60,
+            'h' => 3600,
+            _ => return Err(bad()),
+        };
+        let count: u64 = digits.parse().map_err(|_| bad())?;
+        sum = count.checked_mul(unit).and_then(|part| sum.checked_add(part)).ok_or_else(bad)?;
+        digits.clear();
+    }
+    if digits.is_empty() && !text.is_empty() { Ok(sum.to_string()) } else { Err(bad()) }
+}
+
+impl Deed {
+    /// Which container is meant, of what the agent answers to `/pods`. A pod of a file goes by its own name, or its mirror's.
+    pub fn place(&self, pods: &Value) -> Result<Place, String> {
+        let items = || pods["items"].as_array().into_iter().flatten();
+        let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
+        let called = |pod: &&Value| {
+            let (name, node) = (pod["metadata"]["name"].as_str().unwrap_or_default(), pod["spec"]["nodeName"].as_str().unwrap_or_default());
+            name == self.pod || format!("{name}-{node}") == self.pod
+        };
+        let Some(pod) = items().filter(here).find(called) else {
+            let mut names: Vec<&str> = items().filter(here).filter_map(|pod| pod["metadata"]["name"].as_str()).collect();
+            names.sort_unstable();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(format!("pod {:?} is not on this host; in namespace {:?} there are: {known}", self.pod, self.namespace));
+        };
+        let usual = || {
+            let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
+            named.or_else(|| pod["spec"]["containers"][0]["name"].as_str()).unwrap_or_default().to_owned()
+        };
+        let container = self.container.clone().unwrap_or_else(usual);
+        Ok(Place { pod: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(), container })
+    }
+
+    /// What the agent is asked for.
+    pub fn target(&self, place: &Place) -> String {
+        let path = format!("{}/{}/{}", encoded(&self.namespace), encoded(&place.pod), encoded(&place.container));
+        match &self.what {
+            What::Exec { stdin, tty, command } => {
+                let flags = [("input", *stdin), ("output", true), ("error", !tty), ("tty", *tty)];
+                let flags = flags.into_iter().filter(|(_, is)| *is).map(|(name, _)| format!("{name}=1"));
+                let words = command.iter().map(|word| format!("command={}", encoded(word)));
+                format!("/exec/{path}?{}", flags.chain(words).collect::<Vec<_>>().join("&"))
+            }
+            What::Logs(query) => {
+                let query: Vec<String> = query.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
+                format!("/containerLogs/{path}?{}", query.join("&"))
+            }
+        }
+    }
+}
+
+fn encoded(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+/// How a command ended, of the Status that is told last: its exit code, or why there is none.
+pub fn ended(status: &[u8]) -> Result<u8, String> {
+    let status: Value = serde_json::from_slice(status).map_err(|_| "the agent has gone before the command ended".to_owned())?;
+    if status["status"] == "Success" {
+        return Ok(0);
+    }
+    let causes = status["details"]["causes"].as_array().into_iter().flatten();
+    let code = causes.filter(|cause| cause["reason"] == "ExitCode").find_map(|cause| cause["message"].as_str()?.parse::<u8>().ok());
+    code.ok_or_else(|| status["message"].as_str().unwrap_or("the command failed, and nobody says why").to_owned())
+}
+
+/// What a refusal says: a Status, or bare text.
+pub fn refusal(body: &[u8]) -> String {
+    let status: Value = serde_json::from_slice(body).unwrap_or_default();
+    status["message"].as_str().map_or_else(|| String::from_utf8_lossy(body).trim().to_owned(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn command_lines() {
+        let deed = |text: &str| read(&words(text)).unwrap().map(|(deed, of_agent)| (deed, of_agent.join(" ")));
+        let of = |namespace: &str, container: Option<&str>, what| Deed {
+            namespace: namespace.to_owned(),
+            pod: "p".to_owned(),
+            container: container.map(str::to_owned),
+            what,
+        };
+        let exec = |stdin, tty, command: &str| What::Exec { stdin, tty, command: words(command) };
+        assert_eq!(deed("exec p -- ls -l"), Ok((of("default", None, exec(false, false, "ls -l")), String::new())));
+        assert_eq!(deed("exec -it -n x -c=c pod/p sh").unwrap_err(), "-= is no option here: see --help");
+        let ls = exec(false, false, "ls -c");
+        assert_eq!(deed("exec p -c c -- ls -c"), Ok((of("default", Some("c"), ls.clone()), String::new())));
+        assert_eq!(deed("exec p -c c ls -c"), Ok((of("default", Some("c"), ls), String::new())));
+        assert_eq!(deed("exec -it -n x -c c pod/p sh"), Ok((of("x", Some("c"), exec(true, true, "sh")), String::new())));
+        let given = deed("logs --socket-dir /s --node-name=n1 -fp --tail 5 p --since=1h30m");
+        let query = vec![
+            ("follow", "true".to_owned()),
+            ("previous", "true".to_owned()),
+            ("tailLines", "5".to_owned()),
+            ("sinceSeconds", "5400".to_owned()),
+        ];
+        assert_eq!(given, Ok((of("default", None, What::Logs(query)), "--socket-dir /s --node-name n1".to_owned())));
+        for (text, why) in [
+            ("exec", "a pod's name is missing: see --help"),
+            ("exec p", "a command is missing: coracle-agent exec POD -- COMMAND"),
+            ("exec p --", "a command is missing: coracle-agent exec POD -- COMMAND"),
+            ("exec -f p sh", "-f is no option here: see --help"),
+            ("logs p q", "\"q\" stands behind the pod, of which there is one: see --help"),
+            ("exec -- p ls", "a pod's name is missing: see --help"),
+            ("logs --tail x p", "--tail: \"x\" is no number"),
+            ("logs --since 5 p", "--since: \"5\" is no time such as 90s, 5m or 1h30m"),
+            ("logs -n", "n needs a value"),
+        ] {
+            assert_eq!(deed(text), Err(why.to_owned()), "{text}");
+        }
+        assert_eq!(read(&words("--config exec")), None);
+        assert_eq!(read(&[]), None);
+    }
+
+    #[test]
+    fn which_container_is_asked_and_how() {
+        let pod = |name: &str, annotations: Value| {
+            let metadata = json!({"namespace": "default", "name": name, "annotations": annotations});
+            json!({"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "a"}, {"name": "b"}]}})
+        };
+        let pods = json!({"items": [pod("p", json!({})), pod("q", json!({DEFAULT_CONTAINER: "b"}))]});
+        let place = |text: &str| {
+            let (deed, _) = read(&words(text)).unwrap().unwrap();
+            deed.place(&pods).map(|place| deed.target(&place))
+        };
+        assert_eq!(place("logs p").as_deref(), Ok("/containerLogs/default/p/a?"));
+        assert_eq!(place("logs p-n1 ").as_deref(), Ok("/containerLogs/default/p/a?"));
+        assert_eq!(place("logs --tail 1 q").as_deref(), Ok("/containerLogs/default/q/b?tailLines=1"));
+        assert_eq!(
+            place("exec -i -c x/y p a=b &").as_deref(),
+            Ok("/exec/default/p/x%2Fy?input=1&output=1&error=1&command=a%3Db&command=%26")
+        );
+        assert_eq!(place("exec -t p sh").as_deref(), Ok("/exec/default/p/a?output=1&tty=1&command=sh"));
+        let nowhere = "pod \"r\" is not on this host; in namespace \"default\" there are: p, q";
+        assert_eq!(place("logs r"), Err(nowhere.to_owned()));
+    }
+
+    #[test]
+    fn last_words() {
+        assert_eq!(ended(br#"{"status":"Success"}"#), Ok(0));
+        let failed =
+            json!({"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [{"reason": "ExitCode", "message": "7"}]}});
+        assert_eq!(ended(failed.to_string().as_bytes()), Ok(7));
+        assert_eq!(ended(br#"{"status":"Failure","message":"no such command"}"#), Err("no such command".to_owned()));
+        assert_eq!(ended(b""), Err("the agent has gone before the command ended".to_owned()));
+        assert_eq!(refusal(br#"{"kind":"Status","message":"not there"}"#), "not there");
+        assert_eq!(refusal(b"pod does not exist\n"), "pod does not exist");
+    }
+}

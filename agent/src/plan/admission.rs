@@ -1,0 +1,356 @@
+//! Does this node take a pod at all? Asked once, before anything of it is made, in the kubelet's order and words. PURE.
+//!
+//! A pod of the master that does not fit has failed for good: whoever wants it makes another one. A pod of a file has nobody who
+//! would, so it waits, and is looked at again whenever something changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use coracle_api::node::Taint;
+use coracle_api::placement;
+use coracle_api::quantity::Quantity;
+use coracle_api::strategy::{amounts, qos};
+
+use super::memory::Memory;
+use super::ports::{host_ports, overlap};
+use super::round::Part;
+use super::seen::Run;
+use super::strain::{Short, Strain};
+use super::waiting::{Dismissal, WaitReason, Waiting};
+use super::world::Case;
+use crate::desired::Wanted;
+use crate::naming::Source;
+use crate::runtime::Publish;
+use crate::security;
+
+/// The resources that every node has.
+const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
+/// Pods that a node takes.
+pub const PODS_MAX: i64 = 110;
+/// What is asked of labels is answered for good only so long after a pod was heard of: who labels a node and then makes a pod for it
+/// is heard on two ways, of which either may be the faster one.
+const LABELS_SETTLE_MS: i64 = 500;
+
+/// From here on a pod is part of the system, and leaves for nobody.
+const CRITICAL_PRIORITY_MIN: i32 = 2_000_000_000;
+
+/// What the master says of this node, beside what this node says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeSaid {
+    pub labels: BTreeMap<String, String>,
+    pub taints: Vec<Taint>,
+    /// What it has of resources that others count: `example.com/gpu`.
+    pub extended: BTreeMap<String, Quantity>,
+}
+
+/// What the pods take of this node that it has taken so far.
+pub struct Room<'a> {
+    case: Case<'a>,
+    pods: i64,
+    amounts: qos::Amounts,
+    ports: Vec<Publish>,
+}
+
+/// The answer to one pod.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    Taken,
+    /// Not before this moment.
+    Later(i64),
+    Dismissed(Dismissal),
+}
+
+impl<'a> Room<'a> {
+    /// With the pods in it that were taken before: what they have here stays, whatever the node has become.
+    pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> Room<'a> {
+        let mut room = Room { case, pods: 0, amounts: qos::Amounts::new(), ports: Vec::new() };
+        for wanted in case.desired.pods.values().filter(|wanted| !wanted.pod.status.terminal()) {
+            if is_here(&wanted.name.uid) || case.world.memory.admissions.get(&wanted.name.uid) == Some(&None) {
+                room.take(wanted);
+            }
+        }
+        room
+    }
+
+    /// Whether a pod may start, and if not, what its status says. One that is taken has its place from now on.
+    pub fn ask(&mut self, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>]) -> Answer {
+        let memory = &self.case.world.memory;
+        match memory.admissions.get(&wanted.name.uid) {
+            Some(None) => return Answer::Taken,
+            Some(Some(dismissal)) => return Answer::Dismissed(dismissal.clone()),
+            None if !runs.is_empty() || wanted.pod.status.terminal() => return Answer::Taken,
+            None => {}
+        }
+        let answer = self.answer(memory, wanted);
+        match &answer {
+            Answer::Taken => {
+                self.take(wanted);
+                part.admission = Some(None);
+            }
+            Answer::Later(at_ms) => part.wake_at(*at_ms),
+            Answer::Dismissed(dismissal) if wanted.name.source == Source::Master => part.admission = Some(Some(dismissal.clone())),
+            Answer::Dismissed(_) => {}
+        }
+        answer
+    }
+
+    fn take(&mut self, wanted: &Wanted) {
+        self.pods += 1;
+        qos::add_all(&mut self.amounts, &asked(wanted));
+        self.ports.extend(host_ports(&wanted.pod.spec));
+    }
+
+    fn answer(&self, memory: &Memory, wanted: &Wanted) -> Answer {
+        let from_master = wanted.name.source == Source::Master;
+        let dismissed = |Why(reason, text): Why| Answer::Dismissed(Dismissal::rejected(reason, text));
+        // What a file asks of the kernel is its writer's own business: who writes files here is root.
+        let node = &self.case.world.node;
+        let refused = |refusal: Option<security::Refusal>| refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message));
+        let sysctl = || refused(security::forbidden_sysctl(wanted, node));
+        if let Some(dismissal) = refusal(&self.case.world.strain, wanted).filter(|_| from_master) {
+            return Answer::Dismissed(dismissal);
+        }
+        let early = from_master.then(|| sysctl().or_else(|| system(wanted)).or_else(|| refused(security::strict_groups(wanted)))).flatten();
+        if let Some(why) = early.or_else(|| self.short(wanted)) {
+            return dismissed(why);
+        }
+        if !from_master {
+            return Answer::Taken;
+        }
+        if let Some(said) = &self.case.desired.node
+            && !placement::suits(&wanted.document["spec"], &self.case.world.node.name, &said.labels)
+        {
+            let heard_ms = memory.heard.get(&wanted.name.uid).copied().unwrap_or(self.case.now.mono_ms);
+            let settled_ms = heard_ms.saturating_add(LABELS_SETTLE_MS);
+            if self.case.now.mono_ms < settled_ms {
+                return Answer::Later(settled_ms);
+            }
+            return dismissed(predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector"));
+        }
+        let wants = host_ports(&wanted.pod.spec);
+        let taken = |port: &Publish| {
+            let same = |other: &&Publish| (other.host_port, &other.protocol) == (port.host_port, &port.protocol);
+            self.ports.iter().filter(same).any(|other| overlap(&other.host_ip, &port.host_ip))
+        };
+        if wants.iter().any(taken) {
+            return dismissed(predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports"));
+        }
+        let taints = self.case.desired.node.as_ref().map(|said| said.taints.as_slice()).unwrap_or_default();
+        if placement::untolerated(taints, &wanted.pod.spec.tolerations, &["NoExecute"]).is_some() {
+            return dismissed(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
+        }
+        if let Some(why) = refused(security::unconfined(wanted, node)) {
+            return dismissed(why);
+        }
+        Answer::Taken
+    }
+
+    /// Of what there is too little: the first resource in the kubelet's order.
+    fn short(&self, wanted: &Wanted) -> Option<Why> {
+        let node = &self.case.world.node;
+        let short = |name: &str, asked: i64, used: i64, of: i64| {
+            let text = format!("Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {of}");
+            (asked > 0 && asked > of.saturating_sub(used)).then(|| Why(format!("OutOf{name}"), text))
+        };
+        let asked = asked(wanted);
+        let amount = |of: &qos::Amounts, name: &str| of.get(name).map(|sum| sum.amount()).unwrap_or_default();
+        // A node that cannot tell how much it has takes what comes.
+        let known = |of: u64| i64::try_from(of).ok().filter(|of| *of > 0);
+        let bytes = |name: &str, of: u64| short(name, amount(&asked, name).value(), amount(&self.amounts, name).value(), known(of)?);
+        let cpu = || short("cpu", amount(&asked, "cpu").milli(), amount(&self.amounts, "cpu").milli(), known(node.cpu_milli)?);
+        let others = || {
+            let said = self.case.desired.node.as_ref().map(|said| &said.extended);
+            asked.iter().filter(|(name, _)| !COUNTED.contains(&name.as_str())).find_map(|(name, sum)| {
+                let has = said.and_then(|said| said.get(name)).map(|amount| amount.value());
+                // What this node has never heard of is somebody else's to count. Large pages are its own, and it has none.
+                let of = if amounts::is_extended(name) { has? } else { 0 };
+                short(name, sum.amount().value(), amount(&self.amounts, name).value(), of)
+            })
+        };
+        short("pods", 1, self.pods, PODS_MAX)
+            .or_else(cpu)
+            .or_else(|| bytes("memory", node.memory_bytes))
+            .or_else(|| bytes("ephemeral-storage", node.disk_bytes))
+            .or_else(others)
+    }
+}
+
+/// What a pod takes: what it asks for, and what running it costs.
+fn asked(wanted: &Wanted) -> qos::Amounts {
+    let spec = &wanted.document["spec"];
+    let mut all = qos::of_pod(spec, "requests");
+    qos::add_all(&mut all, &qos::amounts(&spec["overhead"]));
+    all
+}
+
+/// Reason and message of an event.
+struct Why(String, String);
+
+fn predicate(name: &str, text: &str) -> Why {
+    Why(name.to_owned(), format!("Predicate {name} failed: {text}"))
+}
+
+/// For Linux, by its label or its field.
+fn system(wanted: &Wanted) -> Option<Why> {
+    let other = |system: Option<&str>| system.is_some_and(|system| system != "linux");
+    if other(wanted.pod.metadata.labels.get("kubernetes.io/os").map(String::as_str)) {
+        let text = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+        return Some(Why("PodOSSelectorNodeLabelDoesNotMatch".to_owned(), text.to_owned()));
+    }
+    let field = wanted.document["spec"]["os"]["name"].as_str();
+    let text = "Failed to admit pod as the OS field doesn't match node OS";
+    other(field).then(|| Why("PodOSNotSupported".to_owned(), text.to_owned()))
+}
+
+/// A pod of a file that does not fit waits with the words that another pod would have failed with.
+pub fn waiting(dismissal: &Dismissal) -> Waiting {
+    Waiting::new(WaitReason::DoesNotFit, dismissal.event.clone())
+}
+
+/// Whether a pod is ended for others, or for what it takes itself. One of a file is not: nobody would make it again.
+pub fn leaves(wanted: &Wanted) -> bool {
+    wanted.name.source == Source::Master && !is_critical(wanted)
+}
+
+fn is_critical(wanted: &Wanted) -> bool {
+    wanted.pod.spec.priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY_MIN)
+}
+
+/// Why a node that is short of something does not take a new pod. Without memory only pods are turned away that ask for none.
+pub fn refusal(strain: &Strain, wanted: &Wanted) -> Option<Dismissal> {
+    if strain.short.is_empty() || is_critical(wanted) {
+        return None;
+    }
+    if strain.short == BTreeSet::from([Short::Memory]) {
+        let (key, effect) = ("node.kubernetes.io/memory-pressure".to_owned(), "NoSchedule".to_owned());
+        let taint = Taint { key, effect, ..Taint::default() };
+        let bears = wanted.pod.spec.tolerations.iter().any(|one| placement::tolerates(one, &taint));
+        if qos::class(&wanted.document) != "BestEffort" || bears {
+            return None;
+        }
+    }
+    let conditions: Vec<&str> = strain.short.iter().map(|short| short.condition()).collect();
+    Some(Dismissal::rejected("Evicted", format!("The node had condition: [{}]. ", conditions.join(" "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desired::Desired;
+    use crate::plan::world::{Node, World};
+    use crate::plan::{Now, Rules};
+    use serde_json::{Value, json};
+    use std::sync::Arc;
+
+    fn pod(source: Source, uid: &str, spec: Value) -> Wanted {
+        Wanted::new(source, json!({"metadata": {"namespace": "d", "name": uid, "uid": uid}, "spec": spec})).unwrap()
+    }
+
+    fn asks(name: &str, amount: &str) -> Value {
+        json!({"containers": [{"name": "c", "resources": {"requests": {name: amount}}}]})
+    }
+
+    /// On a node of 2 cores and 1 GiB on which one pod stands, which asks for 500m and port 80.
+    fn ask(source: Source, mono_ms: i64, spec: Value) -> Answer {
+        let spec_of_first = json!({"containers": [
+            {"name": "c", "resources": {"requests": {"cpu": "500m"}}, "ports": [{"containerPort": 80, "hostPort": 80}]}]});
+        let first = pod(Source::Master, "first", spec_of_first);
+        let wanted = pod(source, "u", spec);
+        let labels = BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]);
+        let taints = vec![Taint { key: "k".into(), effect: "NoExecute".into(), ..Taint::default() }];
+        let extended = BTreeMap::from([("example.com/gpu".to_owned(), Quantity::from_value(1))]);
+        let node = Some(Arc::new(NodeSaid { labels, taints, extended }));
+        let desired = Desired { pods: [("first".to_owned(), Arc::new(first))].into(), node, ..Desired::default() };
+        let node = Node { name: "n1".into(), cpu_milli: 2000, memory_bytes: 1 << 30, ..Node::default() };
+        let mut world = World { node, ..World::default() };
+        world.memory.heard.insert("u".to_owned(), 0);
+        let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms }, rules: Rules::default() };
+        let mut room = Room::of(case, |uid| uid == "first");
+        room.ask(&mut Part::default(), &wanted, &[])
+    }
+
+    fn check(mut spec: Value, expected: Option<(&str, &str)>) {
+        if spec.get("tolerations").is_none() {
+            spec["tolerations"] = json!([{"key": "k", "operator": "Exists"}]);
+        }
+        let found = match ask(Source::Master, LABELS_SETTLE_MS, spec.clone()) {
+            Answer::Dismissed(dismissal) => {
+                assert_eq!(dismissal.message, format!("Pod was rejected: {}", dismissal.event));
+                Some((dismissal.reason, dismissal.event))
+            }
+            Answer::Taken => None,
+            Answer::Later(_) => panic!("{spec}"),
+        };
+        assert_eq!(found.as_ref().map(|(reason, text)| (reason.as_str(), text.as_str())), expected, "{spec}");
+    }
+
+    #[test]
+    fn what_there_is_too_little_of() {
+        let short = |reason, text| Some((reason, text));
+        check(asks("cpu", "1500m"), None);
+        check(asks("cpu", "1501m"), short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1501, used: 500, capacity: 2000"));
+        check(asks("memory", "1Gi"), None);
+        let text = "Node didn't have enough resource: memory, requested: 2147483648, used: 0, capacity: 1073741824";
+        check(asks("memory", "2Gi"), short("OutOfmemory", text));
+        // Nobody knows how large the disk is.
+        check(asks("ephemeral-storage", "1Ti"), None);
+        check(asks("example.com/other", "1"), None);
+        check(asks("example.com/gpu", "1"), None);
+        let text = "Node didn't have enough resource: example.com/gpu, requested: 2, used: 0, capacity: 1";
+        check(asks("example.com/gpu", "2"), short("OutOfexample.com/gpu", text));
+        let text = "Node didn't have enough resource: hugepages-2Mi, requested: 2097152, used: 0, capacity: 0";
+        check(asks("hugepages-2Mi", "2Mi"), short("OutOfhugepages-2Mi", text));
+        let mut whole = asks("cpu", "1");
+        whole["overhead"] = json!({"cpu": "600m"});
+        check(whole, short("OutOfcpu", "Node didn't have enough resource: cpu, requested: 1600, used: 500, capacity: 2000"));
+    }
+
+    #[test]
+    fn what_does_not_suit() {
+        let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
+        check(json!({"nodeSelector": {"disk": "ssd"}}), None);
+        check(json!({"nodeSelector": {"disk": "hdd"}}), Some(("NodeAffinity", affinity)));
+        let port = |port: u16| json!({"containers": [{"name": "c", "ports": [{"containerPort": 1, "hostPort": port}]}]});
+        check(port(81), None);
+        let text = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
+        check(port(80), Some(("NodePorts", text)));
+        let text = "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate";
+        check(json!({"tolerations": []}), Some(("TaintToleration", text)));
+        let text = "Failed to admit pod as the OS field doesn't match node OS";
+        check(json!({"os": {"name": "windows"}}), Some(("PodOSNotSupported", text)));
+        let sysctl = |name: &str, host: bool| json!({"hostNetwork": host, "securityContext": {"sysctls": [{"name": name, "value": "1"}]}});
+        check(sysctl("net.ipv4.tcp_syncookies", false), None);
+        check(sysctl("net/ipv4/tcp_syncookies", false), None);
+        let text = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
+        check(sysctl("net.ipv4.tcp_syncookies", true), Some(("SysctlForbidden", text)));
+        check(sysctl("kernel.msgmax", false), Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted")));
+    }
+
+    #[test]
+    fn labels_settle_first() {
+        let spec = json!({"nodeSelector": {"disk": "hdd"}});
+        assert_eq!(ask(Source::Master, 0, spec.clone()), Answer::Later(LABELS_SETTLE_MS));
+        assert_eq!(ask(Source::File, 0, spec), Answer::Taken);
+    }
+
+    fn check_short(source: Source, short: &[Short], spec: Value, expected: Option<&str>) {
+        let document = json!({"metadata": {"namespace": "d", "name": "p", "uid": "u"}, "spec": spec});
+        let wanted = Wanted::new(source, document).unwrap();
+        let strain = Strain { short: short.iter().copied().collect(), ..Strain::default() };
+        let found = refusal(&strain, &wanted);
+        assert_eq!(found.as_ref().map(|found| found.event.as_str()), expected, "{short:?} {spec}");
+    }
+
+    #[test]
+    fn who_is_taken_by_a_node_that_is_short() {
+        let (memory, disk) = (Some("The node had condition: [MemoryPressure]. "), Some("The node had condition: [DiskPressure]. "));
+        let asks = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}]});
+        let bears = json!({"tolerations": [{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]});
+        check_short(Source::Master, &[], json!({}), None);
+        check_short(Source::Master, &[Short::Memory], json!({}), memory);
+        check_short(Source::Master, &[Short::Memory], asks.clone(), None);
+        check_short(Source::Master, &[Short::Memory], bears.clone(), None);
+        check_short(Source::Master, &[Short::Disk], asks, disk);
+        check_short(Source::Master, &[Short::Disk], json!({"priority": 2_000_000_000}), None);
+        check_short(Source::Master, &[Short::Memory, Short::Disk], bears, Some("The node had condition: [MemoryPressure DiskPressure]. "));
+    }
+}

@@ -1,0 +1,83 @@
+//! The volumes that the agent fills itself: all of them before the sandbox starts, and again when what they hold changes. PURE.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use coracle_api::pod::Volume as Asked;
+
+use super::round::{Part, What};
+use super::waiting::{WaitReason, Waiting};
+use super::world::PodCase;
+use crate::claims;
+use crate::desired::Desired;
+use crate::plan::world::Node;
+use crate::projection::{self, Missing};
+use crate::runtime::Volume;
+use crate::volumes::{Home, content_dir};
+
+/// The paths that a look has to tell of.
+pub fn paths(desired: &Desired, node: &Node) -> BTreeSet<String> {
+    let mut paths = BTreeSet::new();
+    for wanted in desired.pods.values() {
+        let home = Home::of(node, wanted);
+        let filled = wanted.pod.spec.volumes.iter().filter(|volume| projection::is_one(volume));
+        paths.extend(filled.map(|volume| content_dir(volume, &home)));
+    }
+    paths
+}
+
+/// The pod's volumes, each claim with what it is bound to; None while one is not.
+pub fn claimed(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Asked>> {
+    match claims::resolve_all(pod.wanted, pod.case.desired) {
+        Ok(volumes) => Some(volumes),
+        Err(Missing::Asked) => None,
+        Err(Missing::Failed(text)) => {
+            // One for all of them, as a kubelet tells it.
+            part.waits.notes.insert("claims".to_owned(), Waiting::new(WaitReason::FailedMount, text));
+            None
+        }
+    }
+}
+
+/// What has to be written before the sandbox starts; None while something is missing.
+pub fn all(pod: PodCase<'_>, part: &mut Part) -> Option<Vec<Volume>> {
+    fill(pod, part, true)
+}
+
+/// Brings what a running pod mounts up to date. What is missing by now stays as it is.
+pub fn refresh(pod: PodCase<'_>, part: &mut Part) {
+    let volumes = fill(pod, part, false).unwrap_or_default();
+    if !volumes.is_empty() {
+        part.act(What::MakeVolumes { volumes }, "what it mounts has changed");
+    }
+}
+
+/// `anew`: whatever there is, a power cut may have left half of it.
+fn fill(pod: PodCase<'_>, part: &mut Part, anew: bool) -> Option<Vec<Volume>> {
+    let PodCase { case, wanted, .. } = pod;
+    let node = &case.world.node;
+    let home = Home::of(node, wanted);
+    let (mut volumes, mut whole) = (Vec::new(), true);
+    for volume in wanted.pod.spec.volumes.iter().filter(|volume| projection::is_one(volume)) {
+        let path = content_dir(volume, &home);
+        let there = case.world.contents.get(&path);
+        let failed = match projection::look(volume, wanted, case.desired, node) {
+            Ok(found) if !anew && there.is_some_and(|there| found.kept || *there == found.stamp) => continue,
+            Ok(found) => match found.content() {
+                Ok(content) => {
+                    volumes.push(Volume::Content { path, content: Arc::new(content) });
+                    continue;
+                }
+                Err(text) => Some(text),
+            },
+            Err(Missing::Failed(text)) => Some(text),
+            Err(Missing::Asked) => None,
+        };
+        whole = false;
+        if let Some(text) = failed {
+            let text = format!("MountVolume.SetUp failed for volume \"{}\" : {text}", volume.name);
+            part.waits.notes.insert(format!("volume {}", volume.name), Waiting::new(WaitReason::FailedMount, text));
+        }
+    }
+    (whole || !anew).then_some(volumes)
+}

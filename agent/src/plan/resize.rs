@@ -1,0 +1,67 @@
+//! Containers that run and are to use more or less than they were made with. PURE.
+//!
+//! The engine changes it while they run. Where a container asks to be started again for it, or would lose a limit, which no engine takes
+//! away, it is replaced like one that was edited.
+
+use serde_json::{Value, json};
+
+use super::containers::Story;
+use super::round::{Part, Resize, What};
+use super::seen::Run;
+use super::world::PodCase;
+use crate::container::limits;
+use crate::desired::Wanted;
+use crate::members::{Kind, Member};
+use crate::runtime::Limits;
+
+/// What it may use from now on; None: what it uses is as it is wanted, or nobody knows.
+pub fn wanted_of(member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
+    let now = run.seen.limits.filter(|_| run.seen.runs())?;
+    let mut wanted = limits(member.spec);
+    // Shares are told only where they were asked for, and the kernel has them anyway.
+    if wanted.cpu_shares == 0 {
+        wanted.cpu_shares = now.cpu_shares;
+    }
+    (wanted != now).then_some(wanted)
+}
+
+/// Whether what has changed can only be had by a new start.
+pub fn restarts(member: &Member<'_>, run: &Run<'_>) -> bool {
+    let Some((wanted, now)) = wanted_of(member, run).zip(run.seen.limits) else { return false };
+    let cpu = (wanted.cpu_shares, wanted.cpu_quota_us) != (now.cpu_shares, now.cpu_quota_us);
+    let memory = wanted.memory_bytes != now.memory_bytes;
+    let asks =
+        |name: &str| member.spec.resize_policy.iter().any(|one| one.resource_name == name && one.restart_policy == "RestartContainer");
+    let lost = wanted.cpu_quota_us == 0 && now.cpu_quota_us > 0 || wanted.memory_bytes == 0 && now.memory_bytes > 0;
+    lost || cpu && asks("cpu") || memory && asks("memory")
+}
+
+/// All of the pod in one go.
+pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
+    let resizes: Vec<Resize> = stories
+        .iter()
+        .filter(|story| story.same && !pod.case.world.memory.stops.contains_key(story.newest.map_or("", |run| &run.seen.id)))
+        .filter_map(|story| {
+            let run = story.newest?;
+            let limits = wanted_of(&story.member, run)?;
+            Some(Resize { id: run.seen.id.clone(), container: story.member.spec.name.clone(), limits })
+        })
+        .collect();
+    if !resizes.is_empty() {
+        part.act(What::Resize { resizes, told: told(pod.wanted) }, "they may use more or less than before");
+    }
+}
+
+/// As the events tell it.
+fn told(wanted: &Wanted) -> String {
+    let of = |kinds: &[Kind]| -> Vec<Value> {
+        let members = wanted.members().filter(|member| kinds.contains(&member.kind));
+        members.map(|member| json!({"name": member.spec.name, "resources": wanted.document_of(&member)["resources"]})).collect()
+    };
+    let mut text = json!({"containers": of(&[Kind::Main]), "generation": wanted.pod.metadata.generation});
+    let init = of(&[Kind::Init, Kind::Sidecar]);
+    if !init.is_empty() {
+        text["initContainers"] = init.into();
+    }
+    text.to_string()
+}

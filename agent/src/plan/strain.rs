@@ -1,0 +1,32 @@
+//! What this host has too little of, and who leaves for it. PURE.
+//!
+//! `pressure` measures and finds it. What follows: a pod that is evicted ends (`pods`), and new ones are not taken (`admission`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::waiting::Dismissal;
+
+/// What a host may have too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Short {
+    Memory,
+    Disk,
+}
+
+impl Short {
+    /// Of the node's conditions.
+    pub fn condition(self) -> &'static str {
+        match self {
+            Short::Memory => "MemoryPressure",
+            Short::Disk => "DiskPressure",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strain {
+    /// Now, or a moment ago.
+    pub short: BTreeSet<Short>,
+    /// By uid: pods that have to end.
+    pub evicted: BTreeMap<String, Dismissal>,
+}

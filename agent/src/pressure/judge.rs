@@ -1,0 +1,240 @@
+//! Who takes more than he may, and who leaves when there is too little for all, in the kubelet's order and words. PURE.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use coracle_api::quantity::Sum;
+use coracle_api::strategy::qos;
+
+use super::thresholds::{Level, Signal, Threshold};
+use crate::desired::Wanted;
+use crate::members::Kind;
+
+/// What one container takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub memory: u64,
+    /// Its own layer, and its log.
+    pub disk: u64,
+}
+
+/// What one pod takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTaken {
+    /// By name.
+    pub containers: BTreeMap<String, Taken>,
+    /// Its empty directories on the disk, by name.
+    pub volumes: BTreeMap<String, u64>,
+}
+
+impl PodTaken {
+    fn memory(&self) -> u64 {
+        self.containers.values().map(|taken| taken.memory).sum()
+    }
+
+    fn disk(&self) -> u64 {
+        self.containers.values().map(|taken| taken.disk).chain(self.volumes.values().copied()).sum()
+    }
+}
+
+/// What of a pod has to be measured, because it is limited: most pods have nothing of the kind, and cost nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measures {
+    /// Names of empty directories.
+    pub volumes: Vec<String>,
+    pub containers: bool,
+}
+
+impl Measures {
+    pub fn of(wanted: &Wanted) -> Option<Measures> {
+        let containers = limit_of_pod(wanted).is_some();
+        let volumes = empty_dirs(wanted).filter(|(_, limit)| containers || limit.is_some()).map(|(name, _)| name.to_owned());
+        let measures = Measures { volumes: volumes.collect(), containers };
+        (measures != Measures::default()).then_some(measures)
+    }
+
+    /// For the order of those who leave.
+    pub fn all(wanted: &Wanted) -> Measures {
+        Measures { volumes: empty_dirs(wanted).map(|(name, _)| name.to_owned()).collect(), containers: true }
+    }
+}
+
+/// Those on the disk: of one in memory the kernel keeps the limit itself.
+fn empty_dirs(wanted: &Wanted) -> impl Iterator<Item = (&str, Option<Sum>)> {
+    let volumes = wanted.document["spec"]["volumes"].as_array().into_iter().flatten();
+    volumes.filter_map(|volume| {
+        let empty = volume["emptyDir"].as_object().filter(|empty| empty.get("medium").is_none_or(|medium| medium != "Memory"))?;
+        let limit = empty.get("sizeLimit").and_then(|limit| Sum::of_text(limit.as_str()?));
+        Some((volume["name"].as_str()?, limit.filter(|limit| limit.amount().value() > 0)))
+    })
+}
+
+fn limit_of_pod(wanted: &Wanted) -> Option<qos::Amounts> {
+    let limits = qos::of_containers(&wanted.document["spec"], "limits");
+    limits.contains_key("ephemeral-storage").then_some(limits)
+}
+
+/// What a pod takes too much of, as its status says it.
+pub fn over(wanted: &Wanted, taken: &PodTaken) -> Option<String> {
+    let above = |used: u64, limit: Sum| i64::try_from(used).unwrap_or(i64::MAX) > limit.amount().value();
+    for (name, limit) in empty_dirs(wanted) {
+        if let (Some(limit), Some(used)) = (limit, taken.volumes.get(name))
+            && above(*used, limit)
+        {
+            return Some(format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{limit}\". "));
+        }
+    }
+    let whole = limit_of_pod(wanted)?["ephemeral-storage"];
+    if above(taken.disk(), whole) {
+        return Some(format!("Pod ephemeral local storage usage exceeds the total limit of containers {whole}. "));
+    }
+    let mains = wanted.members().filter(|member| member.kind == Kind::Main);
+    let limited = mains.filter_map(|member| {
+        let limits = qos::amounts(&wanted.document_of(&member)["resources"]["limits"]);
+        let limit = limits.get("ephemeral-storage").copied().filter(|limit| limit.amount().value() != 0)?;
+        Some((&member.spec.name, limit, taken.containers.get(&member.spec.name)?))
+    });
+    let mut too_much = limited.filter(|(_, limit, taken)| above(taken.disk, *limit));
+    too_much.next().map(|(name, limit, _)| format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". "))
+}
+
+/// The first threshold that is met: memory before the disk.
+pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(Threshold, Level)> {
+    let level = |threshold: &Threshold| levels.get(&threshold.signal).copied();
+    thresholds.iter().filter_map(|one| Some((*one, level(one).filter(|level| one.is_met(*level))?))).collect()
+}
+
+/// Who leaves first: who takes more than he asked for, then who matters less, then who takes the most beyond what he asked for.
+pub fn victim<'a>(signal: Signal, candidates: &'a [(&Wanted, PodTaken)]) -> Option<&'a (&'a Wanted, PodTaken)> {
+    candidates.iter().min_by_key(|(wanted, taken)| {
+        let (used, asked) = (used(signal, taken), asked(signal, wanted));
+        (used <= asked, wanted.pod.spec.priority.unwrap_or(0), Reverse(used - asked), wanted.name.clone())
+    })
+}
+
+fn used(signal: Signal, taken: &PodTaken) -> i64 {
+    let used = if signal == Signal::Memory { taken.memory() } else { taken.disk() };
+    i64::try_from(used).unwrap_or(i64::MAX)
+}
+
+fn asked(signal: Signal, wanted: &Wanted) -> i64 {
+    let resource = if signal == Signal::Memory { "memory" } else { "ephemeral-storage" };
+    let requests = qos::of_pod(&wanted.document["spec"], "requests");
+    requests.get(resource).map_or(0, |sum| sum.amount().value())
+}
+
+/// What the status of the one who leaves says.
+pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wanted, PodTaken)) -> String {
+    let resource = threshold.signal.resource();
+    let (least, available) = (threshold.least(level.capacity), level.available);
+    let amount = |amount: u64| if resource == "inodes" { amount.to_string() } else { binary(amount) };
+    let mut text = format!("The node was low on resource: {resource}. ");
+    text += &format!("Threshold quantity: {}, available: {}. ", amount(least), amount(available));
+    if resource == "inodes" {
+        return text;
+    }
+    for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
+        let Some(own) = taken.containers.get(&member.spec.name) else { continue };
+        let used = if threshold.signal == Signal::Memory { own.memory } else { own.disk };
+        let request = qos::amounts(&wanted.document_of(&member)["resources"]["requests"]).get(resource).copied();
+        let asked = request.map_or(0, |sum| sum.amount().value());
+        if i64::try_from(used).unwrap_or(i64::MAX) > asked {
+            let request = request.map_or_else(|| "0".to_owned(), |sum| sum.to_string());
+            let (name, used) = (&member.spec.name, binary(used));
+            text += &format!("Container {name} was using {used}, request is {request}, has larger consumption of {resource}. ");
+        }
+    }
+    text
+}
+
+/// Bytes as Kubernetes writes an amount that nobody wrote before: `5Mi`, but 5242881.
+fn binary(mut amount: u64) -> String {
+    let mut units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"].into_iter();
+    let mut unit = units.next().unwrap_or_default();
+    while amount > 0 && amount.is_multiple_of(1024) {
+        let Some(next) = units.next() else { break };
+        (amount, unit) = (amount / 1024, next);
+    }
+    format!("{amount}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::thresholds::Amount;
+    use super::*;
+    use crate::naming::Source;
+    use serde_json::{Value, json};
+
+    fn pod(name: &str, spec: Value) -> Wanted {
+        Wanted::new(Source::Master, json!({"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": spec})).unwrap()
+    }
+
+    fn taken(containers: &[(&str, u64, u64)], volumes: &[(&str, u64)]) -> PodTaken {
+        let containers = containers.iter().map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk }));
+        let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), *used));
+        PodTaken { containers: containers.collect(), volumes: volumes.collect() }
+    }
+
+    #[test]
+    fn who_takes_more_than_he_may() {
+        let limit = |amount: &str| json!({"limits": {"ephemeral-storage": amount}});
+        let spec = json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "w", "emptyDir": {}}],
+            "containers": [{"name": "c"}]});
+        let check = |spec: &Value, taken: PodTaken, expected: Option<&str>| {
+            assert_eq!(over(&pod("p", spec.clone()), &taken).as_deref(), expected, "{taken:?}");
+        };
+        check(&spec, taken(&[], &[("v", 1 << 20), ("w", 9 << 20)]), None);
+        let text = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ";
+        check(&spec, taken(&[], &[("v", (1 << 20) + 1)]), Some(text));
+        let spec = json!({"volumes": [{"name": "w", "emptyDir": {}}],
+            "containers": [{"name": "c", "resources": limit("1Mi")}, {"name": "d", "resources": limit("3Mi")}]});
+        check(&spec, taken(&[("c", 0, 1 << 20), ("d", 0, 1 << 20)], &[("w", 2 << 20)]), None);
+        let text = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ";
+        check(&spec, taken(&[("c", 0, 1 << 20), ("d", 0, 1 << 20)], &[("w", (2 << 20) + 1)]), Some(text));
+        let text = "Container c exceeded its local ephemeral storage limit \"1Mi\". ";
+        check(&spec, taken(&[("c", 0, 2 << 20)], &[]), Some(text));
+    }
+
+    #[test]
+    fn what_has_no_limit_is_not_measured() {
+        let check = |spec: Value, volumes: &[&str], containers: bool| {
+            let found = Measures::of(&pod("p", spec)).unwrap_or_default();
+            assert_eq!((found.volumes.iter().map(String::as_str).collect::<Vec<_>>(), found.containers), (volumes.to_vec(), containers));
+        };
+        let volumes = json!([{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "w", "emptyDir": {}},
+            {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]);
+        check(json!({"volumes": [{"name": "w", "emptyDir": {}}], "containers": [{"name": "c"}]}), &[], false);
+        check(json!({"volumes": volumes, "containers": [{"name": "c"}]}), &["v"], false);
+        let limits = json!({"limits": {"ephemeral-storage": "1Mi"}});
+        check(json!({"volumes": volumes, "containers": [{"name": "c", "resources": limits}]}), &["v", "w"], true);
+    }
+
+    #[test]
+    fn who_leaves_first() {
+        let spec = |request: &str, priority: i64| json!({"priority": priority, "containers": [{"name": "c", "resources": {"requests": {"memory": request}}}]});
+        let (modest, greedy) = (pod("modest", spec("2Gi", 0)), pod("greedy", spec("1Gi", 0)));
+        let (greedier, dear) = (pod("greedier", spec("512Mi", 0)), pod("dear", spec("0", 100)));
+        let using = |amount: u64| taken(&[("c", amount, 0)], &[]);
+        let mut all =
+            vec![(&modest, using(2 << 30)), (&dear, using(8 << 30)), (&greedy, using((1 << 30) + 5)), (&greedier, using(1 << 30))];
+        for expected in ["greedier", "greedy", "dear", "modest"] {
+            let found = victim(Signal::Memory, &all).map(|(wanted, _)| wanted.name.name.clone());
+            assert_eq!(found.as_deref(), Some(expected));
+            all.retain(|(wanted, _)| wanted.name.name != expected);
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_it() {
+        let threshold = Threshold { signal: Signal::Memory, amount: Amount::Of(100 << 20) };
+        let level = Level { available: (50 << 20) + 1, capacity: 1 << 30 };
+        assert_eq!(met(&[threshold], &BTreeMap::from([(Signal::Memory, level)])), [(threshold, level)]);
+        let spec = json!({"containers": [{"name": "c", "resources": {"requests": {"memory": "1Mi"}}}, {"name": "d"}, {"name": "e"}]});
+        let wanted = pod("p", spec);
+        let text = message((threshold, level), &(&wanted, taken(&[("c", 3 << 20, 0), ("d", 4097, 0), ("e", 0, 0)], &[])));
+        let expected = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 52428801. \
+            Container c was using 3Mi, request is 1Mi, has larger consumption of memory. \
+            Container d was using 4097, request is 0, has larger consumption of memory. ";
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,92 @@
+//! PURE. What passes between a client and a command in a container, whatever carries it and whichever engine runs it.
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// Messages of a client that wait for the command, and pieces of its output that wait for the client; each at most some 16 KiB. Who is
+/// slow keeps the other one waiting.
+pub const WAITING_MAX: usize = 4;
+
+/// What is connected to a command.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Streams {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+    pub tty: bool,
+}
+
+/// Of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase")]
+pub struct Size {
+    pub width: u16,
+    pub height: u16,
+}
+
+/// What a client says.
+#[derive(Debug, PartialEq)]
+pub enum Heard {
+    Stdin(Bytes),
+    /// There is no more of it.
+    StdinEnd,
+    Size(Size),
+}
+
+/// What it is told.
+#[derive(Debug, PartialEq)]
+pub enum Told {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    Outcome(Outcome),
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Success,
+    Exit(i64),
+    /// It could not be run, or nobody knows what became of it.
+    Failed(String),
+}
+
+impl Outcome {
+    /// The Status that clients read since version 4 of the protocol.
+    pub fn status(&self) -> Value {
+        match self {
+            Outcome::Success => json!({ "metadata": {}, "status": "Success" }),
+            Outcome::Exit(code) => json!({
+                "metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "message": self.message(),
+                "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
+            }),
+            Outcome::Failed(_) => json!({
+                "metadata": {}, "status": "Failure", "reason": "InternalError", "message": self.message(), "code": 500,
+            }),
+        }
+    }
+
+    /// What was said before that; nothing of a success.
+    pub fn message(&self) -> String {
+        match self {
+            Outcome::Success => String::new(),
+            Outcome::Exit(code) => format!("command terminated with non-zero exit code: exit status {code}"),
+            Outcome::Failed(why) => format!("Internal error occurred: {why}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_told_as_kubernetes_tells_them() {
+        let exit = Outcome::Exit(3);
+        assert_eq!(exit.status()["details"]["causes"][0], json!({ "reason": "ExitCode", "message": "3" }));
+        assert_eq!(exit.message(), "command terminated with non-zero exit code: exit status 3");
+        assert_eq!((Outcome::Success.message().as_str(), &Outcome::Success.status()["status"]), ("", &json!("Success")));
+        let failed = Outcome::Failed("error executing command in container: no".to_owned());
+        assert_eq!(failed.status()["message"], "Internal error occurred: error executing command in container: no");
+    }
+}

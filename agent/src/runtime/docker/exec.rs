@@ -1,0 +1,275 @@
+//! Commands in running containers and connections to their own processes, for people: what a client says goes in as it comes, and what
+//! comes out goes to it.
+//!
+//! bollard reads such a connection in its own pieces and takes some bytes of a terminal for frames, so the http crate opens it.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::exec::{CreateExecOptions, ResizeExecOptions};
+use bollard::query_parameters::ResizeContainerTTYOptions;
+use bytes::{Bytes, BytesMut};
+use coracle_http::Upgraded;
+use coracle_http::client::{CallError, Client, Target};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
+use tokio::sync::mpsc::{Receiver, Sender};
+use tokio::time::sleep;
+
+use super::super::Failure;
+use super::super::conversation::{Heard, Outcome, Size, Streams, Told};
+use super::connection::Docker;
+use super::multiplexed::{Multiplexed, Output};
+
+/// Bytes of one read of a command's output.
+const READ_BYTES: usize = 16 * 1024;
+/// How the engine begins to say, in the place of any output, that a command did not start.
+const NOT_STARTED: &[u8] = b"OCI runtime exec failed";
+/// Bytes of that.
+const NOT_STARTED_BYTES_MAX: usize = 4096;
+/// A command whose client has gone is told so, and has so long to end by itself.
+const HANG_UP: Duration = Duration::from_secs(5);
+/// The keys on which the engine would let go of a terminal: a person must not be able to press them, and programs send none of them twice.
+const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_";
+/// A terminal that is not there yet when its first size comes.
+const RESIZE_AGAIN: Duration = Duration::from_millis(50);
+const RESIZE_TRIES: usize = 10;
+
+/// Whose terminal it is.
+#[derive(Clone, Debug)]
+enum Of {
+    Exec(String),
+    Container(String),
+}
+
+/// A command that runs for a client. Dropped before its end, it is ended: nobody would read what it says.
+struct Running {
+    docker: Arc<Docker>,
+    exec: Option<String>,
+}
+
+impl Docker {
+    /// Runs a command in a container until it ends.
+    pub async fn run_command(
+        self: &Arc<Docker>,
+        container: &str,
+        command: &[String],
+        streams: Streams,
+        heard: Receiver<Heard>,
+        told: &Sender<Told>,
+    ) -> Outcome {
+        let failed = |failure: Failure| Outcome::Failed(format!("error executing command in container: {failure}"));
+        let client = match self.client().await {
+            Ok(client) => client,
+            Err(failure) => return failed(failure),
+        };
+        let options = CreateExecOptions {
+            attach_stdin: Some(streams.stdin),
+            attach_stdout: Some(streams.stdout),
+            attach_stderr: Some(streams.stderr),
+            tty: Some(streams.tty),
+            detach_keys: Some(DETACH_KEYS.to_owned()),
+            cmd: Some(command.to_vec()),
+            ..Default::default()
+        };
+        let exec = match self.ask("create an exec", client.create_exec(container, options)).await {
+            Ok(made) => made.id,
+            Err(failure) => return failed(failure),
+        };
+        let body = json!({ "Detach": false, "Tty": streams.tty }).to_string();
+        let connection = match self.take_over(&format!("/exec/{exec}/start"), body).await {
+            Ok(connection) => connection,
+            Err(failure) => return failed(failure),
+        };
+        let mut running = Running { docker: self.clone(), exec: Some(exec.clone()) };
+        let last = self.converse(connection, Of::Exec(exec.clone()), streams, heard, told).await;
+        running.exec = None;
+        let found = match self.ask("inspect an exec", client.inspect_exec(&exec)).await {
+            Ok(found) => found,
+            Err(failure) => return failed(failure),
+        };
+        let started = found.pid.unwrap_or_default() != 0;
+        match (found.exit_code, last) {
+            (Some(126 | 127), Some(why)) if !started => {
+                let why = String::from_utf8_lossy(&why).trim().to_owned();
+                failed(Failure::Refused(format!("failed to exec in container: failed to start exec {exec:?}: {why}")))
+            }
+            (code, last) => {
+                if let Some(bytes) = last {
+                    let _ = told.send(Told::Stdout(bytes)).await;
+                }
+                match code {
+                    Some(0) => Outcome::Success,
+                    Some(code) => Outcome::Exit(code),
+                    None => failed(Failure::Unavailable("the engine has lost the command".to_owned())),
+                }
+            }
+        }
+    }
+
+    /// Connects a client to a container's own process until that ends, or closes what is connected.
+    pub async fn attach(&self, container: &str, mut streams: Streams, heard: Receiver<Heard>, told: &Sender<Told>) -> Outcome {
+        let failed = |failure: Failure| Outcome::Failed(format!("error attaching to container: {failure}"));
+        let client = match self.client().await {
+            Ok(client) => client,
+            Err(failure) => return failed(failure),
+        };
+        match self.ask("inspect", client.inspect_container(container, None)).await {
+            // Whether there is a terminal is the container's to say: its output has no frames then.
+            Ok(found) => streams.tty = found.config.and_then(|config| config.tty).unwrap_or_default(),
+            Err(failure) => return failed(failure),
+        }
+        let flag = |name: &str, is: bool| format!("{name}={}", u8::from(is));
+        let query = [
+            flag("stream", true),
+            flag("stdin", streams.stdin),
+            flag("stdout", streams.stdout),
+            flag("stderr", streams.stderr),
+            format!("detachKeys={}", DETACH_KEYS.replace('@', "%40").replace('^', "%5E").replace(',', "%2C")),
+        ];
+        match self.take_over(&format!("/containers/{container}/attach?{}", query.join("&")), String::new()).await {
+            Ok(connection) => {
+                let last = self.converse(connection, Of::Container(container.to_owned()), streams, heard, told).await;
+                if let Some(bytes) = last {
+                    let _ = told.send(Told::Stdout(bytes)).await;
+                }
+                Outcome::Success
+            }
+            Err(failure) => failed(failure),
+        }
+    }
+
+    /// A connection to the engine that speaks no HTTP any more.
+    async fn take_over(&self, path: &str, body: String) -> Result<Upgraded, Failure> {
+        let host = &self.settings.host;
+        let target: Target = match host.strip_prefix("tcp://") {
+            Some(rest) => format!("http://{rest}"),
+            None => host.clone(),
+        }
+        .parse()
+        .map_err(|error| Failure::Unavailable(format!("connect to {host}: {error}")))?;
+        let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
+        client.take_over(path, "tcp", body.into()).await.map_err(|error| match error {
+            CallError::Refused(_, reply) => {
+                let words: serde_json::Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+                let text = words["message"].as_str().map_or_else(|| format!("status {}", reply.status), str::to_owned);
+                match reply.status.as_u16() {
+                    404 => Failure::NotFound(text),
+                    409 => Failure::Conflict(text),
+                    _ => Failure::Refused(text),
+                }
+            }
+            other => Failure::Unavailable(other.to_string()),
+        })
+    }
+
+    /// Until there is no more output. What could be the engine's own word that nothing began is handed back, where nothing else came.
+    async fn converse(&self, connection: Upgraded, of: Of, streams: Streams, heard: Receiver<Heard>, told: &Sender<Told>) -> Option<Bytes> {
+        let (from, to) = split(connection);
+        tokio::select! {
+            last = outward(from, streams, told) => last,
+            never = self.inward(to, of, heard) => match never {},
+        }
+    }
+
+    /// What a client says; after its end there is nothing more to do.
+    async fn inward(&self, mut to: WriteHalf<Upgraded>, of: Of, mut heard: Receiver<Heard>) -> std::convert::Infallible {
+        while let Some(said) = heard.recv().await {
+            match said {
+                // A command that reads no more is not one that has ended: what is said to it is lost.
+                Heard::Stdin(bytes) => drop(to.write_all(&bytes).await),
+                Heard::StdinEnd => drop(to.shutdown().await),
+                Heard::Size(size) => self.resize(&of, size).await,
+            }
+        }
+        std::future::pending().await
+    }
+
+    async fn resize(&self, of: &Of, Size { width, height }: Size) {
+        for _ in 0..RESIZE_TRIES {
+            let Ok(client) = self.client().await else { return };
+            let resized = match of {
+                Of::Exec(id) => self.ask("resize a terminal", client.resize_exec(id, ResizeExecOptions { height, width })).await,
+                Of::Container(id) => {
+                    let options = ResizeContainerTTYOptions { h: height.into(), w: width.into() };
+                    self.ask("resize a terminal", client.resize_container_tty(id, options)).await
+                }
+            };
+            if resized.is_ok() {
+                return;
+            }
+            sleep(RESIZE_AGAIN).await;
+        }
+        log::debug!("the terminal of {of:?} keeps its size");
+    }
+
+    /// As a terminal that is lost does it; a command that takes no notice is killed, unless it has asked to be spared.
+    async fn hang_up(&self, exec: &str) {
+        let Ok(client) = self.client().await else { return };
+        let Ok(found) = self.ask("inspect an exec", client.inspect_exec(exec)).await else { return };
+        let pid = found.pid.and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 1);
+        let (Some(pid), Some(container), Some(true)) = (pid, found.container_id, found.running) else { return };
+        // Between the engine's answer and this the number may have become another's.
+        let is_it = || fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|groups| groups.contains(&container));
+        if !is_it() {
+            return;
+        }
+        let _ = kill(Pid::from_raw(pid), Signal::SIGHUP);
+        sleep(HANG_UP).await;
+        if is_it() && !ignores_hang_up(pid) {
+            let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+        }
+    }
+}
+
+/// As `nohup` makes it.
+fn ignores_hang_up(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
+    ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & 1 << (Signal::SIGHUP as u64 - 1) != 0)
+}
+
+async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, told: &Sender<Told>) -> Option<Bytes> {
+    let (mut frames, mut read) = (Multiplexed::default(), BytesMut::new());
+    // The first output, where it could be the engine's and no more has come.
+    let (mut first, mut held) = (true, None);
+    loop {
+        read.reserve(READ_BYTES);
+        if !matches!(from.read_buf(&mut read).await, Ok(1..)) {
+            return held;
+        }
+        loop {
+            let output = match streams.tty {
+                true => Some(read.split().freeze()).filter(|bytes| !bytes.is_empty()).map(Output::Stdout),
+                false => frames.next(&mut read),
+            };
+            let Some(output) = output else { break };
+            let output = match output {
+                Output::Stdout(bytes) if first && bytes.starts_with(NOT_STARTED) && bytes.len() <= NOT_STARTED_BYTES_MAX => {
+                    (first, held) = (false, Some(bytes));
+                    continue;
+                }
+                Output::Stdout(bytes) => Told::Stdout(bytes),
+                Output::Stderr(bytes) => Told::Stderr(bytes),
+            };
+            first = false;
+            for told_now in held.take().map(Told::Stdout).into_iter().chain([output]) {
+                if told.send(told_now).await.is_err() {
+                    // Nobody listens: the rest of what carries this ends it.
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let (Some(exec), Ok(runtime)) = (self.exec.take(), tokio::runtime::Handle::try_current()) else { return };
+        let docker = self.docker.clone();
+        runtime.spawn(async move { docker.hang_up(&exec).await });
+    }
+}

@@ -1,0 +1,91 @@
+//! Connections to ports inside a pod, from where its own processes stand: what listens on its loopback alone is reached, too.
+
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::oneshot;
+
+use super::super::Failure;
+use super::connection::Docker;
+
+/// A network as processes of a container see it.
+#[derive(Clone, Debug)]
+pub enum Network {
+    Host,
+    /// The namespace, and what the engine calls it.
+    Own(Arc<File>, String),
+}
+
+impl Docker {
+    /// Of a container that runs.
+    pub async fn network_of(&self, container: &str) -> Result<Network, Failure> {
+        let client = self.client().await?;
+        let found = self.ask("inspect", client.inspect_container(container, None)).await?;
+        if found.host_config.and_then(|config| config.network_mode).as_deref() == Some("host") {
+            return Ok(Network::Host);
+        }
+        let pid = found.state.and_then(|state| state.pid).filter(|pid| *pid > 0);
+        let pid = pid.ok_or_else(|| Failure::NotFound(format!("container {container} does not run")))?;
+        let path = format!("/proc/{pid}/ns/net");
+        let opened = File::open(&path).map_err(|error| Failure::Refused(format!("open {path}: {error}")))?;
+        let name = found.network_settings.and_then(|settings| settings.sandbox_key).unwrap_or(path);
+        Ok(Network::Own(Arc::new(opened), name))
+    }
+}
+
+impl Network {
+    /// To its loopback. The error is in Kubernetes' words.
+    pub async fn connect(&self, port: u16) -> Result<TcpStream, String> {
+        let four = match self.try_connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let six = match self.try_connect(SocketAddr::from((Ipv6Addr::LOCALHOST, port))).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => error,
+        };
+        let name = match self {
+            Network::Host => "host",
+            Network::Own(_, name) => name,
+        };
+        let (four, six) = (plain(&four), plain(&six));
+        Err(format!(
+            "failed to execute portforward in network namespace {name:?}: failed to connect to localhost:{port} inside namespace {name:?}, \
+             IPv4: dial tcp4 127.0.0.1:{port}: connect: {four} IPv6 dial tcp6 [::1]:{port}: connect: {six} "
+        ))
+    }
+
+    async fn try_connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let made = match self {
+            Network::Host => bare(family),
+            Network::Own(namespace, _) => bare_in(namespace.clone(), family).await,
+        };
+        TcpSocket::from_std_stream(made?.into()).connect(address).await
+    }
+}
+
+fn bare(family: AddressFamily) -> io::Result<OwnedFd> {
+    Ok(socket(family, SockType::Stream, SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC, None)?)
+}
+
+/// A socket is of the namespace that its thread was in: one makes it, and ends.
+async fn bare_in(namespace: Arc<File>, family: AddressFamily) -> io::Result<OwnedFd> {
+    let (told, made) = oneshot::channel();
+    std::thread::Builder::new().name("namespace".to_owned()).stack_size(64 * 1024).spawn(move || {
+        let made = setns(&*namespace, CloneFlags::CLONE_NEWNET).map_err(io::Error::from).and_then(|()| bare(family));
+        let _ = told.send(made);
+    })?;
+    made.await.map_err(io::Error::other)?
+}
+
+/// Without Rust's number of the error.
+fn plain(error: &io::Error) -> String {
+    error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase()
+}

@@ -1,0 +1,121 @@
+//! The engine's stock of images: all of them, which of them the agent has fetched, and archives that are loaded.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bollard::query_parameters::{ImportImageOptions, ListImagesOptions, RemoveImageOptions};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use super::super::Failure;
+use super::connection::{Docker, failure, held};
+use crate::figures::files;
+use crate::images::collect::{Here, free_percent, is_full};
+use crate::images::record::Record;
+use crate::private;
+
+const NAME: &str = "images.json";
+/// Some thousand images take less.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// A gigabyte onto a slow card.
+const LOAD: Duration = Duration::from_secs(1800);
+
+/// What the agent of before has fetched. A file that cannot be read makes nothing ours.
+pub(super) fn read_record(data_dir: &str) -> Record {
+    let path = Path::new(data_dir).join(NAME);
+    let read = || -> io::Result<Record> {
+        if std::fs::metadata(&path)?.len() > FILE_BYTES_MAX {
+            return Err(io::Error::other("it is too big"));
+        }
+        serde_json::from_slice(&std::fs::read(&path)?).map_err(io::Error::other)
+    };
+    read().unwrap_or_else(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            log::error!("{}: {error}; images that were fetched before are never removed", path.display());
+        }
+        Record::default()
+    })
+}
+
+impl Docker {
+    pub async fn images(&self) -> Result<Vec<Here>, Failure> {
+        let client = self.client().await?;
+        let images = self.change("list images", client.list_images(Some(ListImagesOptions::default()))).await?;
+        let plain = |names: Vec<String>| names.into_iter().filter(|name| !name.starts_with("<none>")).collect();
+        let here = images.into_iter().map(|image| Here {
+            id: image.id,
+            tags: plain(image.repo_tags),
+            digests: plain(image.repo_digests),
+            bytes: u64::try_from(image.size).unwrap_or(0),
+        });
+        Ok(here.collect())
+    }
+
+    pub fn record(&self) -> Record {
+        held(&self.record).clone()
+    }
+
+    /// Written where it differs. What cannot be written now is written with the next change.
+    pub fn change_record(&self, change: impl FnOnce(&mut Record)) {
+        let mut record = held(&self.record);
+        let mut new = record.clone();
+        change(&mut new);
+        if *record == new || self.settings.only_looks {
+            return;
+        }
+        let folder = PathBuf::from(&self.settings.data_dir);
+        let text = serde_json::to_vec(&new).map_err(io::Error::other);
+        if let Err(error) = text.and_then(|text| private::replace_files(&folder, [(NAME.into(), text)].into_iter())) {
+            log::warn!("keep which images were fetched in {}: {error}", folder.join(NAME).display());
+        }
+        *record = new;
+    }
+
+    /// By its names, so that one which somebody gives it meanwhile keeps it; never by force, and its parents stay.
+    pub async fn remove_image(&self, image: &Here) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let names = if image.tags.is_empty() { std::slice::from_ref(&image.id) } else { &image.tags };
+        for name in names {
+            let options = RemoveImageOptions { noprune: true, ..Default::default() };
+            match self.change("remove an image", client.remove_image(name, Some(options), None)).await {
+                Ok(_) | Err(Failure::NotFound(_)) => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.change_record(|record| drop(record.images.remove(&image.id)));
+        Ok(())
+    }
+
+    pub async fn load_archive(&self, pieces: mpsc::Receiver<io::Result<Bytes>>) -> Result<(), Failure> {
+        let client = self.client().await?;
+        let body = futures_util::stream::unfold(pieces, async |mut pieces| Some((pieces.recv().await?, pieces)));
+        let load = async {
+            let mut answers = std::pin::pin!(client.import_image_stream(ImportImageOptions::default(), body, None));
+            while let Some(answer) = answers.next().await {
+                let answer = answer.map_err(|error| failure("load images", error))?;
+                if let Some(text) = answer.error_detail.and_then(|detail| detail.message) {
+                    return Err(Failure::Refused(text));
+                }
+            }
+            Ok(())
+        };
+        let ended = tokio::time::timeout(LOAD, load).await;
+        ended.unwrap_or_else(|_| Err(Failure::Refused(format!("load images: no end after {} s", LOAD.as_secs()))))
+    }
+
+    /// Why no image should come now. An engine elsewhere has a disk that nobody here knows.
+    pub fn too_full(&self) -> Option<String> {
+        let root = self.root().filter(|_| self.settings.host.starts_with("unix:"))?;
+        let disk = files::disk(&root)?;
+        let (bytes, files) = free_percent(disk);
+        let text =
+            || format!("no room for images: {bytes} % of {root} is free, {files} % of its inodes; make room, it is tried again by itself");
+        is_full(disk).then(text)
+    }
+
+    pub(super) async fn ids(&self) -> Result<std::collections::BTreeSet<String>, Failure> {
+        Ok(self.images().await?.into_iter().map(|image| image.id).collect())
+    }
+}

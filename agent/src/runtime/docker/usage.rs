@@ -1,0 +1,39 @@
+//! What the engine counts of a container, for those whose groups lie where nobody would look.
+
+use bollard::query_parameters::{InspectContainerOptions, StatsOptions};
+use futures_util::StreamExt;
+
+use super::connection::Docker;
+use crate::figures::usage::Usage;
+
+impl Docker {
+    /// Bytes that a container has written beside its volumes, and the file of its log. The engine walks through them: ask seldom.
+    pub async fn layer(&self, container: &str) -> Option<(u64, Option<String>)> {
+        let client = self.client().await.ok()?;
+        let options = InspectContainerOptions { size: true };
+        let found = self.change("measure", client.inspect_container(container, Some(options))).await.ok()?;
+        Some((u64::try_from(found.size_rw.unwrap_or(0)).unwrap_or(0), found.log_path.filter(|path| !path.is_empty())))
+    }
+
+    /// None: it has gone, or the engine does not count.
+    pub async fn usage(&self, container: &str) -> Option<Usage> {
+        let client = self.client().await.ok()?;
+        let options = StatsOptions { stream: false, one_shot: true };
+        let first = async { client.stats(container, Some(options)).next().await.unwrap_or(Ok(Default::default())) };
+        let found = self.ask("read figures", first).await.ok()?;
+        let memory = found.memory_stats?;
+        let figure = |name: &str| memory.stats.as_ref().and_then(|stats| stats.get(name)).copied().unwrap_or_default();
+        let used = memory.usage?;
+        let inactive = figure("inactive_file").max(figure("total_inactive_file"));
+        Some(Usage {
+            cpu_ns: found.cpu_stats?.cpu_usage?.total_usage?,
+            memory: used,
+            working_set: used.saturating_sub(inactive),
+            rss: figure("anon").max(figure("total_rss")),
+            cache: figure("file").max(figure("total_cache")),
+            swap: figure("total_swap"),
+            page_faults: figure("pgfault"),
+            major_page_faults: figure("pgmajfault"),
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Which endpoints of a service's port are used, from where. PURE.
+//!
+//! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node those here alone; of
+//! several the nearer ones, where every endpoint says whom it is meant for.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use coracle_api::service::{EndpointHints, EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
+
+use super::Here;
+
+pub type End = (Ipv4Addr, u16);
+
+/// Of one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    pub cluster: BTreeSet<End>,
+    pub local: BTreeSet<End>,
+    /// Of `cluster` and `local`, those that run on this node.
+    pub here: BTreeSet<End>,
+    /// Somewhere somebody serves it.
+    pub any: bool,
+}
+
+pub fn ends(port: &ServicePort, slices: &[Arc<EndpointSlice>], here: &Here) -> Ends {
+    let protocol = |text: &str| if text.is_empty() { "TCP".to_owned() } else { text.to_owned() };
+    let mut all: Vec<(End, &SliceEndpoint)> = Vec::new();
+    for slice in slices {
+        let same = |one: &&coracle_api::service::SlicePort| one.name == port.name && protocol(&one.protocol) == protocol(&port.protocol);
+        let Some(number) = slice.ports.iter().flatten().find(same).and_then(|one| u16::try_from(one.port?).ok()).filter(|port| *port > 0)
+        else {
+            continue;
+        };
+        for endpoint in slice.endpoints.iter().flatten() {
+            if let Some(address) = endpoint.addresses.first().and_then(|text| text.parse::<Ipv4Addr>().ok()) {
+                all.push(((address, number), endpoint));
+            }
+        }
+    }
+    let is_here = |endpoint: &SliceEndpoint| endpoint.node_name.as_deref() == Some(here.node.as_str());
+    let ending = |endpoint: &SliceEndpoint| endpoint.is_serving() && endpoint.is_terminating();
+    let of = |fits: &dyn Fn(&SliceEndpoint) -> bool| -> BTreeSet<End> {
+        all.iter().filter(|(_, endpoint)| fits(endpoint)).map(|(end, _)| *end).collect()
+    };
+    let ready = all.iter().map(|(_, endpoint)| *endpoint).filter(|endpoint| endpoint.is_ready());
+    let near = nearest(&ready.collect::<Vec<_>>(), here);
+    let or_ending = |ready: BTreeSet<End>, ending: BTreeSet<End>| if ready.is_empty() { ending } else { ready };
+    let cluster = or_ending(of(&|endpoint| endpoint.is_ready() && near.admits(endpoint, here)), of(&ending));
+    let local = or_ending(of(&|endpoint| is_here(endpoint) && endpoint.is_ready()), of(&|endpoint| is_here(endpoint) && ending(endpoint)));
+    Ends { any: !cluster.is_empty() || !local.is_empty(), here: of(&is_here), cluster, local }
+}
+
+/// Of one service.
+pub fn slices_of<'s>(service: &Service, slices: &'s [Arc<EndpointSlice>]) -> Vec<&'s Arc<EndpointSlice>> {
+    slices.iter().filter(|of| of.metadata.namespace == service.metadata.namespace && of.service() == service.metadata.name).collect()
+}
+
+enum Near {
+    Everywhere,
+    Node,
+    Zone,
+}
+
+fn names(hints: Option<&EndpointHints>, of: fn(&EndpointHints) -> Option<&Vec<Hint>>) -> &[Hint] {
+    hints.and_then(of).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn nodes(endpoint: &SliceEndpoint) -> &[Hint] {
+    names(endpoint.hints.as_ref(), |hints| hints.for_nodes.as_ref())
+}
+
+fn zones(endpoint: &SliceEndpoint) -> &[Hint] {
+    names(endpoint.hints.as_ref(), |hints| hints.for_zones.as_ref())
+}
+
+/// A hint that one endpoint lacks, or that leaves nobody for this node, is none.
+fn nearest(ready: &[&SliceEndpoint], here: &Here) -> Near {
+    let all = |of: fn(&SliceEndpoint) -> &[Hint]| !ready.is_empty() && ready.iter().all(|endpoint| !of(endpoint).is_empty());
+    let one =
+        |of: fn(&SliceEndpoint) -> &[Hint], name: &str| ready.iter().any(|endpoint| of(endpoint).iter().any(|hint| hint.name == name));
+    if all(nodes) && one(nodes, &here.node) {
+        return Near::Node;
+    }
+    if all(zones) && !here.zone.is_empty() && one(zones, &here.zone) { Near::Zone } else { Near::Everywhere }
+}
+
+impl Near {
+    fn admits(&self, endpoint: &SliceEndpoint, here: &Here) -> bool {
+        match self {
+            Near::Everywhere => true,
+            Near::Node => nodes(endpoint).iter().any(|hint| hint.name == here.node),
+            Near::Zone => zones(endpoint).iter().any(|hint| hint.name == here.zone),
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! Flows over UDP that the kernel still leads to whoever served a port before. PURE.
+//!
+//!     who was led where, who is now -> `Moved`: the ports that others serve now -> each flow of the kernel: is it over?
+//!     the kernel's netlink words for that: `list`, `read`, `end`
+//!
+//! A connection over TCP notices that its end is gone. A client of UDP that goes on sending from one port keeps its flow for ever, and with it
+//! an end that is no more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+use super::Part;
+use super::ends::End;
+
+/// A port that a service is reached at: an address, or (none) the node's own.
+pub type At = (Option<Ipv4Addr>, u16);
+
+/// Who serves what.
+pub type Led = BTreeMap<At, BTreeSet<End>>;
+
+/// Of all services.
+pub fn led(parts: &[Part]) -> Led {
+    parts.iter().flat_map(|part| part.flows.iter().map(|(at, ends)| (*at, ends.clone()))).collect()
+}
+
+/// Ports whose ends are others than before, and all addresses of services.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    ends: Led,
+    addresses: BTreeSet<Ipv4Addr>,
+}
+
+/// Of the kernel, over UDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Where the client sends to.
+    to: End,
+    /// Who answers.
+    by: End,
+    /// What names it to the kernel.
+    named: Vec<u8>,
+}
+
+/// What was heard in one piece of the kernel's answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    pub flows: Vec<Flow>,
+    /// The kernel has said all, or that it will not: a number of errno, zero where all is well.
+    pub over: Option<i32>,
+}
+
+impl Moved {
+    /// `before`: none where nobody knows; then all may be another.
+    pub fn between(before: Option<&Led>, now: &Led, addresses: &BTreeSet<Ipv4Addr>) -> Moved {
+        let mut ends = now.clone();
+        for (at, was) in before.into_iter().flatten() {
+            if now.get(at) == Some(was) {
+                ends.remove(at);
+            } else {
+                ends.entry(*at).or_default();
+            }
+        }
+        Moved { ends, addresses: addresses.clone() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Led to somebody who does not serve the port, or to nobody although somebody does.
+    pub fn is_over(&self, flow: &Flow) -> bool {
+        let (ip, port) = flow.to;
+        if let Some(ends) = self.ends.get(&(Some(ip), port)) {
+            return !ends.contains(&flow.by);
+        }
+        // What goes to a port of that number somewhere else is not led anywhere.
+        let led = flow.by != flow.to && !self.addresses.contains(&ip);
+        led && self.ends.get(&(None, port)).is_some_and(|ends| !ends.contains(&flow.by))
+    }
+}
+
+const HEADER: usize = 16;
+/// Of this subsystem's messages: the family of addresses, a version, a number.
+const FAMILY: [u8; 4] = [2, 0, 0, 0];
+const ERROR: u16 = 2;
+const DONE: u16 = 3;
+const NEW: u16 = 0x100;
+const GET: u16 = 0x101;
+const DELETE: u16 = 0x102;
+const REQUEST: u16 = 1;
+const ACKNOWLEDGE: u16 = 4;
+const DUMP: u16 = 0x300;
+/// The kernel marks attributes that hold others.
+const NESTED: u16 = 0x8000;
+const UDP: u8 = 17;
+
+const ORIGINAL: u16 = 1;
+const REPLY: u16 = 2;
+const ID: u16 = 12;
+const ZONE: u16 = 18;
+const ADDRESSES: u16 = 1;
+const PROTOCOL: u16 = 2;
+
+/// Asks for all flows.
+pub fn list() -> Vec<u8> {
+    message(GET, REQUEST | DUMP, &[])
+}
+
+/// Ends this one, and not a younger one that is like it.
+pub fn end(flow: &Flow) -> Vec<u8> {
+    message(DELETE, REQUEST | ACKNOWLEDGE, &flow.named)
+}
+
+fn message(kind: u16, flags: u16, attributes: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(HEADER + FAMILY.len() + attributes.len()).unwrap_or(u32::MAX);
+    [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &flags.to_ne_bytes(), &1_u32.to_ne_bytes(), &[0; 4], &FAMILY, attributes].concat()
+}
+
+/// The messages of one piece. What cannot be read is no flow of UDP over IPv4.
+pub fn read(mut bytes: &[u8]) -> Heard {
+    let mut heard = Heard::default();
+    while let (Some(length), Some(kind)) = (number(bytes, 0), short(bytes, 4)) {
+        let Some(content) = bytes.get(HEADER..length) else { break };
+        match kind {
+            DONE => heard.over = Some(0),
+            ERROR => heard.over = Some(number(content, 0).map_or(0, |code| (code as u32 as i32).wrapping_neg())),
+            NEW => heard.flows.extend(content.get(FAMILY.len()..).and_then(flow)),
+            _ => {}
+        }
+        bytes = bytes.get(padded(length)..).unwrap_or_default();
+    }
+    heard
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<usize> {
+    usize::try_from(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?)).ok()
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn padded(length: usize) -> usize {
+    length.next_multiple_of(4)
+}
+
+/// Each attribute whole, and what is in it.
+fn attributes(mut bytes: &[u8]) -> BTreeMap<u16, (&[u8], &[u8])> {
+    let mut found = BTreeMap::new();
+    while let (Some(length), Some(kind)) = (short(bytes, 0).map(usize::from), short(bytes, 2)) {
+        let (Some(whole), Some(content)) = (bytes.get(..length), bytes.get(4..length)) else { break };
+        found.insert(kind & !NESTED, (whole, content));
+        bytes = bytes.get(padded(length)..).unwrap_or_default();
+    }
+    found
+}
+
+fn flow(bytes: &[u8]) -> Option<Flow> {
+    let all = attributes(bytes);
+    let (_, to) = ends(all.get(&ORIGINAL)?.1)?;
+    let (by, _) = ends(all.get(&REPLY)?.1)?;
+    let mut named = Vec::new();
+    for (whole, _) in [ORIGINAL, ID, ZONE].iter().filter_map(|kind| all.get(kind)) {
+        named.extend_from_slice(whole);
+        named.resize(padded(named.len()), 0);
+    }
+    Some(Flow { to, by, named })
+}
+
+/// Source and destination.
+fn ends(bytes: &[u8]) -> Option<(End, End)> {
+    let all = attributes(bytes);
+    let (addresses, protocol) = (attributes(all.get(&ADDRESSES)?.1), attributes(all.get(&PROTOCOL)?.1));
+    if protocol.get(&1)?.1 != [UDP] {
+        return None;
+    }
+    let end = |address: u16, port: u16| -> Option<End> {
+        let address: [u8; 4] = addresses.get(&address)?.1.try_into().ok()?;
+        Some((address.into(), u16::from_be_bytes(protocol.get(&port)?.1.try_into().ok()?)))
+    };
+    Some((end(1, 2)?, end(2, 3)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn end_of(text: &str) -> End {
+        let (ip, port) = text.split_once(':').unwrap();
+        (ip.parse().unwrap(), port.parse().unwrap())
+    }
+
+    /// `10.96.0.5:53=10.244.0.1:53,10.244.0.2:53`, or with `node` for the address.
+    fn of(texts: &[&str]) -> Led {
+        let one = |text: &&str| {
+            let (at, ends) = text.split_once('=').unwrap();
+            let (ip, port) = at.split_once(':').unwrap();
+            ((ip.parse().ok(), port.parse().unwrap()), ends.split(',').filter(|end| !end.is_empty()).map(end_of).collect())
+        };
+        texts.iter().map(one).collect()
+    }
+
+    #[test]
+    fn those_that_are_over() {
+        let addresses = BTreeSet::from([Ipv4Addr::new(10, 96, 0, 5)]);
+        let check = |old: Option<&[&str]>, new: &[&str], to: &str, by: &str, expected: bool| {
+            let moved = Moved::between(old.map(of).as_ref(), &of(new), &addresses);
+            let flow = Flow { to: end_of(to), by: end_of(by), named: Vec::new() };
+            assert_eq!(moved.is_over(&flow), expected, "{old:?} {new:?}: {to} by {by}");
+        };
+        let (one, two, none) = ("10.96.0.5:53=10.244.0.1:53", "10.96.0.5:53=10.244.0.2:53", "10.96.0.5:53=");
+        // The end is another, is gone with all others, or with the service.
+        check(Some(&[one]), &[two], "10.96.0.5:53", "10.244.0.1:53", true);
+        check(Some(&[one]), &[two], "10.96.0.5:53", "10.244.0.2:53", false);
+        check(Some(&[one]), &[none], "10.96.0.5:53", "10.244.0.1:53", true);
+        check(Some(&[one]), &[], "10.96.0.5:53", "10.244.0.1:53", true);
+        // Somebody serves now, and the flow went elsewhere until then.
+        check(Some(&[none]), &[one], "10.96.0.5:53", "10.96.0.5:53", true);
+        // Nothing is another: nobody is looked at. After a start everybody is.
+        check(Some(&[one]), &[one], "10.96.0.5:53", "10.244.0.9:53", false);
+        check(None, &[one], "10.96.0.5:53", "10.244.0.9:53", true);
+        check(None, &[one], "10.96.0.5:53", "10.244.0.1:53", false);
+        check(None, &[one], "10.96.0.5:54", "10.244.0.9:54", false);
+        // A node port: of flows to other hosts, and to a service with that number, nobody is.
+        let (port, moved) = ("node:30053=10.244.0.1:53", "node:30053=10.244.0.2:53");
+        check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.1:53", true);
+        check(Some(&[port]), &[moved], "192.168.0.2:30053", "10.244.0.2:53", false);
+        check(Some(&[port]), &[moved], "8.8.8.8:30053", "8.8.8.8:30053", false);
+        check(Some(&[port]), &[moved], "10.96.0.5:30053", "10.244.0.1:53", false);
+        assert!(Moved::between(Some(&of(&[one])), &of(&[one]), &addresses).is_empty());
+    }
+
+    fn attribute(kind: u16, content: &[u8]) -> Vec<u8> {
+        let mut all = [&u16::try_from(content.len() + 4).unwrap().to_ne_bytes()[..], &kind.to_ne_bytes(), content].concat();
+        all.resize(padded(all.len()), 0);
+        all
+    }
+
+    fn tuple(kind: u16, source: &str, destination: &str, protocol: u8) -> Vec<u8> {
+        let ((from, from_port), (to, to_port)) = (end_of(source), end_of(destination));
+        let addresses = [attribute(1, &from.octets()), attribute(2, &to.octets())].concat();
+        let ports = [attribute(1, &[protocol]), attribute(2, &from_port.to_be_bytes()), attribute(3, &to_port.to_be_bytes())].concat();
+        attribute(kind | NESTED, &[attribute(1 | NESTED, &addresses), attribute(2 | NESTED, &ports)].concat())
+    }
+
+    #[test]
+    fn words_of_the_kernel() {
+        let told = |protocol| {
+            let original = tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", protocol);
+            let reply = tuple(REPLY, "10.244.0.1:53", "10.244.0.9:4000", protocol);
+            message(NEW, 2, &[original, reply, attribute(3, &[0; 4]), attribute(ID, &[1, 2, 3, 4])].concat())
+        };
+        let heard = read(&[told(17), told(6), message(DONE, 2, &[])].concat());
+        let named = [tuple(ORIGINAL, "10.244.0.9:4000", "10.96.0.5:53", 17), attribute(ID, &[1, 2, 3, 4])].concat();
+        let flow = Flow { to: end_of("10.96.0.5:53"), by: end_of("10.244.0.1:53"), named: named.clone() };
+        assert_eq!(heard, Heard { flows: vec![flow.clone()], over: Some(0) });
+        let end = end(&flow);
+        assert!(end.ends_with(&named) && number(&end, 0) == Some(end.len()), "{end:?}");
+        let refused = [&36_u32.to_ne_bytes()[..], &ERROR.to_ne_bytes(), &[0; 10], &(-2_i32).to_ne_bytes(), &[0; 16]].concat();
+        assert_eq!(read(&refused), Heard { flows: Vec::new(), over: Some(2) });
+        // Whatever is cut off is not read, and nothing is beyond its end.
+        let whole = told(17);
+        for length in 0..whole.len() {
+            assert_eq!(read(&whole[..length]), Heard::default(), "{length}");
+        }
+    }
+}

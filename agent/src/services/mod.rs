@@ -1,0 +1,248 @@
+//! Services: what of them the kernel should hold. PURE.
+//!
+//!     services and slices -> `ends`: who serves a port, from where -> a `Part` for each service -> `nft`: the text
+//!
+//!     traffic to                              leads to
+//!     the cluster IP                          every endpoint, or those on this node (internalTrafficPolicy)
+//!     an external IP, a balancer's, a node port    every endpoint, or from outside those on this node (externalTrafficPolicy)
+//!     what nobody serves                      a refusal; nothing at all where somebody elsewhere does, so that a balancer tries another node
+
+pub mod ends;
+pub mod flows;
+pub mod nft;
+pub mod variables;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use coracle_api::service::{EndpointSlice, Service, ServicePort};
+
+use crate::hash::hash_text;
+use ends::{End, Ends, ends};
+use nft::{Held, Where, comment};
+pub use nft::{change, script, trial};
+pub use variables::variables;
+
+/// Where somebody is who asked for affinity and not for how long.
+const AFFINITY_S: i32 = 10_800;
+
+/// The host that the rules are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Here {
+    pub node: String,
+    /// Empty where nobody said.
+    pub zone: String,
+    /// Where this node's pods live.
+    pub pod_cidr: String,
+    /// Whether the kernel shows its rules what goes from one port of a bridge to another. Where it does not, an answer of a pod beside the one
+    /// that asked would not come back through the rules.
+    pub bridges_are_seen: bool,
+}
+
+/// What the kernel should hold, and what could not be put into it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    pub here: Here,
+    /// One a service that has an address.
+    pub parts: Vec<Part>,
+    /// What is asked for and not done.
+    pub refused: Vec<Refused>,
+}
+
+/// What the kernel holds of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Also for routes.
+    pub address: Ipv4Addr,
+    /// Who serves what is asked for over UDP, by address (none: the node's own) and port: flows of before are ended where it is another now.
+    pub flows: flows::Led,
+    held: Held,
+}
+
+/// A service that does not get all it asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refused {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// Which field, and which value of it.
+    pub what: String,
+}
+
+/// A service whose rules nft does not take, though it takes those of the others.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    pub namespace: String,
+    pub name: String,
+    pub uid: String,
+    /// In nft's words.
+    pub why: String,
+}
+
+impl LeftOut {
+    pub fn message(&self) -> String {
+        format!("its address does not work on this host, as the rules for it are refused: {}", self.why)
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service {}/{}: {}; all others work", self.namespace, self.name, self.message())
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service {}/{}: {} is not supported by this version of the agent", self.namespace, self.name, self.what)
+    }
+}
+
+/// What each service asks for. `served`: the address of a service that the agent itself answers at.
+pub fn rules(services: &[Service], slices: &[Arc<EndpointSlice>], here: &Here, served: Option<IpAddr>) -> Rules {
+    let mut rules = Rules { here: here.clone(), ..Rules::default() };
+    let mut by_service: BTreeMap<(&str, &str), Vec<Arc<EndpointSlice>>> = BTreeMap::new();
+    for slice in slices {
+        by_service.entry((&slice.metadata.namespace, slice.service())).or_default().push(slice.clone());
+    }
+    // Of two services with one address (a master that lost its claims) the first has it.
+    let mut sorted: Vec<&Service> = services.iter().collect();
+    sorted.sort_by(|one, other| key(one).cmp(&key(other)));
+    for service in sorted {
+        let Ok(address) = service.spec.cluster_ip.parse::<Ipv4Addr>() else { continue };
+        let slices = by_service.get(&key(service)).map(Vec::as_slice).unwrap_or_default();
+        let part = part(service, address, slices, here, &mut rules.refused);
+        // Where nobody else answers, the agent does: nothing is to be refused there.
+        if served != Some(IpAddr::V4(address)) || part.held.leads_anywhere() {
+            rules.parts.push(part);
+        }
+    }
+    rules
+}
+
+fn key(service: &Service) -> (&str, &str) {
+    (&service.metadata.namespace, &service.metadata.name)
+}
+
+fn part(service: &Service, address: Ipv4Addr, slices: &[Arc<EndpointSlice>], here: &Here, refused: &mut Vec<Refused>) -> Part {
+    let (namespace, name) = (service.metadata.namespace.clone(), service.metadata.name.clone());
+    let mut part = Part { namespace, name, uid: service.metadata.uid.clone(), address, flows: BTreeMap::new(), held: Held::default() };
+    // Also where nothing is balanced: a refused connection says more than a lost one.
+    part.held.put("addresses", address.to_string(), "");
+    for (index, port) in service.spec.ports.iter().enumerate() {
+        let protocol = match port.protocol.as_str() {
+            "" | "TCP" => "tcp",
+            "UDP" => "udp",
+            other => {
+                let (namespace, name, uid) = (part.namespace.clone(), part.name.clone(), part.uid.clone());
+                refused.push(Refused { namespace, name, uid, what: format!("spec.ports[{index}].protocol {other}") });
+                continue;
+            }
+        };
+        if let Ok(number) = u16::try_from(port.port).and_then(|number| u16::try_from(port.node_port).map(|_| number)) {
+            let ends = ends(port, slices, here);
+            one_port(&mut part, service, (port, protocol, number), &ends, here);
+        } else {
+            // No master gives one out; nft says what is wrong with it.
+            part.held.put("services", format!("{address} . {protocol} . {}", port.port), "drop");
+        }
+    }
+    part
+}
+
+fn one_port(part: &mut Part, service: &Service, (port, protocol, number): (&ServicePort, &str, u16), ends: &Ends, here: &Here) {
+    let spec = &service.spec;
+    let hash = hash_text(&format!("{}/{}/{protocol}/{number}", part.namespace, part.name))[..16].to_owned();
+    let said = comment(&format!("{}/{}:{number}", part.namespace, part.name));
+    let affinity_s = (spec.session_affinity == "ClientIP").then(|| spec.affinity_timeout_s().unwrap_or(AFFINITY_S));
+    let mut chain = |prefix: &str, to: &BTreeSet<End>| -> Option<String> {
+        (!to.is_empty()).then(|| part.held.balance(&format!("{prefix}_{hash}"), &hash, protocol, to, affinity_s, &said))
+    };
+    let (inward, outward) = (spec.internal_traffic_policy == "Local", spec.external_traffic_policy == "Local");
+    let outside = outside(service, port);
+    let (cluster, local) = (
+        (!inward || !outside.is_empty()).then(|| chain("svc", &ends.cluster)).flatten(),
+        (inward || outward).then(|| chain("loc", &ends.local)).flatten(),
+    );
+    let internal = if inward { &local } else { &cluster };
+    let at = format!("{} . {protocol} . {number}", part.address);
+    match internal {
+        Some(to) => part.held.put("services", at, &format!("goto {to}")),
+        None if ends.any => part.held.put("unserved", at, "drop"),
+        None => {}
+    }
+    let external = match (outward, &cluster) {
+        (true, Some(cluster)) => Some(part.held.outward(&format!("ext_{hash}"), cluster, local.as_deref(), &here.pod_cidr)),
+        (_, cluster) => cluster.clone(),
+    };
+    let lost = outward && local.is_none() && ends.any;
+    let ranges = &spec.load_balancer_source_ranges;
+    for place in &outside {
+        let (led, unserved, at) = match place {
+            Where::Address(ip) | Where::Balancer(ip) => ("services", "unserved", format!("{ip} . {protocol} . {number}")),
+            Where::NodePort(port) => ("node_ports", "unserved_ports", format!("{protocol} . {port}")),
+        };
+        if let Some(to) = &external {
+            part.held.put(led, at.clone(), &format!("goto {to}"));
+        }
+        match (lost, external.is_none()) {
+            (true, _) => part.held.put(unserved, at.clone(), "drop"),
+            (_, true) => part.held.put(unserved, at.clone(), "goto refuse"),
+            _ => {}
+        }
+        if let Where::Balancer(_) = place
+            && !ranges.is_empty()
+        {
+            let chain = part.held.only_from(&format!("fw_{hash}"), ranges);
+            part.held.put("firewall", at, &format!("goto {chain}"));
+        }
+    }
+    for (ip, port) in ends.cluster.union(&ends.local) {
+        if ends.here.contains(&(*ip, *port)) {
+            part.held.put("hairpins", format!("{ip} . {ip}"), "");
+        }
+        if !pods_contain(&here.pod_cidr, *ip) {
+            part.held.put("remote", format!("{ip} . {protocol} . {port}"), "");
+        }
+    }
+    if protocol == "udp" {
+        part.flows.insert((Some(part.address), number), if inward { ends.local.clone() } else { ends.cluster.clone() });
+        for place in outside {
+            let both: BTreeSet<End> = ends.cluster.union(&ends.local).copied().collect();
+            match place {
+                Where::Address(ip) | Where::Balancer(ip) => part.flows.insert((Some(ip), number), both),
+                Where::NodePort(port) => part.flows.insert((None, port), both),
+            };
+        }
+    }
+}
+
+fn pods_contain(pod_cidr: &str, ip: Ipv4Addr) -> bool {
+    coracle_api::strategy::Cidr::parse(pod_cidr).is_some_and(|pods| pods.contains(ip))
+}
+
+/// Where a port is reached from outside of the cluster.
+fn outside(service: &Service, port: &ServicePort) -> BTreeSet<Where> {
+    let spec = &service.spec;
+    let given = spec.external_ips.iter().filter_map(|ip| ip.parse().ok()).map(Where::Address);
+    let mut places: BTreeSet<Where> = given.collect();
+    if spec.kind == "LoadBalancer" {
+        // One whose balancer is a proxy is reached by what that does.
+        let ingress = service.status.load_balancer.ingress.iter().filter(|ingress| ingress.ip_mode != "Proxy");
+        places.extend(ingress.filter_map(|ingress| ingress.ip.parse().ok()).map(Where::Balancer));
+    }
+    if let Ok(number) = u16::try_from(port.node_port)
+        && number > 0
+        && matches!(spec.kind.as_str(), "NodePort" | "LoadBalancer")
+    {
+        places.insert(Where::NodePort(number));
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,276 @@
+//! What the kernel holds of services, as nft's text: the whole, or what is another than before. PURE.
+//!
+//! A table of ours has maps from addresses and ports to chains. Of a change only the chains and elements that differ are written, in one
+//! transaction: whatever else goes on is not touched, and sets that the kernel fills itself (who came lately, for affinity) stay.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+use super::ends::End;
+use super::{Here, Part};
+use crate::hash::hash_text;
+
+/// Bytes of a comment that nft takes.
+const COMMENT_BYTES_MAX: usize = 128;
+/// Earlier than Docker's own chains (-100), so that a service address is rewritten before they look at it.
+const PRIORITY: i32 = -110;
+/// Clients that affinity remembers of one endpoint; the next is balanced anew.
+const CLIENTS_MAX: u32 = 65_536;
+
+const TO_ADDRESS: &str = "type ipv4_addr . inet_proto . inet_service : verdict";
+const TO_PORT: &str = "type inet_proto . inet_service : verdict";
+/// Name, what it is and of which type.
+const MAPS: [(&str, &str, &str); 8] = [
+    ("addresses", "set", "type ipv4_addr"),
+    ("services", "map", TO_ADDRESS),
+    ("node_ports", "map", TO_PORT),
+    ("unserved", "map", TO_ADDRESS),
+    ("unserved_ports", "map", TO_PORT),
+    ("firewall", "map", TO_ADDRESS),
+    ("hairpins", "set", "type ipv4_addr . ipv4_addr"),
+    ("remote", "set", "type ipv4_addr . inet_proto . inet_service"),
+];
+
+/// A place outside of the cluster that a service is reached at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Where {
+    Address(Ipv4Addr),
+    Balancer(Ipv4Addr),
+    NodePort(u16),
+}
+
+/// Elements of maps and sets, chains, and sets of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// By map and key: where it leads; empty in a set.
+    elements: BTreeMap<(&'static str, String), String>,
+    /// By name, the lines.
+    chains: BTreeMap<String, Vec<String>>,
+    /// By name, for how long the kernel keeps whom it puts there.
+    clients: BTreeMap<String, i32>,
+}
+
+impl Held {
+    pub fn put(&mut self, map: &'static str, key: String, to: &str) {
+        self.elements.entry((map, key)).or_insert_with(|| to.to_owned());
+    }
+
+    pub fn leads_anywhere(&self) -> bool {
+        self.elements.keys().any(|(map, _)| matches!(*map, "services" | "node_ports"))
+    }
+
+    /// A chain that leads to one of the ends, and with affinity to the one that served the client before; its name.
+    pub fn balance(&mut self, name: &str, hash: &str, protocol: &str, to: &BTreeSet<End>, affinity_s: Option<i32>, said: &str) -> String {
+        let count = to.len();
+        let Some(seconds) = affinity_s else {
+            let map: Vec<String> = to.iter().enumerate().map(|(index, (ip, port))| format!("{index} : {ip} . {port}")).collect();
+            let rule =
+                format!("meta l4proto {protocol} dnat ip to numgen random mod {count} map {{ {} }} comment \"{said}\"", map.join(", "));
+            self.chains.insert(name.to_owned(), vec![rule]);
+            return name.to_owned();
+        };
+        let mut lines = Vec::new();
+        let mut by_chance = Vec::new();
+        for (index, (ip, port)) in to.iter().enumerate() {
+            let end = &hash_text(&format!("{hash}/{ip}:{port}"))[..16];
+            let (clients, chain) = (format!("aff_{end}"), format!("end_{end}"));
+            lines.push(format!("ip saddr @{clients} goto {chain}"));
+            by_chance.push(format!("{index} : goto {chain}"));
+            self.chains.insert(
+                chain,
+                vec![format!("update @{clients} {{ ip saddr }} meta l4proto {protocol} dnat ip to {ip}:{port} comment \"{said}\"")],
+            );
+            self.clients.insert(clients, seconds);
+        }
+        lines.push(format!("numgen random mod {count} vmap {{ {} }}", by_chance.join(", ")));
+        self.chains.insert(name.to_owned(), lines);
+        name.to_owned()
+    }
+
+    /// From outside to the ends on this node alone; whoever is in the cluster already goes to all.
+    pub fn outward(&mut self, name: &str, cluster: &str, local: Option<&str>, pod_cidr: &str) -> String {
+        let mut lines = vec![format!("ip saddr {pod_cidr} goto {cluster}"), format!("fib saddr type local goto {cluster}")];
+        lines.extend(local.map(|local| format!("goto {local}")));
+        self.chains.insert(name.to_owned(), lines);
+        name.to_owned()
+    }
+
+    /// Ends what comes from anywhere else.
+    pub fn only_from(&mut self, name: &str, ranges: &[String]) -> String {
+        let plain = |range: &&String| coracle_api::strategy::Cidr::parse(range.trim()).is_some();
+        let ranges: BTreeSet<&str> = ranges.iter().filter(plain).map(|range| range.trim()).collect();
+        let mut lines: Vec<String> = ranges.iter().map(|range| format!("ip saddr {range} return")).collect();
+        lines.push("drop".to_owned());
+        self.chains.insert(name.to_owned(), lines);
+        name.to_owned()
+    }
+
+    fn of(parts: &[&Part]) -> Held {
+        let mut all = Held::default();
+        for Part { held, .. } in parts {
+            for (key, to) in &held.elements {
+                all.elements.entry(key.clone()).or_insert_with(|| to.clone());
+            }
+            all.chains.extend(held.chains.iter().map(|(name, lines)| (name.clone(), lines.clone())));
+            all.clients.extend(held.clients.iter().map(|(name, seconds)| (name.clone(), *seconds)));
+        }
+        all
+    }
+}
+
+/// A whole nft script: one transaction that replaces our table and touches nothing else.
+pub fn script(parts: &[&Part], here: &Here) -> String {
+    format!("table ip coracle\ndelete table ip coracle\ntable ip coracle {{\n{}{}}}\n", whole(&Held::of(parts)), base(here))
+}
+
+/// The same without what looks at packets, in a table of its own that the same transaction takes away again: the kernel says whether it
+/// would take these, and nothing is different afterwards.
+pub fn trial(parts: &[&Part]) -> String {
+    let name = "table ip coracle_trial";
+    format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&Held::of(parts)))
+}
+
+/// What turns a table that holds these parts into one that holds those. Empty: nothing.
+pub fn change(old: &[&Part], new: &[&Part]) -> String {
+    let (old, new) = (Held::of(old), Held::of(new));
+    let mut script = String::new();
+    let out: Vec<_> = old.elements.iter().filter(|(key, to)| new.elements.get(*key) != Some(*to)).map(|(key, _)| key).collect();
+    for (map, ..) in MAPS {
+        let keys: Vec<&str> = out.iter().filter(|(of, _)| *of == map).map(|(_, key)| key.as_str()).collect();
+        if !keys.is_empty() {
+            let _ = writeln!(script, "delete element ip coracle {map} {{ {} }}", keys.join(", "));
+        }
+    }
+    let others = |name: &String, lines: &Vec<String>| new.chains.get(name) != Some(lines);
+    for (name, _) in old.chains.iter().filter(|(name, lines)| others(name, lines)) {
+        let _ = writeln!(script, "flush chain ip coracle {name}");
+    }
+    // A set whose time is another is another set.
+    for (name, seconds) in &old.clients {
+        if new.clients.get(name).is_some_and(|now| now != seconds) {
+            let _ = writeln!(script, "delete set ip coracle {name}");
+        }
+    }
+    let made = Held {
+        elements: BTreeMap::new(),
+        chains: new.chains.iter().filter(|(name, lines)| old.chains.get(*name) != Some(*lines)).map(owned).collect(),
+        clients: new.clients.iter().filter(|(name, seconds)| old.clients.get(*name) != Some(*seconds)).map(owned).collect(),
+    };
+    if !made.chains.is_empty() || !made.clients.is_empty() {
+        let _ = write!(script, "table ip coracle {{\n{}{}}}\n", clients(&made), chains(&made));
+    }
+    for (map, ..) in MAPS {
+        let added = new.elements.iter().filter(|(key, to)| key.0 == map && old.elements.get(*key) != Some(*to));
+        let added: Vec<String> = added.map(|((_, key), to)| element(key, to)).collect();
+        if !added.is_empty() {
+            let _ = writeln!(script, "add element ip coracle {map} {{ {} }}", added.join(", "));
+        }
+    }
+    for name in old.chains.keys().filter(|name| !new.chains.contains_key(*name)) {
+        let _ = writeln!(script, "delete chain ip coracle {name}");
+    }
+    for name in old.clients.keys().filter(|name| !new.clients.contains_key(*name)) {
+        let _ = writeln!(script, "delete set ip coracle {name}");
+    }
+    script
+}
+
+fn owned<V: Clone>((name, value): (&String, &V)) -> (String, V) {
+    (name.clone(), value.clone())
+}
+
+fn element(key: &str, to: &str) -> String {
+    if to.is_empty() { key.to_owned() } else { format!("{key} : {to}") }
+}
+
+fn whole(held: &Held) -> String {
+    let mut text = String::new();
+    for (map, what, kind) in MAPS {
+        let of_it = held.elements.iter().filter(|((of, _), _)| *of == map);
+        let elements: Vec<String> = of_it.map(|((_, key), to)| element(key, to)).collect();
+        let _ = write!(text, "\t{what} {map} {{\n\t\t{kind}\n");
+        if !elements.is_empty() {
+            let _ = write!(text, "\t\telements = {{\n\t\t\t{}\n\t\t}}\n", elements.join(",\n\t\t\t"));
+        }
+        text.push_str("\t}\n");
+    }
+    text + &clients(held) + "\tchain refuse {\n\t\tmeta l4proto tcp reject with tcp reset\n\t\treject\n\t}\n" + &chains(held)
+}
+
+fn clients(held: &Held) -> String {
+    let set = |(name, seconds): (&String, &i32)| {
+        format!("\tset {name} {{\n\t\ttype ipv4_addr\n\t\tsize {CLIENTS_MAX}\n\t\tflags dynamic,timeout\n\t\ttimeout {seconds}s\n\t}}\n")
+    };
+    held.clients.iter().map(set).collect()
+}
+
+/// Those that are led to come first: nft reads from above.
+fn chains(held: &Held) -> String {
+    let rank = |name: &str| match name.split('_').next() {
+        Some("end") => 0,
+        Some("ext") => 2,
+        _ => 1,
+    };
+    let mut sorted: Vec<(&String, &Vec<String>)> = held.chains.iter().collect();
+    sorted.sort_by_key(|(name, _)| rank(name));
+    let chain = |(name, lines): (&String, &Vec<String>)| format!("\tchain {name} {{\n\t\t{}\n\t}}\n", lines.join("\n\t\t"));
+    sorted.into_iter().map(chain).collect()
+}
+
+/// The chains that look at packets.
+fn base(here: &Here) -> String {
+    let pods = &here.pod_cidr;
+    let balance = "\t\tip daddr . meta l4proto . th dport vmap @services\n\
+                   \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @node_ports\n";
+    let refuse = "\t\tip daddr . meta l4proto . th dport vmap @unserved\n\t\tip daddr @addresses goto refuse\n";
+    let beside =
+        format!("\t\tct status dnat ip saddr {pods} ip daddr {pods} masquerade comment \"a pod to a service of a pod beside it\"\n");
+    let beside = if here.bridges_are_seen { "" } else { beside.as_str() };
+    format!(
+        "\tchain guard {{\n\t\ttype filter hook prerouting priority -115; policy accept;\n\
+         \t\tip daddr . meta l4proto . th dport vmap @firewall\n\t}}\n\
+         \tchain prerouting {{\n\t\ttype nat hook prerouting priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
+         \tchain output {{\n\t\ttype nat hook output priority {PRIORITY}; policy accept;\n{balance}\t}}\n\
+         \tchain postrouting {{\n\t\ttype nat hook postrouting priority 90; policy accept;\n\
+         \t\tct status dnat ip saddr . ip daddr @hairpins masquerade comment \"a pod to a service of its own\"\n{beside}\
+         \t\tct status dnat ip saddr != {pods} ip daddr . meta l4proto . th dport @remote masquerade comment \"answers come back here\"\n\t}}\n\
+         \tchain refuse_input {{\n\t\ttype filter hook input priority {PRIORITY}; policy accept;\n\
+         \t\tip daddr . meta l4proto . th dport vmap @unserved\n\
+         \t\tip daddr != 127.0.0.0/8 fib daddr type local meta l4proto . th dport vmap @unserved_ports\n\t}}\n\
+         \tchain refuse_forward {{\n\t\ttype filter hook forward priority {PRIORITY}; policy accept;\n{refuse}\t}}\n\
+         \tchain refuse_output {{\n\t\ttype filter hook output priority 0; policy accept;\n{refuse}\t}}\n"
+    )
+}
+
+/// For people who list the table. What is too long, or would end the quotes, is cut or replaced, and has its hash: no two look alike.
+pub fn comment(text: &str) -> String {
+    let plain = |sign: char| sign.is_ascii_graphic() && !matches!(sign, '"' | '\\');
+    if text.len() <= COMMENT_BYTES_MAX && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    let hash = &hash_text(text)[..16];
+    let shown: String = text.chars().map(|sign| if plain(sign) { sign } else { '?' }).take(COMMENT_BYTES_MAX - hash.len() - 1).collect();
+    format!("{shown}~{hash}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_what_nft_takes_and_no_two_alike() {
+        assert_eq!(comment("default/web:80"), "default/web:80");
+        let long = |end: &str| format!("{}/{}{end}:30000", "n".repeat(63), "s".repeat(62));
+        let (one, other) = (comment(&long("a")), comment(&long("b")));
+        assert!(one != other && one.starts_with("nnn") && one.len() == COMMENT_BYTES_MAX && other.len() == COMMENT_BYTES_MAX, "{one}");
+        for text in ["a\" } flush ruleset", "a\nb", "\u{e4}".repeat(100).as_str(), "a\\", "a b"] {
+            let comment = comment(text);
+            assert!(
+                comment.len() <= COMMENT_BYTES_MAX && comment.chars().all(|c| c.is_ascii_graphic() && c != '"' && c != '\\'),
+                "{comment}"
+            );
+        }
+        assert_ne!(comment("a b"), comment("a\tb"));
+    }
+}

@@ -1,0 +1,119 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn here() -> Here {
+    Here { node: "n1".into(), zone: String::new(), pod_cidr: "10.244.0.0/24".into(), bridges_are_seen: true }
+}
+
+fn service(name: &str, spec: Value) -> Service {
+    let status = spec["status"].clone();
+    let status = if status.is_null() { json!({}) } else { status };
+    Service::read(&json!({"metadata": {"namespace": "default", "name": name}, "spec": spec, "status": status})).unwrap()
+}
+
+fn slice(service: &str, endpoints: Value, ports: Value) -> Arc<EndpointSlice> {
+    let labels = json!({"kubernetes.io/service-name": service});
+    let metadata = json!({"namespace": "default", "name": format!("{service}-x"), "labels": labels});
+    Arc::new(EndpointSlice::read(&json!({"metadata": metadata, "endpoints": endpoints, "ports": ports})).unwrap())
+}
+
+fn all() -> (Vec<Service>, Vec<Arc<EndpointSlice>>) {
+    let http = json!([{"port": 80, "protocol": "TCP"}]);
+    let services = vec![
+        service(
+            "web",
+            json!({"clusterIP": "10.96.0.10", "type": "NodePort",
+                "ports": [{"port": 80, "name": "http", "nodePort": 30080}, {"port": 443, "name": "https"}]}),
+        ),
+        service("empty", json!({"clusterIP": "10.96.0.11", "type": "NodePort", "ports": [{"port": 80, "nodePort": 30081}]})),
+        service("dns", json!({"clusterIP": "10.96.0.12", "ports": [{"port": 53, "protocol": "UDP"}, {"port": 9, "protocol": "SCTP"}]})),
+        service(
+            "sticky",
+            json!({"clusterIP": "10.96.0.13", "sessionAffinity": "ClientIP", "ports": http,
+                "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}),
+        ),
+        service("headless", json!({"clusterIP": "None", "ports": http})),
+        service(
+            "local",
+            json!({"clusterIP": "10.96.0.14", "type": "LoadBalancer", "externalTrafficPolicy": "Local", "externalIPs": ["192.0.2.9"],
+                "loadBalancerSourceRanges": ["192.0.2.0/24"], "ports": [{"port": 80, "nodePort": 30082}],
+                "status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.8"}]}}}),
+        ),
+        service("away", json!({"clusterIP": "10.96.0.15", "internalTrafficPolicy": "Local", "ports": http})),
+        service("ending", json!({"clusterIP": "10.96.0.16", "ports": http})),
+    ];
+    let ending = json!({"ready": false, "serving": true, "terminating": true});
+    let slices = vec![
+        slice(
+            "web",
+            json!([{"addresses": ["10.244.0.3"], "nodeName": "n1"}, {"addresses": ["10.244.0.2"], "nodeName": "n1"},
+                {"addresses": ["10.244.0.9"], "conditions": {"ready": false}}, {"addresses": ["10.244.0.8"], "conditions": ending}]),
+            json!([{"name": "http", "port": 8080}, {"name": "other", "port": 1}]),
+        ),
+        slice("web", json!([{"addresses": ["10.244.0.2"]}]), json!([{"name": "https", "port": 8443}])),
+        slice("dns", json!([{"addresses": ["10.244.0.4"]}]), json!([{"port": 53, "protocol": "UDP"}])),
+        slice("sticky", json!([{"addresses": ["10.244.0.2"]}, {"addresses": ["10.244.0.3"]}]), json!([{"port": 80}])),
+        slice(
+            "local",
+            json!([{"addresses": ["10.244.0.2"], "nodeName": "n1"}, {"addresses": ["10.244.1.2"], "nodeName": "n2"}]),
+            json!([{"port": 80}]),
+        ),
+        slice("away", json!([{"addresses": ["10.244.1.2"], "nodeName": "n2"}]), json!([{"port": 80}])),
+        slice("ending", json!([{"addresses": ["10.244.0.8"], "conditions": ending}]), json!([{"port": 80}])),
+    ];
+    (services, slices)
+}
+
+#[test]
+fn the_table_is_as_recorded() {
+    let (services, slices) = all();
+    let rules = rules(&services, &slices, &here(), None);
+    let script = script(&rules.parts.iter().collect::<Vec<_>>(), &here());
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/golden/services.nft");
+    if std::env::var_os("COR_GOLDEN").is_some() {
+        std::fs::write(file, &script).unwrap();
+    }
+    assert_eq!(script, std::fs::read_to_string(file).unwrap());
+    assert_eq!(rules.parts.len(), 7);
+    let refused: Vec<String> = rules.refused.iter().map(ToString::to_string).collect();
+    assert_eq!(refused, ["service default/dns: spec.ports[1].protocol SCTP is not supported by this version of the agent"]);
+    let flows = &rules.parts.iter().find(|part| part.name == "dns").unwrap().flows;
+    assert_eq!(*flows, BTreeMap::from([((Some(Ipv4Addr::new(10, 96, 0, 12)), 53), BTreeSet::from([(Ipv4Addr::new(10, 244, 0, 4), 53)]))]));
+}
+
+#[test]
+fn a_change_writes_what_changed() {
+    let (services, slices) = all();
+    let before = rules(&services, &slices, &here(), None).parts;
+    let before: Vec<&Part> = before.iter().collect();
+    assert_eq!(change(&before, &before), "");
+    // One endpoint less of one service.
+    let mut fewer = slices.clone();
+    fewer[3] = slice("sticky", json!([{"addresses": ["10.244.0.2"]}]), json!([{"port": 80}]));
+    let after = rules(&services, &fewer, &here(), None).parts;
+    let script = change(&before, &after.iter().collect::<Vec<_>>());
+    assert!(script.contains("flush chain") && script.contains("delete set ip coracle aff_") && !script.contains("default/web"), "{script}");
+    assert_eq!(script.matches("delete chain").count(), 1, "{script}");
+}
+
+#[test]
+fn what_the_agent_serves_itself_is_not_refused() {
+    let own = service("kube-dns", json!({"clusterIP": "10.96.0.10", "ports": [{"port": 53, "protocol": "UDP"}]}));
+    let served = Some("10.96.0.10".parse().unwrap());
+    assert_eq!(rules(std::slice::from_ref(&own), &[], &here(), served).parts, Vec::new());
+    let theirs = slice("kube-dns", json!([{"addresses": ["10.244.0.4"]}]), json!([{"port": 53, "protocol": "UDP"}]));
+    assert_eq!(rules(&[own], &[theirs], &here(), served).parts.len(), 1);
+}
+
+#[test]
+fn the_nearer_ones_where_all_say_whom_they_are_for() {
+    let endpoint = |ip: &str, node: &str| json!({"addresses": [ip], "nodeName": node, "hints": {"forNodes": [{"name": node}]}});
+    let port = ServicePort { port: 80, ..ServicePort::default() };
+    let of = |endpoints: Value| {
+        let found = ends(&port, &[slice("x", endpoints, json!([{"port": 80}]))], &here()).cluster;
+        found.into_iter().map(|(ip, _)| ip.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(json!([endpoint("10.0.0.1", "n1"), endpoint("10.0.0.2", "n2")])), ["10.0.0.1"]);
+    assert_eq!(of(json!([endpoint("10.0.0.1", "n1"), {"addresses": ["10.0.0.2"]}])), ["10.0.0.1", "10.0.0.2"]);
+    assert_eq!(of(json!([endpoint("10.0.0.3", "n3"), endpoint("10.0.0.2", "n2")])), ["10.0.0.2", "10.0.0.3"]);
+}

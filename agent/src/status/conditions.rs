@@ -1,0 +1,165 @@
+//! The conditions of a pod that are the agent's to say. PURE.
+
+use serde_json::{Value, json};
+
+use super::member::{One, time};
+use super::whole::begun_ms;
+use crate::desired::Wanted;
+use crate::members::Kind;
+use crate::plan::seen::Run;
+use crate::plan::{Dismissal, Dismissed, Now};
+use crate::runtime::State;
+
+/// How a pod ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Succeeded,
+    Failed,
+}
+
+impl End {
+    pub(super) fn phase(self) -> &'static str {
+        match self {
+            End::Succeeded => "Succeeded",
+            End::Failed => "Failed",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            End::Succeeded => "PodCompleted",
+            End::Failed => "PodFailed",
+        }
+    }
+}
+
+/// The part of an init container or a sidecar.
+pub(super) struct Told {
+    pub(super) kind: Kind,
+    pub(super) one: One,
+}
+
+impl Told {
+    /// The next one may start.
+    fn complete(&self) -> bool {
+        if self.kind == Kind::Sidecar { self.one.value["started"] == true } else { self.one.ready }
+    }
+}
+
+/// Everything that conditions are made of.
+pub(super) struct Facts<'a> {
+    pub(super) up: bool,
+    pub(super) ended: Option<End>,
+    pub(super) initialized: bool,
+    pub(super) init: &'a [Told],
+    pub(super) containers: &'a [One],
+    pub(super) runs: &'a [Run<'a>],
+    /// What is wrong with each readiness gate that is not passed.
+    pub(super) gates: &'a [String],
+}
+
+/// Other people's conditions that a pod waits for before it is ready, as its master shows them.
+pub(super) fn gates(wanted: &Wanted) -> Vec<String> {
+    let stands = |kind: &str| wanted.pod.status.condition(kind).map(|condition| condition.status.as_str());
+    let problem = |kind: &str| match stands(kind) {
+        Some("True") => None,
+        None => Some(format!("corresponding condition of pod readiness gate {kind:?} does not exist.")),
+        Some(other) => Some(format!("the status of pod readiness gate {kind:?} is not \"True\", but {other}")),
+    };
+    wanted.pod.spec.readiness_gates.iter().filter_map(|gate| problem(&gate.condition_type)).collect()
+}
+
+/// The conditions that are the agent's to say.
+pub const CONDITIONS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+const DISRUPTED: &str = "TerminationByKubelet";
+
+pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value, now: Now) -> Value {
+    let sidecars = facts.init.iter().filter(|told| told.kind == Kind::Sidecar).map(|told| &told.one);
+    let unready: Vec<&str> = sidecars.chain(facts.containers).filter(|one| !one.ready).map(|one| one.name.as_str()).collect();
+    let incomplete: Vec<&str> = facts.init.iter().filter(|told| !told.complete()).map(|told| told.one.name.as_str()).collect();
+    // An agent that starts anew has only others' conditions.
+    let told = was["conditions"].as_array().into_iter().flatten().any(|one| CONDITIONS.iter().any(|kind| one["type"] == **kind));
+    let mut list = Vec::new();
+    let mut add = |kind: &str, holds: bool, reason: Option<&str>, message: Option<String>| {
+        let status = if holds { "True" } else { "False" };
+        let before = was["conditions"].as_array().into_iter().flatten().find(|condition| condition["type"] == kind);
+        let since = before.filter(|condition| condition["status"] == status).and_then(|condition| condition["lastTransitionTime"].as_str());
+        // Nothing was shown before: an agent that starts anew reads the times off the engine.
+        let first_ms = match kind {
+            _ if told => now.wall_ms,
+            "Ready" | "ContainersReady" if holds || facts.ended.is_some() => turned_ms(facts.runs, now),
+            "Ready" | "ContainersReady" => now.wall_ms,
+            _ => begun_ms(facts.runs, now),
+        };
+        let since = since.map_or_else(|| time(first_ms), str::to_owned);
+        let mut condition = json!({"type": kind, "status": status, "lastProbeTime": null, "lastTransitionTime": since});
+        if let Some(generation) = generation {
+            condition["observedGeneration"] = json!(generation);
+        }
+        if let Some(reason) = reason {
+            condition["reason"] = json!(reason);
+        }
+        if let Some(message) = message {
+            condition["message"] = json!(message);
+        }
+        list.push(condition);
+    };
+    add("PodReadyToStartContainers", facts.up, None, None);
+    if facts.initialized || incomplete.is_empty() {
+        add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
+    } else {
+        let message = format!("containers with incomplete status: [{}]", incomplete.join(" "));
+        add("Initialized", false, Some("ContainersNotInitialized"), Some(message));
+    }
+    for kind in ["Ready", "ContainersReady"] {
+        match facts.ended {
+            None if kind == "Ready" && unready.is_empty() && !facts.containers.is_empty() && !facts.gates.is_empty() => {
+                add(kind, false, Some("ReadinessGatesNotReady"), Some(facts.gates.join(", ")));
+            }
+            Some(end) if !facts.containers.iter().any(|one| one.unmade) => add(kind, false, Some(end.reason()), None),
+            _ if unready.is_empty() && !facts.containers.is_empty() => add(kind, true, None, None),
+            _ => {
+                let message = format!("containers with unready status: [{}]", unready.join(" "));
+                add(kind, false, Some("ContainersNotReady"), Some(message));
+            }
+        }
+    }
+    add("PodScheduled", true, None, None);
+    Value::Array(list)
+}
+
+/// Whether a condition is the agent's word. Others, too, say that a pod is disrupted: by them, for their reasons.
+pub fn is_own(condition: &Value) -> bool {
+    condition["type"].as_str().is_some_and(|kind| CONDITIONS.contains(&kind)) || condition["reason"] == DISRUPTED
+}
+
+/// Of a pod that had to go though it did nothing wrong: whoever counts its failures leaves this one out.
+pub(super) fn disruption(dismissal: &Dismissal, generation: Option<i64>, was: &Value, now: Now) -> Option<Value> {
+    if dismissal.kind != Dismissed::Displaced {
+        return None;
+    }
+    let before = was["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == "DisruptionTarget");
+    let since = before.and_then(|one| one["lastTransitionTime"].as_str()).map_or_else(|| time(now.wall_ms), str::to_owned);
+    let mut condition = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": DISRUPTED, "message": dismissal.message,
+        "lastProbeTime": null, "lastTransitionTime": since,
+    });
+    if let Some(generation) = generation {
+        condition["observedGeneration"] = json!(generation);
+    }
+    Some(condition)
+}
+
+/// When the last of it started, or ended if nothing runs: since then it is as ready as it is.
+fn turned_ms(runs: &[Run<'_>], now: Now) -> i64 {
+    let starts = runs.iter().filter_map(|run| match run.seen.state {
+        State::Running { started_ms } => Some(started_ms),
+        State::Created { .. } | State::Exited { .. } => None,
+    });
+    let ends = runs.iter().filter_map(|run| match run.seen.state {
+        State::Exited { finished_ms, .. } => Some(finished_ms),
+        State::Created { .. } | State::Running { .. } => None,
+    });
+    starts.max().or(ends.max()).map_or(now.wall_ms, |ms| ms.min(now.wall_ms))
+}

@@ -1,0 +1,170 @@
+//! A command over SPDY: each stream says in its headers what it is for.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use coracle_http::Upgraded;
+use coracle_http::spdy::frames::{Frame, REFUSED};
+use coracle_http::spdy::{Reader, Writer, open};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::time::{sleep, timeout};
+
+use super::channels::LINGER;
+use super::size::Sizes;
+use crate::runtime::conversation::{Heard, Streams, Told};
+
+/// A client opens all its streams within this, as the kubelet asks of it.
+const OPENING: Duration = Duration::from_secs(30);
+/// Answers to frames that wait for the writer.
+const ANSWERS_MAX: usize = 16;
+
+/// What client and agent have agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The outcome is a Status in JSON, since version 4; before that it is text, and none of a success.
+    pub status: bool,
+    /// There is a stream of sizes for a terminal, since version 3.
+    pub sizes: bool,
+}
+
+/// What a stream is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Role {
+    Error,
+    Stdin,
+    Stdout,
+    Stderr,
+    Resize,
+}
+
+impl Role {
+    const NAMES: [(&'static str, Role); 5] =
+        [("error", Role::Error), ("stdin", Role::Stdin), ("stdout", Role::Stdout), ("stderr", Role::Stderr), ("resize", Role::Resize)];
+
+    /// Those that a client will open.
+    fn expected(form: Form, streams: Streams) -> impl Iterator<Item = Role> {
+        let wanted = move |role: &Role| match role {
+            Role::Error => true,
+            Role::Stdin => streams.stdin,
+            Role::Stdout => streams.stdout,
+            Role::Stderr => streams.stderr,
+            Role::Resize => streams.tty && form.sizes,
+        };
+        Role::NAMES.into_iter().map(|(_, role)| role).filter(wanted)
+    }
+}
+
+enum Answer {
+    Accept(u32, Role),
+    Reset(u32),
+    Ping(u32),
+}
+
+/// Until the client has gone, or was told all there is.
+pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Sender<Heard>, told: Receiver<Told>) {
+    let (mut reader, mut writer) = open(upgraded);
+    let (answer, answers) = mpsc::channel(ANSWERS_MAX);
+    let told_all = tokio::select! {
+        () = read(&mut reader, form, streams, heard, answer) => false,
+        written = write(&mut writer, form, streams, told, answers) => written.is_ok(),
+    };
+    // Its streams have ended, and it goes by itself: what it has not read yet it would lose with the connection.
+    if told_all {
+        let _ = timeout(LINGER, reader.drain()).await;
+    }
+    let _ = timeout(LINGER, writer.close()).await;
+}
+
+async fn read(reader: &mut Reader, form: Form, streams: Streams, heard: Sender<Heard>, answer: Sender<Answer>) {
+    let (mut roles, mut sizes) = (HashMap::new(), Sizes::default());
+    while let Ok(Some(frame)) = reader.next().await {
+        match frame {
+            Frame::Open { stream, headers, ends } => {
+                let said = headers.iter().find(|(name, _)| name == "streamtype").map(|(_, value)| value.as_str());
+                let role = Role::NAMES.iter().find(|(name, _)| Some(*name) == said).map(|(_, role)| *role);
+                let role = role.filter(|role| Role::expected(form, streams).any(|expected| expected == *role));
+                let role = role.filter(|role| !roles.values().any(|taken| taken == role));
+                let told = match role {
+                    Some(role) => {
+                        roles.insert(stream, role);
+                        answer.send(Answer::Accept(stream, role)).await
+                    }
+                    None => answer.send(Answer::Reset(stream)).await,
+                };
+                if told.is_err() {
+                    return;
+                }
+                if ends && role == Some(Role::Stdin) {
+                    let _ = heard.send(Heard::StdinEnd).await;
+                }
+            }
+            Frame::Data { stream, bytes, ends } => match roles.get(&stream) {
+                Some(Role::Stdin) => {
+                    if !bytes.is_empty() {
+                        let _ = heard.send(Heard::Stdin(bytes)).await;
+                    }
+                    if ends {
+                        let _ = heard.send(Heard::StdinEnd).await;
+                    }
+                }
+                Some(Role::Resize) => {
+                    for size in sizes.take(&bytes) {
+                        let _ = heard.send(Heard::Size(size)).await;
+                    }
+                }
+                _ => {}
+            },
+            Frame::Reset { stream } => {
+                if roles.get(&stream) == Some(&Role::Stdin) {
+                    let _ = heard.send(Heard::StdinEnd).await;
+                }
+            }
+            Frame::Ping(number) => drop(answer.send(Answer::Ping(number)).await),
+        }
+    }
+}
+
+async fn write(
+    writer: &mut Writer,
+    form: Form,
+    streams: Streams,
+    mut told: Receiver<Told>,
+    mut answers: Receiver<Answer>,
+) -> std::io::Result<()> {
+    let mut numbers = HashMap::new();
+    let expected = Role::expected(form, streams).count();
+    let mut opening = std::pin::pin!(sleep(OPENING));
+    loop {
+        let all = numbers.len() == expected;
+        tokio::select! {
+            Some(answer) = answers.recv() => match answer {
+                Answer::Accept(stream, role) => {
+                    numbers.insert(role, stream);
+                    writer.reply(stream).await?;
+                }
+                Answer::Reset(stream) => writer.reset(stream, REFUSED).await?,
+                Answer::Ping(number) => writer.ping(number).await?,
+            },
+            () = &mut opening, if !all => return Err(std::io::ErrorKind::TimedOut.into()),
+            next = told.recv(), if all => {
+                let Some(next) = next else { break };
+                let (role, bytes) = match next {
+                    Told::Stdout(bytes) => (Role::Stdout, bytes),
+                    Told::Stderr(bytes) => (Role::Stderr, bytes),
+                    Told::Outcome(outcome) if form.status => (Role::Error, outcome.status().to_string().into()),
+                    Told::Outcome(outcome) => (Role::Error, outcome.message().into()),
+                };
+                if let Some(stream) = numbers.get(&role).filter(|_| !bytes.is_empty()) {
+                    writer.data(*stream, &bytes, false).await?;
+                }
+            }
+        }
+    }
+    // The error's last: who reads it has all of the rest.
+    for role in [Role::Stdin, Role::Resize, Role::Stdout, Role::Stderr, Role::Error] {
+        if let Some(stream) = numbers.get(&role) {
+            writer.data(*stream, &[], true).await?;
+        }
+    }
+    Ok(())
+}

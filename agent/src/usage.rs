@@ -1,0 +1,139 @@
+//! PURE. What `--help` says: of the program, or of the one command that stands before it.
+
+pub const PROGRAM: &str = "\
+coracle-agent: runs Kubernetes pods on this host's Docker
+
+usage: coracle-agent [flags]
+       coracle-agent check FILE... [-o json]
+       coracle-agent plan [-o json] [flags]
+       coracle-agent status [-o json] [flags]
+       coracle-agent doctor [-o json] [flags]
+       coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
+       coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER] [--tail N] POD
+
+  check FILE...          say what is wrong with manifest files; a directory stands for the files in it
+  plan                   say what an agent that starts now would do, and why; does nothing
+  status                 say how this node and its pods are, and what is wrong
+  doctor                 say what of this host stands in the way, and what to do
+  exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
+  (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
+
+  --config FILE          read `key = value` lines with the names below; a flag wins
+  --manifest-dir DIR     manifests and pods, YAML or JSON, a file each (default /etc/coracle/manifests)
+  --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
+  --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
+  --node-name NAME       this host's name among the nodes (default: its host name)
+  --node-ip ADDR         this host's address among the nodes (default: the one that a packet to the world leaves from)
+  --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
+  --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
+  --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
+  --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
+  --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
+  --cluster-domain NAME  the end of the cluster's names (default cluster.local)
+  --secrets-on-disk yes|no  keep what pods use of Secrets for a start without the master (default yes)
+  --allowed-unsafe-sysctls LIST   names, or beginnings with *, that pods may set (default: only the safe ones)
+  --eviction-hard LIST   below what pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
+  --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
+  --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
+  --serialize-image-pulls yes|no  one pull after another (default no)
+  --image-gc-high-threshold PERCENT  of the disk in use: above it images that were pulled and nobody wants go (default 85)
+  --image-gc-low-threshold PERCENT   until so much of it is in use (default 80)
+  --help, --version
+";
+
+const CHECK: &str = "\
+usage: coracle-agent check FILE... [-o json]
+
+Reads manifest files as the agent does, and says of each problem where it is and what to do: a line a problem. What the format does
+not have is dropped, which is a warning; a pod with a field that the agent does not act on is not started, which is a problem.
+A directory stands for the files in it. Needs neither engine nor root.
+
+exit code 0: every file gives what it asks for
+          1: something is wrong; a line a problem
+          2: the command line is wrong
+";
+
+const PLAN: &str = "\
+usage: coracle-agent plan [-o json] [--manifest-dir DIR] [--data-dir DIR] [--docker-host URL] [--config FILE]
+
+Says what an agent that starts now would do, and why, and what pods wait for: decided by the very code that the agent runs, over the
+manifest directory, what the master said last (kept in the data directory) and the engine. Does nothing. Back-offs that a running
+agent counts in its memory are not known here.
+
+exit code 0: it is told, also where there is nothing to do
+          1: the engine, or a file, cannot be read; it says which
+          2: the command line is wrong
+";
+
+const STATUS: &str = "\
+usage: coracle-agent status [-o json] [--socket-dir DIR] [--node-name NAME] [--config FILE]
+
+Asks the running agent through its socket: the node, its engine, its pods, and what is wrong in plain words. Manifest files that the
+agent cannot use are named, too.
+
+exit code 0: the agent runs, and so does everything that it should run
+          1: not so; the problems stand below
+          2: the command line is wrong
+";
+
+const DOCTOR: &str = "\
+usage: coracle-agent doctor [-o json] [--docker-host URL] [--data-dir DIR] [--listen ADDR:PORT] [--config FILE]
+
+Looks at this host: engine, cgroups, disk, clock, ports, kernel, firewall, manifests, master. Says what is wrong and what to do.
+Changes nothing. Some of it needs root.
+
+exit code 0: nothing stands in the way; what could be better is told as a warning
+          1: something does
+          2: the command line is wrong
+";
+
+const EXEC: &str = "\
+usage: coracle-agent exec [-i] [-t] [-n NAMESPACE] [-c CONTAINER] [--socket-dir DIR] [--node-name NAME] [--config FILE] POD -- COMMAND...
+
+Asks the running agent through its socket, as root, to run a command in a pod of this host: -i with what is typed here, -t at a
+terminal. A pod of a manifest file goes by its own name. The options are those of kubectl.
+
+exit code 0: the command ended well; else it is the command's own, or
+          1: it could not be run
+          2: the command line is wrong
+";
+
+const LOGS: &str = "\
+usage: coracle-agent logs [-f] [-p] [-n NAMESPACE] [-c CONTAINER] [--tail N] [--since 5m] [--since-time TIME] [--timestamps]
+                          [--limit-bytes N] [--socket-dir DIR] [--node-name NAME] [--config FILE] POD
+
+Asks the running agent through its socket, as root, what a container of a pod of this host wrote: -f goes on with it, -p is of the
+container before. The options are those of kubectl.
+
+exit code 0: it is told
+          1: it cannot be read
+          2: the command line is wrong
+";
+
+pub fn of(word: Option<&str>) -> &'static str {
+    match word {
+        Some("check") => CHECK,
+        Some("plan") => PLAN,
+        Some("status") => STATUS,
+        Some("doctor") => DOCTOR,
+        Some("exec") => EXEC,
+        Some("logs") => LOGS,
+        _ => PROGRAM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_its_own() {
+        for command in ["check", "plan", "status", "doctor", "exec", "logs"] {
+            let text = of(Some(command));
+            assert!(text.starts_with(&format!("usage: coracle-agent {command}")), "{text}");
+            assert!(text.contains("exit code 0") && text.contains("2: the command line is wrong"), "{text}");
+            assert!(PROGRAM.contains(&format!("coracle-agent {command}")), "the program's own help names {command}");
+        }
+        assert_eq!(of(Some("frob")), PROGRAM);
+    }
+}
