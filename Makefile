@@ -26,7 +26,7 @@ e2e:
 	packaging/prerequisites.sh engine demo test
 	packaging/engine.sh start
 	cargo build --release -p coracle-master -p coracle-agent
-	cargo test -p coracle-tests --features e2e --test e2e $(AS_ROOT)
+	cargo test -p coracle-tests --features e2e,clients --test e2e $(AS_ROOT)
 
 # Every kubectl that is here, against a master of its own for each script; needs no engine.
 test-clients:
@@ -73,7 +73,7 @@ bench-api:
 	cargo build --release -p coracle-master
 	cargo bench -q -p coracle-tests --features bench-store --bench api
 
-# Kubernetes' own conformance tests, those that pass: E2E=/path/to/e2e.test, a program built of Kubernetes (CONTRIBUTING.md says how).
+# Kubernetes' own conformance tests, those that pass: E2E=/path/to/e2e.test, a program built of Kubernetes (docs/internals/testing.md says how).
 conformance:
 	packaging/conformance.sh "$(E2E)" "$(WORDS)"
 

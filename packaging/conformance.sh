@@ -46,7 +46,7 @@ cluster() {
     trap stop EXIT
     start master --data-dir "$state/master" --admin-socket "$sockets/master/api.sock" --listen "127.0.0.1:$port"
     start agent --data-dir "$state/agent" --manifest-dir "$state/manifests" --master "unix://$sockets/master/api.sock" \
-        --listen "127.0.0.1:$((port + 1))"
+        --listen "127.0.0.1:$((port + 1))" --eviction-hard "memory.available<1Mi"
     for _ in $(seq 1 600); do
         if node_is_ready; then break; fi
         sleep 0.1

@@ -98,7 +98,10 @@ package() {
     [ "$name" != agent ] || mkdir -p "$root/etc/coracle/manifests"
     install -D -m 0644 "packaging/man/coracle-$name.8" "$root/usr/share/man/man8/coracle-$name.8"
     gzip -9n "$root/usr/share/man/man8/coracle-$name.8"
-    install -m 0644 README.md "$doc/README.md"
+    install -D -m 0644 "packaging/completion/coracle-$name.bash" "$root/usr/share/bash-completion/completions/coracle-$name"
+    install -D -m 0644 "packaging/completion/coracle-$name.zsh" "$root/usr/share/zsh/vendor-completions/_coracle-$name"
+    install -m 0644 README.md SUPPORT.md "$doc/"
+    install -D -m 0644 -t "$doc/docs" docs/*.md
     {
         echo "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/"
         echo "Upstream-Name: coracle"

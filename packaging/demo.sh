@@ -110,7 +110,7 @@ run() {
     start master --data-dir "$state/master" --admin-socket "$sockets/master/api.sock" --listen "127.0.0.1:$api" \
         --agent-sockets "$sockets/agent"
     start agent --data-dir "$state/agent" --manifest-dir "$state/manifests" --master "unix://$sockets/master/api.sock" \
-        --listen "127.0.0.1:$node" --socket-dir "$sockets/agent"
+        --listen "127.0.0.1:$node" --socket-dir "$sockets/agent" --eviction-hard "memory.available<1Mi"
     await 20 "the master" curl -sSf -m 2 "http://127.0.0.1:$api/healthz"
     clock; say "the master answers"
     await 20 "the agent" curl -sSf -m 2 "http://127.0.0.1:$node/healthz"

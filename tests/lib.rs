@@ -3,3 +3,4 @@
 #[cfg(feature = "block")]
 pub mod block;
 pub mod fuzz;
+pub mod stock;

@@ -9,7 +9,11 @@ mod churn;
 #[allow(dead_code)]
 #[path = "../e2e/images.rs"]
 mod images;
+#[allow(dead_code)]
+#[path = "../e2e/kubectl.rs"]
+mod kubectl;
 mod process;
+mod streams;
 
 use bed::{Bed, Engine, MASTER};
 use process::Usage;
@@ -27,8 +31,13 @@ const QUIET: Duration = Duration::from_secs(60);
 
 type Row = (&'static str, fn(&Engine) -> Result<String, String>);
 
-const ROWS: &[Row] =
-    &[("starting a pod", starts), ("master ready", ready), ("memory at rest, a quiet minute", quiet), ("after a churn", churn::churn)];
+const ROWS: &[Row] = &[
+    ("starting a pod", starts),
+    ("master ready", ready),
+    ("looking into pods", streams::streams),
+    ("memory at rest, a quiet minute", quiet),
+    ("after a churn", churn::churn),
+];
 
 fn main() -> ExitCode {
     let engine = match Engine::start() {

@@ -19,6 +19,11 @@ pub struct Bed {
 
 impl Bed {
     pub fn start(name: &str) -> Result<Bed, String> {
+        Bed::start_with(name, &[])
+    }
+
+    /// With more flags.
+    pub fn start_with(name: &str, flags: &[&str]) -> Result<Bed, String> {
         let folder = std::env::temp_dir().join(format!("coracle-clients-{}", std::process::id())).join(name);
         fs::create_dir_all(folder.join("run")).map_err(|e| format!("{}: {e}", folder.display()))?;
         fs::set_permissions(folder.join("run"), fs::Permissions::from_mode(0o700)).map_err(|e| e.to_string())?;
@@ -29,6 +34,7 @@ impl Bed {
             .args(["--data-dir".as_ref(), folder.join("data").as_os_str()])
             .args(["--admin-socket".as_ref(), folder.join("run/api.sock").as_os_str()])
             .args(["--listen", &address])
+            .args(flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().map_err(|e| e.to_string())?)
             .stderr(log)

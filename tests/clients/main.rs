@@ -1,6 +1,6 @@
 //! Real clients against the real master: every kubectl that is found, through the scripts of `tests/data/clients`, `helm`
-//! where there is one, Python's `kubernetes` and the crate `kube`. No engine is needed: nothing runs, and where a status matters the script says what an
-//! agent would.
+//! where there is one, Python's `kubernetes` and the crate `kube`; and recorded scenarios of controllers and scheduler. No engine is needed: nothing
+//! runs, and where a status matters the script says what an agent would.
 //!
 //!     make test-clients
 //!     cargo test -p coracle-tests --features clients --test clients -- 1.33/apply       what has the word in its name
@@ -14,6 +14,7 @@ mod crate_kube;
 mod helm;
 mod kubectl;
 mod python;
+mod recorded;
 mod run;
 mod script;
 
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
     };
     verdicts.extend(python::run(&wanted));
     verdicts.extend(crate_kube::run(&wanted));
+    verdicts.extend(recorded::run(&wanted));
     let failed = verdicts.iter().filter(|v| !v.wrong.is_empty()).count();
     for verdict in &verdicts {
         for line in verdict.notes.iter().chain(&verdict.wrong) {

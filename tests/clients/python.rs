@@ -2,7 +2,8 @@
 
 use crate::Verdict;
 use crate::bed::Bed;
-use std::path::{Path, PathBuf};
+use coracle_tests::stock::python;
+use std::path::Path;
 use std::process::Command;
 
 const NAME: &str = "python";
@@ -22,7 +23,7 @@ pub fn run(wanted: &dyn Fn(&str) -> bool) -> Vec<Verdict> {
 }
 
 fn one() -> Result<(), String> {
-    let interpreter = interpreter()?;
+    let interpreter = python()?;
     let bed = Bed::start(NAME)?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/clients/python/client.py");
     let mut command = Command::new("timeout");
@@ -33,14 +34,4 @@ fn one() -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{}\nthe master's log:\n{}", String::from_utf8_lossy(&printed), bed.log()))
-}
-
-/// CORACLE_PYTHON, or the first that has the client: Debian's package belongs to Debian's own interpreter.
-fn interpreter() -> Result<PathBuf, String> {
-    let named = std::env::var_os("CORACLE_PYTHON").map(PathBuf::from);
-    let candidates = [PathBuf::from("/usr/bin/python3"), PathBuf::from("python3")];
-    let candidates = named.map_or(candidates.to_vec(), |python| vec![python]);
-    let has_client = |python: &&PathBuf| Command::new(python).args(["-c", "import kubernetes"]).output().is_ok_and(|o| o.status.success());
-    let found = candidates.iter().find(has_client).cloned();
-    found.ok_or_else(|| "no Python has the package kubernetes; run packaging/prerequisites.sh test".to_owned())
 }

@@ -16,6 +16,8 @@
 //!     since 1.24, before 1.30    only for these versions of kubectl
 //!     later why                  known not to work yet, and why: it is run, and told when it works
 
+use coracle_tests::stock::minor;
+
 /// Each kind loses this warning when something acts on it, and each field of a pod the other; no script has to change then.
 const OWN_WARNINGS: [&str; 2] = ["Warning: nothing acts on ", "Warning: no agent will start "];
 
@@ -122,12 +124,6 @@ fn attribute(step: &mut Step, word: &str, rest: String) -> Result<(), &'static s
         _ => return Err("is not known"),
     }
     Ok(())
-}
-
-/// `1.24` or `v1.24.3` -> 24.
-pub fn minor(version: &str) -> Option<u32> {
-    let rest = version.trim().trim_start_matches('v').strip_prefix("1.")?;
-    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 impl Step {

@@ -3,6 +3,7 @@
 use crate::images;
 use serde_json::Value;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,9 +11,18 @@ use std::time::{Duration, Instant};
 /// Nothing that is awaited here takes longer unless it is broken; how long it takes is never judged.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-const NAMESPACE: &str = "coracle-e2e";
 pub const MASTER: &str = "127.0.0.1:8080";
 pub const AGENT: &str = "127.0.0.1:10250";
+
+/// Of the network namespace, and of the folder in /var/tmp: CORACLE_E2E names another one, for runs beside each other.
+fn called() -> String {
+    std::env::var("CORACLE_E2E").unwrap_or_else(|_| "coracle-e2e".to_owned())
+}
+
+/// Where everything of this run is.
+pub fn place() -> PathBuf {
+    Path::new("/var/tmp").join(called())
+}
 
 /// A dockerd in a network namespace without a way out: like a box on a LAN that has no router.
 pub struct Engine {
@@ -25,13 +35,13 @@ impl Engine {
         if !nix::unistd::geteuid().is_root() {
             return Err("needs root (network namespaces, dockerd); run `make e2e`".to_owned());
         }
-        let folder = PathBuf::from("/var/tmp/coracle-e2e");
-        let engine = Engine { folder, dockerd: None.into() };
+        let engine = Engine { folder: place(), dockerd: None.into() };
         engine.remove_leftovers();
-        for line in [format!("netns add {NAMESPACE}"), format!("-n {NAMESPACE} link set lo up")] {
+        let namespace = called();
+        for line in [format!("netns add {namespace}"), format!("-n {namespace} link set lo up")] {
             run(Command::new("ip").args(line.split(' ')))?;
         }
-        let namespace = fs::File::open(format!("/run/netns/{NAMESPACE}")).map_err(|e| format!("open the network namespace: {e}"))?;
+        let namespace = fs::File::open(format!("/run/netns/{namespace}")).map_err(|e| format!("open the network namespace: {e}"))?;
         nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).map_err(|e| format!("enter the network namespace: {e}"))?;
         engine.launch()?;
         images::load(&engine)?;
@@ -97,12 +107,14 @@ impl Engine {
     /// What a run that was killed has left: its dockerd, containers' shims, mounts, namespace.
     fn remove_leftovers(&self) {
         let folder = self.folder.to_string_lossy().into_owned();
-        let _ = run(Command::new("pkill").args(["-KILL", "-f", &folder]));
+        for pid in ours(&folder) {
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+        }
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         for mounted in mounts.lines().filter_map(|l| l.split(' ').nth(1)).filter(|m| m.starts_with(&folder)) {
             let _ = nix::mount::umount2(mounted, nix::mount::MntFlags::MNT_DETACH);
         }
-        let _ = run(Command::new("ip").args(["netns", "delete", NAMESPACE]));
+        let _ = run(Command::new("ip").args(["netns", "delete", &called()]));
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -117,6 +129,20 @@ impl Drop for Engine {
     }
 }
 
+/// Programs of an engine or of ours that were started with a path in this folder; nobody else who only names it.
+fn ours(folder: &str) -> Vec<nix::unistd::Pid> {
+    const NAMES: [&str; 6] = ["dockerd", "containerd", "containerd-shim", "docker-proxy", "coracle-master", "coracle-agent"];
+    let is_ours = |line: &[u8]| {
+        let text = String::from_utf8_lossy(line);
+        let mut words = text.split('\0');
+        let name = words.next().and_then(|program| program.rsplit('/').next()).unwrap_or_default().to_owned();
+        NAMES.iter().any(|known| name.starts_with(known)) && words.any(|word| word.contains(&format!("{folder}/")))
+    };
+    let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let ours = pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| is_ours(&line)));
+    ours.map(nix::unistd::Pid::from_raw).collect()
+}
+
 /// A program that must succeed; its output.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{command:?}: {e}"))?;
@@ -124,6 +150,34 @@ pub fn run(command: &mut Command) -> Result<String, String> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     } else {
         Err(format!("{command:?}: {}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
+    }
+}
+
+/// What came of a program.
+#[derive(Debug)]
+pub struct Said {
+    pub code: i32,
+    pub out: Vec<u8>,
+    pub err: String,
+}
+
+impl Said {
+    /// `input` is all that it gets to read.
+    pub fn of(command: &mut Command, input: &[u8]) -> Said {
+        let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let input = input.to_vec();
+        // What a program does not read is lost.
+        let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        let output = child.wait_with_output().expect("it ends");
+        writer.join().expect("it writes");
+        let err = String::from_utf8_lossy(&output.stderr).into_owned();
+        Said { code: output.status.code().unwrap_or(-1), out: output.stdout, err }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.out).into_owned()
     }
 }
 
@@ -164,10 +218,11 @@ impl<'a> Bed<'a> {
     pub fn start_agent_with(&mut self, flags: &[&str]) {
         // With a /sys of its own, where the bridges are those of the namespace.
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", NAMESPACE]).arg(program("coracle-agent").get_program());
+        command.args(["netns", "exec", &called()]).arg(program("coracle-agent").get_program());
         command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
         command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]);
-        command.arg("--socket-dir").arg(self.path("sockets")).args(flags);
+        // The disk of whoever runs the tests may be nearly full.
+        command.arg("--socket-dir").arg(self.path("sockets")).args(["--eviction-hard", "memory.available<1Mi"]).args(flags);
         self.agent = Some(self.launch(&mut command, "agent"));
         self.until("the agent answers", |bed| bed.ask_agent("/pods").ok());
     }
@@ -249,6 +304,14 @@ impl<'a> Bed<'a> {
     pub fn ask_agent(&self, path: &str) -> Result<String, String> {
         let socket = self.path("sockets/n1.sock");
         run(Command::new("curl").args(["-sSf", "-m", "5", "--unix-socket"]).arg(socket).arg(format!("http://localhost{path}")))
+    }
+
+    /// What the agent's own program is told by the agent that runs.
+    pub fn ask_program(&self, arguments: &[&str], input: &[u8]) -> Said {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(program("coracle-agent").get_program()).arg(arguments[0]);
+        command.arg("--socket-dir").arg(self.path("sockets")).args(["--node-name", "n1"]).args(&arguments[1..]);
+        Said::of(&mut command, input)
     }
 
     pub fn get(&self, path: &str) -> Value {

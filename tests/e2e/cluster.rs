@@ -1,7 +1,7 @@
 //! Through the API: replicas, services, the guestbook of 2014, stock kubectl.
 
 use crate::Test;
-use crate::bed::{AGENT, Bed, MASTER, run};
+use crate::bed::{AGENT, Bed, MASTER, place, run};
 use crate::images::BUSYBOX;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -169,9 +169,7 @@ fn debugging(bed: &mut Bed) {
     bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "watched"}, "spec": spec}).to_string());
     let id = bed.until("it runs", |bed| bed.running_of("c").pop());
     let kubectl = |arguments: &[&str]| {
-        let said = run(Command::new("kubectl")
-            .args(["-s", &format!("http://{MASTER}"), "--cache-dir", "/var/tmp/coracle-e2e/kubectl"])
-            .args(arguments));
+        let said = run(Command::new("kubectl").args(["-s", &format!("http://{MASTER}"), "--cache-dir", &cache()]).args(arguments));
         said.unwrap_or_else(|e| panic!("kubectl {arguments:?}: {e}"))
     };
     let look = |bed: &Bed, name: &str| {
@@ -250,14 +248,13 @@ fn guestbook_of_2014(bed: &mut Bed) {
     bed.until("one frontend, the master and one slave run", |bed| {
         ["frontend", "redis-master", "redisslave"].iter().all(|name| running(bed, name) == 1).then_some(())
     });
-    // The others say which port is taken.
-    bed.until("two frontends wait for 8000, one slave for 6380", |bed| {
+    bed.until("two frontends and one slave wait for a node whose ports are free", |bed| {
         let list = bed.get("/api/v1/namespaces/default/pods");
-        let said = |port: &str| {
-            let pods = list["items"].as_array().into_iter().flatten();
-            pods.filter(|p| p["status"]["conditions"].to_string().contains(port) && p["spec"]["nodeName"].is_null()).count()
+        let waiting = |name: &str| {
+            let pods = list["items"].as_array().into_iter().flatten().filter(|pod| pod["metadata"]["labels"]["name"] == name);
+            pods.filter(|p| p["status"]["conditions"].to_string().contains("free ports") && p["spec"]["nodeName"].is_null()).count()
         };
-        (said("8000") == 2 && said("6380") == 1).then_some(())
+        (waiting("frontend") == 2 && waiting("redisslave") == 1).then_some(())
     });
     bed.until("a value is written through the frontend", |bed| {
         bed.try_get("http://127.0.0.1:8000/set?ahoy").ok().filter(|text| text.trim() == "+OK")
@@ -271,12 +268,15 @@ fn guestbook_of_2014(bed: &mut Bed) {
     bed.until("and by the frontend itself", |bed| bed.try_get("http://127.0.0.1:8000/get").ok().filter(|text| text == "ahoy"));
 }
 
+/// Where kubectl keeps what it has learned of the API.
+fn cache() -> String {
+    place().join("kubectl").display().to_string()
+}
+
 fn stock_kubectl(bed: &mut Bed) {
     bed.start();
     let server = format!("http://{MASTER}");
-    let kubectl = |arguments: &str| {
-        run(Command::new("kubectl").args(["-s", &server, "--cache-dir", "/var/tmp/coracle-e2e/kubectl"]).args(arguments.split(' ')))
-    };
+    let kubectl = |arguments: &str| run(Command::new("kubectl").args(["-s", &server, "--cache-dir", &cache()]).args(arguments.split(' ')));
     let must = |arguments: &str| kubectl(arguments).unwrap_or_else(|e| panic!("kubectl {arguments}: {e}"));
     let file = bed.path("pod.yaml.json");
     let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": BUSYBOX, "command": ["sleep", "3600"]}]});

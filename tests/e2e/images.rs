@@ -1,9 +1,9 @@
 //! The images of the tests, made on the spot: Debian's static busybox, and the stand-in for the guestbook's.
 
-use crate::bed::{Engine, run};
+use crate::bed::{Engine, place, run};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub const BUSYBOX: &str = "coracle/busybox:1";
@@ -16,7 +16,7 @@ const GUESTBOOK: &[(&str, &str)] = &[
 ];
 
 pub fn load(engine: &Engine) -> Result<(), String> {
-    let folder = PathBuf::from("/var/tmp/coracle-e2e/images");
+    let folder = place().join("images");
     let base = folder.join("busybox");
     busybox(&base).map_err(|e| format!("busybox image: {e}; apt-get install busybox-static"))?;
     import(engine, &base, BUSYBOX, &["CMD [\"sh\"]", "ENV PATH=/bin"])?;

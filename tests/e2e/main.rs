@@ -5,9 +5,14 @@
 
 mod bed;
 mod cluster;
+#[cfg(feature = "clients")]
+mod crate_kube;
 mod images;
+mod kubectl;
 mod life;
 mod manifests;
+mod streams;
+mod vanish;
 
 use bed::Bed;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,7 +21,13 @@ use std::process::ExitCode;
 /// A name and what it does with a fresh pair of programs on an engine that holds nothing of ours.
 pub type Test = (&'static str, fn(&mut Bed));
 
-const SUITES: &[&[Test]] = &[manifests::TESTS, life::TESTS, cluster::TESTS];
+const SUITES: &[&[Test]] = &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, CRATE_KUBE];
+
+/// Built with the feature `clients` alone, as everything of that crate.
+#[cfg(feature = "clients")]
+const CRATE_KUBE: &[Test] = crate_kube::TESTS;
+#[cfg(not(feature = "clients"))]
+const CRATE_KUBE: &[Test] = &[];
 
 fn main() -> ExitCode {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();

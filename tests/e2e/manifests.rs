@@ -135,16 +135,16 @@ fn refused_field_is_named(bed: &mut Bed) {
 kind: Pod
 metadata: {{name: refused}}
 spec:
-  volumes: [{{name: v, nfs: {{server: s, path: /p}}}}]
+  volumes: [{{name: v, iscsi: {{targetPortal: s, iqn: 'iqn.2026-01.s:p', lun: 0}}}}]
   containers: [{{name: c, image: '{BUSYBOX}', command: [sleep, '3600']}}]
 "
     );
     bed.drop_manifest("refused", &pod);
     let pod = bed.until("the status names the field", |bed| {
-        bed.pod_like("refused").filter(|p| p["status"]["message"].as_str().is_some_and(|m| m.contains("nfs")))
+        bed.pod_like("refused").filter(|p| p["status"]["message"].as_str().is_some_and(|m| m.contains("iscsi")))
     });
     assert_ne!(pod["status"]["phase"], "Running");
-    assert!(bed.log("agent").contains("nfs"), "the log names it as well");
+    assert!(bed.log("agent").contains("iscsi"), "the log names it as well");
     assert!(bed.docker(&["ps", "-aq"]).trim().is_empty(), "nothing of it was started");
 }
 

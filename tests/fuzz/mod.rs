@@ -6,6 +6,7 @@ pub mod engines;
 pub mod old;
 pub mod patches;
 pub mod store;
+pub mod streams;
 pub mod texts;
 
 use serde_json::{Value, json};

@@ -8,6 +8,7 @@ mod bed;
 mod budgets;
 mod checks;
 mod made_up;
+mod rollouts;
 
 use bed::{Bed, Random, ZONE};
 use coracle_api::meta::Key;
@@ -236,7 +237,8 @@ fn make_pod(bed: &mut Bed) {
         _ => {}
     }
     let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let doomed = bed.deleted_nodes.contains(pod["spec"]["nodeName"].as_str().unwrap_or_default());
+    // A pod of a node that does not come is given up.
+    let doomed = !pod["spec"]["nodeName"].is_null();
     if bed.create("pods", pod) && name.starts_with("bare") && !doomed {
         bed.bare.insert(name);
     }

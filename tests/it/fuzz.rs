@@ -8,7 +8,7 @@
 mod linear;
 mod server;
 
-use coracle_tests::fuzz::{Dice, engines, old, patches, store, texts};
+use coracle_tests::fuzz::{Dice, engines, old, patches, store, streams, texts};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a target with many seeds, or with the one that CORACLE_SEED names.
@@ -100,4 +100,14 @@ fn targets_of_requests() {
 #[test]
 fn loads() {
     rounds(100, store::load);
+}
+
+#[test]
+fn frames_of_web_sockets() {
+    rounds(20_000, streams::web_socket_frames);
+}
+
+#[test]
+fn frames_of_spdy() {
+    rounds(10_000, streams::spdy_frames);
 }

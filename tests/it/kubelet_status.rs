@@ -6,12 +6,13 @@
 //! 1. Container ids say `docker://`; times, addresses and ids are not compared.
 //! 2. There is no service account, so its mount is in no container.
 //! 3. `podIP` stands in the status as soon as the sandbox is up; the kubelet shows it one write later.
-//! 4. The pod's own `resources` and `allocatedResources` (sums over its containers, and on cgroup v1 often not even that) are left out.
+//! 4. The pod's own `resources` are not compared once it is over: then a kubelet may say less than it did before.
 //! 5. After a failure the back-off is shown at once (waiting, CrashLoopBackOff); the kubelet shows `terminated` until its next sync.
 //!    So both forms are compared as they stand, only not when they come.
 //! 6. The phase ends in the same status that shows the sandbox down; the kubelet sometimes needs one more (a container killed by its
 //!    liveness probe with policy Never, a pod deleted while its image is missing).
-//! 7. A container that was refused by the engine has no `finishedAt` of its own: it is when it was made.
+//! 7. A readiness gate counts as soon as it is set; the kubelet shows it one write later.
+//! 8. A container that was refused by the engine has no `finishedAt` of its own: it is when it was made.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use coracle_agent::desired::{Source, Wanted};
 use coracle_agent::naming::{SANDBOX, Tag};
 use coracle_agent::plan::{Node, Now, Verdict, Waiting, Waits, World};
 use coracle_agent::runtime::{Seen, State};
-use coracle_agent::status::status;
+use coracle_agent::status::{CONDITIONS, status};
 use serde_json::{Value, json};
 
 #[test]
@@ -53,6 +54,13 @@ fn replay(name: &str, case: &Value, wrongs: &mut Vec<String>) -> usize {
             continue;
         }
         was_up |= up;
+        let ready =
+            |kind: &str| recorded["conditions"].as_array().unwrap().iter().any(|one| one["type"] == kind && one["status"] == "True");
+        let gates = case["pod"]["spec"]["readinessGates"].as_array().into_iter().flatten();
+        let open = gates.into_iter().any(|gate| ready(gate["conditionType"].as_str().unwrap()));
+        if open && ready("ContainersReady") && !ready("Ready") {
+            continue;
+        }
         let (wanted, world, waits) = moment(name, case, recorded);
         let ours = status(&wanted, &world, &waits, &was, Now { wall_ms: 1_800_000_000_000, mono_ms: 0 });
         let (left, right) = (plain(&ours), plain(recorded));
@@ -85,6 +93,9 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     if document["spec"]["restartPolicy"].is_null() {
         document["spec"]["restartPolicy"] = json!("Always");
     }
+    default_requests(&mut document);
+    let others = recorded["conditions"].as_array().unwrap().iter().filter(|one| !CONDITIONS.iter().any(|kind| one["type"] == *kind));
+    document["status"] = json!({"conditions": others.collect::<Vec<_>>()});
     let wanted = Wanted::new(Source::Master, document).unwrap();
     let mut world = World { node: Node { address: "10.0.0.1".into(), ..Node::default() }, ..World::default() };
     let mut waits = Waits::default();
@@ -139,6 +150,17 @@ fn moment(name: &str, case: &Value, recorded: &Value) -> (Wanted, World, Waits) 
     (wanted, world, waits)
 }
 
+/// As the API server writes them out: where there is none, the limit.
+fn default_requests(document: &mut Value) {
+    for container in document["spec"]["containers"].as_array_mut().unwrap() {
+        for (name, limit) in container["resources"]["limits"].as_object().cloned().unwrap_or_default() {
+            if container["resources"]["requests"].get(&name).is_none() {
+                container["resources"]["requests"][name] = limit;
+            }
+        }
+    }
+}
+
 fn is_up(status: &Value) -> bool {
     let mut conditions = status["conditions"].as_array().unwrap().iter();
     conditions.any(|condition| condition["type"] == "PodReadyToStartContainers" && condition["status"] == "True")
@@ -182,6 +204,7 @@ fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: Stat
         created_ms: 1,
         state,
         ip,
+        limits: None,
         message,
     }
 }
@@ -190,8 +213,10 @@ fn seen(wanted: &Wanted, container: &str, attempt: u32, image: &str, state: Stat
 fn plain(status: &Value) -> Value {
     let mut status = status.clone();
     let object = status.as_object_mut().unwrap();
-    object.remove("resources");
-    object.remove("allocatedResources");
+    // Without containers to measure, a kubelet on cgroup v1 says less than it did before.
+    if matches!(object["phase"].as_str(), Some("Succeeded" | "Failed")) {
+        object.remove("resources");
+    }
     for name in ["hostIP", "podIP", "startTime"] {
         if let Some(value) = object.get_mut(name) {
             *value = json!("-");
@@ -202,7 +227,9 @@ fn plain(status: &Value) -> Value {
             *value = json!([{"ip": "-"}]);
         }
     }
-    for condition in object["conditions"].as_array_mut().unwrap() {
+    let conditions = object["conditions"].as_array_mut().unwrap();
+    conditions.retain(|one| CONDITIONS.iter().any(|kind| one["type"] == *kind));
+    for condition in conditions {
         condition["lastTransitionTime"] = json!("-");
     }
     for list in ["initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"] {

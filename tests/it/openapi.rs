@@ -144,6 +144,10 @@ fn schemas_are_those_of_kubernetes() {
     let (mut wrong, mut compared) = (Vec::new(), 0);
     for row in types.iter() {
         let name = openapi::name(row);
+        // Another server has these, and nobody recorded it.
+        if name.starts_with("io.k8s.metrics.") {
+            continue;
+        }
         let Some(theirs) = recorded.get(&name) else {
             wrong.push(format!("{name}: Kubernetes has no such type"));
             continue;

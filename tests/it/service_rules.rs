@@ -1,10 +1,10 @@
 //! Rules of services in a real kernel, in a network namespace of its own: nft takes those of whatever services there may be, and where it
 //! refuses some all the same, only these are left out.
 
-use coracle_agent::services::{Part, rules, script, trial};
+use coracle_agent::services::{Here, Part, change, rules, script, trial};
 use coracle_agent::sync::Shown;
 use coracle_agent::{net, services};
-use coracle_api::service::{Endpoints, Service};
+use coracle_api::service::{EndpointSlice, Service};
 use coracle_tests::fuzz::Dice;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -13,7 +13,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-const POD_CIDR: &str = "10.244.0.0/24";
+fn here() -> Here {
+    Here { node: "n1".into(), pod_cidr: "10.244.0.0/24".into(), ..Here::default() }
+}
+
 /// Set for a test that runs once more in a namespace of its own.
 const INSIDE: &str = "CORACLE_INSIDE_NAMESPACE";
 /// Scripts of as many services each; a script takes some milliseconds.
@@ -92,23 +95,29 @@ fn service(dice: &mut Dice, address: u32) -> (Value, Value) {
         .collect();
     let metadata = json!({"namespace": namespace, "name": name_of_it});
     let ip = Ipv4Addr::from_bits(address).to_string();
-    let subsets: Vec<Value> = (0..dice.below(3))
+    // Each endpoint of one with affinity has a chain and a set; outside of a namespace a transaction has more room.
+    let (affinity, most) = if dice.once_in(4) { ("ClientIP", 5) } else { ("None", 40) };
+    let slices: Vec<Value> = (0..dice.below(3))
         .map(|_| {
-            let addresses: Vec<Value> =
-                (0..dice.below(40)).map(|_| json!({"ip": Ipv4Addr::from_bits(dice.below(1 << 32) as u32).to_string()})).collect();
+            let address = |dice: &mut Dice| json!({"addresses": [Ipv4Addr::from_bits(dice.below(1 << 32) as u32).to_string()]});
+            let endpoints: Vec<Value> = (0..dice.below(most)).map(|_| address(dice)).collect();
             let ports: Vec<Value> =
                 ports.iter().map(|p| json!({"name": p["name"], "port": port(dice), "protocol": p["protocol"]})).collect();
-            json!({"addresses": addresses, "ports": ports})
+            let labels = json!({"kubernetes.io/service-name": metadata["name"]});
+            json!({"metadata": {"namespace": metadata["namespace"], "name": "x", "labels": labels}, "endpoints": endpoints, "ports": ports})
         })
         .collect();
-    let spec = json!({"clusterIP": ip, "type": "NodePort", "ports": ports});
-    (json!({"metadata": metadata, "spec": spec}), json!({"metadata": metadata, "subsets": subsets}))
+    let policy = |dice: &mut Dice| *dice.pick(&["Cluster", "Local"]);
+    let spec = json!({"clusterIP": ip, "type": "NodePort", "ports": ports, "internalTrafficPolicy": policy(dice),
+        "externalTrafficPolicy": policy(dice), "sessionAffinity": affinity});
+    (json!({"metadata": metadata, "spec": spec}), json!(slices))
 }
 
 fn read(all: &[(Value, Value)]) -> services::Rules {
     let services: Vec<Service> = all.iter().map(|(service, _)| Service::read(service).expect("a service")).collect();
-    let endpoints: Vec<Endpoints> = all.iter().map(|(_, ends)| serde_json::from_value(ends.clone()).expect("endpoints")).collect();
-    rules(&services, &endpoints)
+    let slices = all.iter().flat_map(|(_, slices)| slices.as_array().expect("slices"));
+    let slices: Vec<Arc<EndpointSlice>> = slices.map(|slice| Arc::new(EndpointSlice::read(slice).expect("a slice"))).collect();
+    rules(&services, &slices, &here(), None)
 }
 
 #[test]
@@ -124,10 +133,52 @@ fn whatever_services_there_may_be_their_rules_are_taken() {
         assert_eq!(parts.len(), all.len());
         nft(&trial(&parts)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         assert_eq!(table("coracle_trial"), None, "a trial leaves nothing");
-        nft(&script(&parts, POD_CIDR)).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+        nft(&script(&parts, &here())).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         let held = table("coracle").expect("the table is there");
         assert!(parts.iter().all(|part| held.contains(&part.address.to_string())), "seed {seed}");
     }
+}
+
+/// Whatever changes, the change alone makes the table that the whole would have made.
+#[test]
+fn a_change_makes_what_the_whole_makes() {
+    if !inside("service_rules::a_change_makes_what_the_whole_makes") {
+        return;
+    }
+    let whole = |parts: &[&Part]| {
+        nft(&script(parts, &here())).unwrap_or_else(|why| panic!("{why}"));
+        sorted(&table("coracle").expect("the table is there"))
+    };
+    for seed in 0..ROUNDS {
+        let mut dice = Dice::of(seed + 1);
+        let mut all: Vec<(Value, Value)> = (0..SERVICES).map(|n| service(&mut dice, 0x0a60_0000 + n as u32)).collect();
+        let mut before = read(&all);
+        whole(&before.parts.iter().collect::<Vec<_>>());
+        for _ in 0..4 {
+            let at = dice.below(all.len());
+            let other = service(&mut dice, 0x0a60_0000 + at as u32);
+            match dice.below(3) {
+                0 => all[at].1 = json!([]),
+                1 => drop(all.swap_remove(at)),
+                _ => all[at] = other,
+            }
+            let after = read(&all);
+            let (old, new): (Vec<&Part>, Vec<&Part>) = (before.parts.iter().collect(), after.parts.iter().collect());
+            let script = change(&old, &new);
+            nft(&script).unwrap_or_else(|why| panic!("seed {seed}: {why}\n{script}"));
+            let changed = sorted(&table("coracle").expect("the table is there"));
+            assert_eq!(changed, whole(&new), "seed {seed}");
+            before = after;
+        }
+    }
+}
+
+/// Elements and chains stand in the order in which they came.
+fn sorted(listing: &str) -> Vec<String> {
+    let mut words: Vec<String> =
+        listing.split([',', '{', '}', '\n']).map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
+    words.sort();
+    words
 }
 
 /// The kernel has no port 70000; no master gives one out, and if it did the others went on.
@@ -140,7 +191,8 @@ fn a_service_whose_rules_are_refused_is_left_out_and_named() {
         let metadata = json!({"namespace": "default", "name": name, "uid": name});
         (
             json!({"metadata": metadata, "spec": {"clusterIP": ip, "ports": [{"port": port}]}}),
-            json!({"metadata": metadata, "subsets": [{"addresses": [{"ip": "10.244.0.9"}], "ports": [{"port": 80}]}]}),
+            json!([{"metadata": {"namespace": "default", "name": name, "labels": {"kubernetes.io/service-name": name}},
+                "endpoints": [{"addresses": ["10.244.0.9"]}], "ports": [{"port": 80}]}]),
         )
     };
     let good = [one("a", "10.96.0.1", 80), one("c", "10.96.0.3", 80), one("d", "10.96.0.4", 80)];
@@ -150,10 +202,10 @@ fn a_service_whose_rules_are_refused_is_left_out_and_named() {
     let (_shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, mut happenings) = mpsc::channel(8);
     runtime.block_on(async {
-        tokio::spawn(net::run(wanted, POD_CIDR.to_owned(), shown, happenings_in));
+        tokio::spawn(net::run(wanted, shown, happenings_in));
         rules_in.send_replace(Some(read(&[good.as_slice(), &[bad]].concat())));
         let event = happenings.recv().await.expect("it is told of");
-        assert_eq!((event.namespace.as_str(), event.name.as_str(), event.reason), ("default", "b", "RulesRefused"));
+        assert_eq!((event.namespace.as_str(), event.name.as_str(), &*event.reason), ("default", "b", "RulesRefused"));
         assert!(event.message.contains("its address does not work on this host") && event.message.contains("nft:"), "{}", event.message);
         let held = table("coracle").expect("the table is there");
         for (address, there) in [("10.96.0.1", true), ("10.96.0.2", false), ("10.96.0.3", true), ("10.96.0.4", true)] {

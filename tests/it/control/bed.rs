@@ -51,6 +51,8 @@ pub struct Bed {
     pub speaking: BTreeSet<String>,
     /// Pods that nobody but a client may take away.
     pub bare: BTreeSet<String>,
+    /// Every pod that runs gets ready.
+    pub healthy: bool,
     /// Nodes that were deleted, whether they came back or not: what is bound to one of them by hand may go with it.
     pub deleted_nodes: BTreeSet<String>,
     told: bool,
@@ -99,6 +101,7 @@ impl Bed {
             random: Random(seed),
             speaking: BTreeSet::new(),
             bare: BTreeSet::new(),
+            healthy: false,
             deleted_nodes: BTreeSet::new(),
             told,
             dir,
@@ -317,14 +320,12 @@ impl Bed {
         self.store().write(write).expect("nobody else writes meanwhile");
     }
 
-    /// A node that is not there stays away, and its pods go.
+    /// Its pods go after a while, and those that are bound to it before anybody has noticed.
     pub fn silence(&mut self, node: &str) {
         self.tell(&format!("silence {node}"));
         self.speaking.remove(node);
-        if !self.store().get(&key("nodes", node)).is_ok_and(|stored| stored.is_none()) {
-            return;
-        }
-        for (key, _) in self.objects("pods").into_iter().filter(|(_, pod)| pod["spec"]["nodeName"] == *node) {
+        let may_go = |pod: &Value| pod["spec"]["nodeName"].is_null() || pod["spec"]["nodeName"] == *node;
+        for (key, _) in self.objects("pods").into_iter().filter(|(_, pod)| may_go(pod)) {
             self.bare.remove(&key.name);
         }
     }
@@ -396,7 +397,7 @@ impl Bed {
         let next = self.addresses.len();
         let ip = self.addresses.entry(uid.clone()).or_insert_with(|| format!("10.244.{}.{}", next / 250, next % 250 + 1)).clone();
         // Some never get ready.
-        let ready = if uid.ends_with(['0', '1', '2']) { "False" } else { "True" };
+        let ready = if !self.healthy && uid.ends_with(['0', '1', '2']) { "False" } else { "True" };
         let conditions = json!([{"type": "Ready", "status": ready}, {"type": "PodScheduled", "status": "True"}]);
         let status = json!({"phase": "Running", "podIP": ip, "conditions": conditions});
         self.update(key, Part::Status, |pod| {
@@ -424,6 +425,7 @@ pub fn key(plural: &'static str, name: &str) -> Key {
 
 fn resource(plural: &'static str) -> Resource {
     match plural {
+        "deployments" | "replicasets" | "statefulsets" => Resource { group: "apps".into(), plural: plural.into() },
         "poddisruptionbudgets" => Resource { group: "policy".into(), plural: plural.into() },
         _ => Resource::core(plural),
     }

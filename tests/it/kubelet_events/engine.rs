@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
+use coracle_agent::logins::Login;
 use coracle_agent::naming::{LABEL_CONTAINER, SANDBOX};
 use coracle_agent::runtime::fake::Fake;
-use coracle_agent::runtime::{Check, ContainerConfig, Failure, Image, Outcome, Runtime, Seen, State, Volume};
+use coracle_agent::runtime::{Check, ContainerConfig, Failure, Image, Limits, Outcome, Runtime, Seen, State, Volume};
 use serde_json::Value;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep};
@@ -142,6 +143,10 @@ impl Runtime for Engine {
         Ok(())
     }
 
+    async fn resize(&self, id: &str, limits: &Limits) -> Result<(), Failure> {
+        self.fake.resize(id, limits).await
+    }
+
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {
         let container = self.container(id);
         if container == SANDBOX || signal == "SIGKILL" {
@@ -165,7 +170,7 @@ impl Runtime for Engine {
         Ok(here.then(|| Image { id: format!("sha256:{reference}"), user: user.to_owned(), ..Image::default() }))
     }
 
-    async fn pull(&self, reference: &str) -> Result<(), Failure> {
+    async fn pull(&self, reference: &str, _logins: &[Login]) -> Result<(), Failure> {
         sleep(Duration::from_millis(PULL_MS)).await;
         match &self.pull_fails {
             Some(text) => Err(Failure::Registry(text.clone())),
@@ -193,6 +198,10 @@ impl Runtime for Engine {
 
     async fn list(&self) -> Result<Vec<Seen>, Failure> {
         self.fake.list().await
+    }
+
+    async fn contents(&self, paths: &BTreeSet<String>) -> Result<BTreeMap<String, String>, Failure> {
+        self.fake.contents(paths).await
     }
 
     async fn volumes(&self) -> Result<BTreeSet<String>, Failure> {

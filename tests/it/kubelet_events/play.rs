@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coracle_agent::desired::master::Heard;
+use coracle_agent::desired::objects::{Kind, Object, Ref};
 use coracle_agent::desired::{Desired, Source, Wanted};
 use coracle_agent::events::{self, Counted};
 use coracle_agent::happening::Happening;
@@ -49,6 +50,7 @@ pub fn play(name: &str, case: &Value) -> Vec<Value> {
             known: Arc::default(),
             agent: Vec::new(),
         };
+        case["objects"].as_array().into_iter().flatten().for_each(|object| bed.know(object));
         bed.want(source(case), &document(name, UID, case));
         bed.boot();
         bed.live(name, case).await;
@@ -88,8 +90,17 @@ impl Bed {
         let ends = Ends {
             desired: self.desired.subscribe(),
             verdicts,
+            strain: watch::channel(Arc::default()).1,
+            leaving: watch::channel(false).1,
             wake: self.wake.clone(),
-            node: Node { name: NODE.into(), data_dir: "/d".into(), pause_image: "sha256:pause".into(), ..Node::default() },
+            node: Node {
+                name: NODE.into(),
+                cpu_milli: 2000,
+                memory_bytes: 1 << 34,
+                data_dir: "/d".into(),
+                pause_image: "sha256:pause".into(),
+                ..Node::default()
+            },
             wall_ms: Rc::new(move || wall.with(|engine| engine.wall_ms())),
             shown,
             happenings: self.happenings.clone(),
@@ -97,7 +108,8 @@ impl Bed {
         let heard = watch::channel(Arc::new(Heard::default())).1;
         let engine = self.engine.clone();
         self.agent.push(spawn_local(async move { sync::run(&*engine, ends).await }));
-        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, heard, Arc::new(verdicts_in), self.happenings.clone())));
+        let told = probe::Told { happenings: self.happenings.clone(), tallies: Arc::default() };
+        self.agent.push(spawn_local(probe::run(self.engine.clone(), seen, heard, Arc::new(verdicts_in), told)));
     }
 
     /// As long as the kubelet was watched.
@@ -132,8 +144,8 @@ impl Bed {
     }
 
     fn act(&mut self, name: &str, case: &Value, text: &str, patch: &Value) {
-        if text == "DELETE of the mirror pod through the API" {
-            // The report makes it anew; the loop does not hear of it.
+        if text == "DELETE of the mirror pod through the API" || text == "patch status" {
+            // The report makes the mirror anew, and others' conditions are no events: the loop has nothing to do.
         } else if let Some(grace) = text.strip_prefix("DELETE") {
             let mut document = document(name, UID, case);
             let grace_s = grace.strip_prefix(" gracePeriodSeconds=").map(|grace_s| json!(grace_s.parse::<u64>().unwrap()));
@@ -157,6 +169,8 @@ impl Bed {
             let mut document = document(name, UID, case);
             document["spec"]["ephemeralContainers"] = patch["spec"]["ephemeralContainers"].clone();
             self.want(source(case), &document);
+        } else if let Some(name) = text.strip_prefix("create Secret ") {
+            self.know(&json!({"kind": "Secret", "metadata": {"name": name}, "data": {"k": "dg=="}}));
         } else if text == "manifest removed" {
             self.desired.send_replace(Arc::default());
         } else {
@@ -164,10 +178,27 @@ impl Bed {
         }
     }
 
+    fn know(&self, document: &Value) {
+        let kind = if document["kind"] == "Secret" { Kind::Secret } else { Kind::ConfigMap };
+        let name = document["metadata"]["name"].as_str().unwrap().to_owned();
+        let place = Ref { kind, namespace: "gt".to_owned(), name };
+        self.desired.send_modify(|desired| {
+            let objects = Arc::make_mut(&mut Arc::make_mut(desired).objects);
+            objects.known.insert(place, Some(Arc::new(Object::read(kind, document))));
+        });
+    }
+
     fn want(&self, source: Source, document: &Value) {
         let wanted = Wanted::new(source, document.clone()).unwrap();
         self.desired.send_modify(|desired| {
-            Arc::make_mut(desired).pods.insert(wanted.name.uid.clone(), Arc::new(wanted));
+            let desired = Arc::make_mut(desired);
+            // What the master does not have is absent.
+            let known = &mut Arc::make_mut(&mut desired.objects).known;
+            for object in &wanted.objects {
+                known.entry(object.clone()).or_default();
+            }
+            desired.pods.insert(wanted.name.uid.clone(), Arc::new(wanted));
+            desired.node.get_or_insert_default();
         });
     }
 }

@@ -128,7 +128,9 @@ fn answers_are_those_of_kubernetes() {
     }
     let mut wrong = String::new();
     for (title, shown) in &played {
+        let at_times = listed.get(title).is_some_and(|reason| reason.starts_with("at times"));
         match (shown.is_empty(), listed.contains_key(title)) {
+            (true, true) if at_times => {}
             (true, true) => wrong.push_str(&format!("{title} is alike: take it out of intended.txt (CORACLE_REPLAY=prune does)\n")),
             (false, false) => wrong.push_str(&format!("{title} differs:\n{shown}")),
             _ => {}

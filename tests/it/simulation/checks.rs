@@ -73,7 +73,15 @@ fn wanted(story: &Story, pod: &Pod, own: &[&Held]) -> (Vec<String>, bool) {
     let wanted = Wanted::new(pod.source, pod.document.clone()).unwrap();
     let policy = wanted.pod.spec.restart_policy.as_str();
     let mut wrongs = Vec::new();
-    let waits = story.shown.borrow().waits.get(&pod.uid).and_then(|waits| waits.pod.clone());
+    let waits = story.shown.borrow().waits.get(&pod.uid).cloned().unwrap_or_default();
+    if let Some(dismissal) = &waits.dismissed {
+        // A pod of the master whose port another one had has failed for good.
+        if dismissal.reason != "NodePorts" || own.iter().any(|held| held.seen.runs()) {
+            wrongs.push(format!("{} is dismissed: {dismissal:?}", pod.uid));
+        }
+        return (wrongs, false);
+    }
+    let waits = waits.pod;
     let sandboxes: Vec<&&Held> = own.iter().filter(|held| held.seen.labels[LABEL_CONTAINER] == SANDBOX && held.seen.runs()).collect();
     if let Some(waiting) = &waits {
         // Another pod has its port: the only thing that a pod may still wait for.

@@ -211,7 +211,7 @@ impl Story {
         }
         let refused = self.random.percent(7);
         if refused {
-            document["spec"]["setHostnameAsFQDN"] = json!(true);
+            document["spec"]["hostUsers"] = json!(false);
         }
         self.say(format!("add {document}"));
         self.pods.push(Pod { uid, source, document, wish: Wish::Runs, touched: false, refused });
@@ -468,6 +468,8 @@ impl Story {
         let ends = Ends {
             desired: self.desired.subscribe(),
             verdicts: self.heard.subscribe(),
+            strain: watch::channel(Arc::default()).1,
+            leaving: watch::channel(false).1,
             wake: self.wake.clone(),
             node: Node { name: "n".into(), data_dir: "/d".into(), pause_image: "sha256:pause".into(), ..Node::default() },
             wall_ms: Rc::new(move || wall.with(|engine| engine.wall_ms())),

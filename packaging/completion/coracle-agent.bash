@@ -1,0 +1,22 @@
+# bash completion for coracle-agent
+
+_coracle_agent() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" one
+    for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        case $one in check | plan | status | doctor | exec | logs) command=$one ;; esac
+    done
+    case $before in
+        -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
+        --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+        --*-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+        --secrets-on-disk | --serialize-image-pulls) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$word"); return ;;
+    esac
+    case $word in
+        -*) mapfile -t COMPREPLY < <(compgen -W "-o $(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word"); return ;;
+    esac
+    case $command in
+        check) mapfile -t COMPREPLY < <(compgen -f -- "$word") ;;
+        "") mapfile -t COMPREPLY < <(compgen -W "check plan status doctor exec logs" -- "$word") ;;
+    esac
+}
+complete -o filenames -F _coracle_agent coracle-agent

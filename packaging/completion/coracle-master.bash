@@ -1,0 +1,19 @@
+# bash completion for coracle-master
+
+_coracle_master() {
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} command="" one
+    for one in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+        case $one in status | store | backup | restore) command=$one ;; esac
+    done
+    case $before in
+        -o) mapfile -t COMPREPLY < <(compgen -W "json text" -- "$word"); return ;;
+        --config | --admin-socket | backup | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+        --data-dir | --agent-sockets) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+        store) mapfile -t COMPREPLY < <(compgen -W "verify fsck flush salvage" -- "$word"); return ;;
+    esac
+    case $word in
+        -*) mapfile -t COMPREPLY < <(compgen -W "-o $(coracle-master --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word"); return ;;
+    esac
+    [ -n "$command" ] || mapfile -t COMPREPLY < <(compgen -W "status store backup restore" -- "$word")
+}
+complete -o filenames -F _coracle_master coracle-master
