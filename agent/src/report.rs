@@ -1,6 +1,6 @@
 //! Tells the master about this node and its pods.
 //!
-//!     every 10 s, and whenever something changed: the node's status (the same document again while nothing changed)
+//!     every 10 s, when a condition changed, and when a master answers that does not know the node: the node's status
 //!     each pod of the master: compare our status with what its watch shows -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
@@ -73,7 +73,9 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
         let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());
         let states = |all: &[Condition]| -> Vec<bool> { all.iter().map(|one| one.holds).collect() };
         let differs = !report.conditions.is_empty() && states(&report.conditions) != states(&own_conditions(&seen));
-        if can_say(&seen) && (Instant::now() >= heartbeat || differs) {
+        // A master that came later than its agent hears of the node as soon as it answers.
+        let unknown = !report.registered && told.listed;
+        if can_say(&seen) && (Instant::now() >= heartbeat || differs || unknown) {
             report.node(&seen).await;
             heartbeat = Instant::now() + HEARTBEAT;
         }

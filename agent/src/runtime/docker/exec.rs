@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, ResizeExecOptions};
+use bollard::models::ContainerInspectResponse;
 use bollard::query_parameters::ResizeContainerTTYOptions;
 use bytes::{Bytes, BytesMut};
 use coracle_http::Upgraded;
@@ -34,6 +35,8 @@ const NOT_STARTED_BYTES_MAX: usize = 4096;
 const HANG_UP: Duration = Duration::from_secs(5);
 /// The keys on which the engine would let go of a terminal: a person must not be able to press them, and programs send none of them twice.
 const DETACH_KEYS: &str = "ctrl-@,ctrl-^,ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_";
+/// For the output of a container that ended while a client was connected to it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// A terminal that is not there yet when its first size comes.
 const RESIZE_AGAIN: Duration = Duration::from_millis(50);
 const RESIZE_TRIES: usize = 10;
@@ -117,7 +120,9 @@ impl Docker {
             Ok(client) => client,
             Err(failure) => return failed(failure),
         };
+        let ended = || failed(Failure::Refused("container is in CONTAINER_EXITED state".to_owned()));
         match self.ask("inspect", client.inspect_container(container, None)).await {
+            Ok(found) if !runs(&found) => return ended(),
             // Whether there is a terminal is the container's to say: its output has no frames then.
             Ok(found) => streams.tty = found.config.and_then(|config| config.tty).unwrap_or_default(),
             Err(failure) => return failed(failure),
@@ -132,7 +137,11 @@ impl Docker {
         ];
         match self.take_over(&format!("/containers/{container}/attach?{}", query.join("&")), String::new()).await {
             Ok(connection) => {
-                let last = self.converse(connection, Of::Container(container.to_owned()), streams, heard, told).await;
+                let conversation = self.converse(connection, Of::Container(container.to_owned()), streams, heard, told);
+                let last = tokio::select! {
+                    last = conversation => last,
+                    () = self.attached_too_late(container) => return ended(),
+                };
                 if let Some(bytes) = last {
                     let _ = told.send(Told::Stdout(bytes)).await;
                 }
@@ -140,6 +149,18 @@ impl Docker {
             }
             Err(failure) => failed(failure),
         }
+    }
+
+    /// The engine connects to a container that has just ended as well, and would wait for its next start. One that still runs after the
+    /// connection was made closes it at its end.
+    async fn attached_too_late(&self, container: &str) {
+        let Ok(client) = self.client().await else { return std::future::pending().await };
+        let found = self.ask("inspect", client.inspect_container(container, None)).await;
+        if found.is_ok_and(|found| runs(&found)) {
+            return std::future::pending().await;
+        }
+        // What it said at its end is still on its way.
+        sleep(LAST_WORDS).await;
     }
 
     /// A connection to the engine that speaks no HTTP any more.
@@ -230,6 +251,10 @@ fn ignores_hang_up(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).map(str::trim);
     ignored.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask & 1 << (Signal::SIGHUP as u64 - 1) != 0)
+}
+
+fn runs(found: &ContainerInspectResponse) -> bool {
+    found.state.as_ref().and_then(|state| state.running).unwrap_or_default()
 }
 
 async fn outward(mut from: ReadHalf<Upgraded>, streams: Streams, told: &Sender<Told>) -> Option<Bytes> {
