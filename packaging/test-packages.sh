@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # test-packages.sh: both packages on a real systemd in a container with a Docker of its own: install, drop a manifest, the pod
 # runs; an upgrade of packages whose master was root, restarts of both units, a reboot of the machine, and what root does to the data
-# directory keep or bring back everything; purge leaves nothing.
+# directory keep or bring back everything; the commands of the documentation work; purge leaves nothing.
 #
 # The machine is a debootstrapped Debian. It is not --privileged, and the host's cgroups are never mounted into it writable.
 set -euo pipefail
 tree=$(cd "$(dirname "$0")/.." && pwd)
-image=coracle-test-packages:1
+image=coracle-test-packages:2
 machine=coracle-test-packages
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 
@@ -29,6 +29,7 @@ await() {
     done
     fail "$what: not after $limit s"
 }
+. "$tree/packaging/pages.sh"
 clean() { docker rm -f -v "$machine" >/dev/null 2>&1 || true; }
 trap clean EXIT
 
@@ -39,7 +40,7 @@ make_image() {
     root=$(mktemp -d)
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE)' 'Created-By: Packages' | awk -v r="$release" '$2 == r { print $1; exit }')
     as_root debootstrap --variant=minbase \
-        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps \
+        --include=systemd,systemd-sysv,dbus,init-system-helpers,docker.io,iptables,nftables,iproute2,ca-certificates,curl,busybox-static,procps,jq,rsync,zstd,kubernetes-client \
         "$release" "$root" "$mirror" >/dev/null
     as_root sh -c 'rm -rf "$1"/var/cache/apt/archives/*.deb "$1"/var/lib/apt/lists/*' sh "$root"
     # Debian's docker.io starts by itself under this systemd, as on a real machine.
@@ -230,5 +231,8 @@ say "installing both packages where there were none"
 install_from /root
 for unit in coracle-master coracle-agent; do await 20 "$unit is active and enabled" inside sh -c "systemctl is-active $unit && systemctl is-enabled $unit"; done
 await 20 "all files are the master's" all_is_the_masters
+
+say "following the documentation"
+follow_pages
 purge_leaves_nothing
 echo "1 passed, 0 failed"

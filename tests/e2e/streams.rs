@@ -181,6 +181,13 @@ fn attached(bed: &mut Bed) {
         assert!(said.code == 6 && said.text().contains("one\ntwo\n"), "{name}: {said:?}");
         assert_eq!(bed.send("GET", &format!("/api/v1/namespaces/default/pods/{once}"), "").0, 404, "{name}: --rm");
 
+        // Quicker than whoever attaches to it.
+        for n in 0..3 {
+            let brief = format!("brief-{n}-{word}");
+            let said = client.run(&["run", &brief, "-i", "--rm", "--restart=Never", &image, "--", "sh", "-c", "exit 9"], b"");
+            assert_eq!(said.code, 9, "{name}: {said:?}");
+        }
+
         let typed = format!("typed-{word}");
         let said = client.at_terminal(&["run", &typed, "-it", "--rm", "--restart=Never", &image, "--", "sh"], "echo so''far; exit 7\n");
         assert!(said.code == 7 && said.text().contains("sofar"), "{name}: {said:?}");

@@ -456,6 +456,36 @@ fn links_of_the_pages_lead_to_files() {
     assert!(gone.is_empty(), "links that lead nowhere:\n{}", gone.join("\n"));
 }
 
+/// What stands indented after an empty line, and is typed: a block in a list belongs to the text, one with a line of a drawing shows something.
+fn has_commands(text: &str) -> bool {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |at: &usize| lines[*at].starts_with("    ") && !lines[*at].starts_with("     ") && lines[at - 1].is_empty();
+    (1..lines.len()).filter(begins).any(|at| lines[at].is_ascii())
+}
+
+#[test]
+fn commands_of_the_pages_are_run() {
+    let followed = fs::read_to_string(top().join("packaging/pages.sh")).expect("packaging/pages.sh");
+    let makefile = fs::read_to_string(top().join("Makefile")).expect("Makefile");
+    let mut not_run = Vec::new();
+    for (path, text) in pages() {
+        let page = path.strip_prefix(top()).expect("below the top").display().to_string();
+        let is_followed = followed.lines().any(|line| line.trim().starts_with(&format!("follow {page}")));
+        // What developers type is make's, and ARCHITECTURE.md shows signatures.
+        let is_for_developers = page.starts_with("docs/internals/") || !page.starts_with("docs/") && page != "README.md";
+        if has_commands(&text) && !is_followed && !is_for_developers {
+            not_run.push(format!("{page}: name it in packaging/pages.sh"));
+        }
+        for target in text.split(['`', '\n']).filter_map(|part| part.trim().strip_prefix("make ")) {
+            let target = target.split([' ', ',']).next().unwrap_or_default();
+            if !makefile.lines().any(|line| line.starts_with(&format!("{target}:"))) {
+                not_run.push(format!("{page}: make {target}: no such target"));
+            }
+        }
+    }
+    assert!(not_run.is_empty(), "{}", not_run.join("\n"));
+}
+
 #[test]
 fn the_glossary_names_types_that_exist() {
     let glossary = fs::read_to_string(top().join("docs/internals/glossary.md")).expect("the glossary");
