@@ -1,4 +1,4 @@
-//! Stock clients that are installed here, for the tests that drive them: every kubectl, and a Python with `kubernetes`.
+//! Stock clients that are installed here, for the tests that drive them: every kubectl, helm, and a Python with `kubernetes`.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,15 @@ fn version(kubectl: &Path) -> Option<u32> {
 pub fn minor(version: &str) -> Option<u32> {
     let rest = version.trim().trim_start_matches('v').strip_prefix("1.")?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// CORACLE_HELM names some, or what PATH leads to; Debian has none, and nobody is asked to install it.
+pub fn helms() -> Vec<PathBuf> {
+    if let Ok(named) = env::var("CORACLE_HELM") {
+        return named.split_whitespace().map(PathBuf::from).collect();
+    }
+    let folders = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&folders).map(|folder| folder.join("helm")).find(|path| path.is_file()).into_iter().collect()
 }
 
 /// CORACLE_PYTHON, or the first that has the client: Debian's package belongs to Debian's own interpreter.

@@ -4,13 +4,14 @@ use crate::bed::Bed;
 use crate::kubectl::{configure, scripts};
 use crate::script::Script;
 use crate::{Verdict, run as runner};
-use std::path::{Path, PathBuf};
+use coracle_tests::stock::helms;
+use std::path::Path;
 
 /// Its scripts do not tell its versions apart.
 const ANY_VERSION: u32 = 0;
 
 pub fn run(wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Verdict>, String> {
-    let Some(helm) = found() else {
+    let Some(helm) = helms().pop() else {
         println!("test helm ... left out: there is none on this machine");
         return Ok(Vec::new());
     };
@@ -39,13 +40,4 @@ fn one(helm: &Path, script: &Script) -> Verdict {
         Err(why) => verdict.wrong.push(why),
     }
     verdict
-}
-
-/// CORACLE_HELM, or what PATH leads to.
-fn found() -> Option<PathBuf> {
-    if let Some(named) = std::env::var_os("CORACLE_HELM") {
-        return Some(PathBuf::from(named));
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).map(|folder| folder.join("helm")).find(|path| path.is_file())
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 pub const BUSYBOX: &str = "coracle/busybox:1";
+/// The same, which serves a page at port 80 where nobody says otherwise.
+pub const WEB: &str = "coracle/web:1";
 
 /// Image, and the role of the stand-in that it runs.
 const GUESTBOOK: &[(&str, &str)] = &[
@@ -20,6 +22,7 @@ pub fn load(engine: &Engine) -> Result<(), String> {
     let base = folder.join("busybox");
     busybox(&base).map_err(|e| format!("busybox image: {e}; apt-get install busybox-static"))?;
     import(engine, &base, BUSYBOX, &["CMD [\"sh\"]", "ENV PATH=/bin"])?;
+    import(engine, &base, WEB, &["CMD [\"sh\", \"-c\", \"echo hello > /tmp/index.html; exec httpd -f -p 80 -h /tmp\"]", "ENV PATH=/bin"])?;
     let standin = env!("CARGO_BIN_EXE_guestbook-standin");
     with_libraries(Path::new(standin), &base)?;
     for (image, role) in GUESTBOOK {
