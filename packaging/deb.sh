@@ -75,7 +75,9 @@ if [ "\$1" = purge ]; then
     deb-systemd-helper purge coracle-$name.service >/dev/null || true
 $([ "$name" != agent ] || echo "    sweep || true")
     rm -rf /var/lib/coracle/$name /run/coracle/$name
-$([ "$name" != agent ] || echo "    rm -rf /etc/coracle/manifests; rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
+$([ "$name" != agent ] || echo "    grep -o ' /run/coracle/volumes/[^ ]*' /proc/mounts | sort -r | xargs -r umount || true
+    rm -rf --one-file-system /run/coracle/volumes
+    rm -rf /etc/coracle/manifests; rm -f /run/coracle/engine-*.lock; rmdir --ignore-fail-on-non-empty /var/lib/coracle/images /var/lib/coracle/volumes 2>/dev/null || true")
     rmdir --ignore-fail-on-non-empty /var/lib/coracle /run/coracle 2>/dev/null || true
     rmdir --ignore-fail-on-non-empty /etc/coracle 2>/dev/null || true
 fi

@@ -221,7 +221,7 @@ purge_leaves_nothing() {
     left=$(inside sh -c 'docker ps -aq; docker network ls -q --filter name=coracle; docker volume ls -q; docker image ls -q coracle/pause
         nft list tables | grep coracle; ip route | grep 10.96
         find / -xdev \( -path /proc -o -path /sys -o -path /root -o -path /var/lib/docker \) -prune -o -name "*coracle*" -print
-        ls -d /etc/coracle /var/lib/coracle /run/coracle 2>/dev/null' | grep -v -e '^/var/log/' -e '/var/cache/' -e '^/tmp/' || true)
+        find /etc/coracle /var/lib/coracle /run/coracle 2>/dev/null' | grep -v -e '^/var/log/' -e '/var/cache/' -e '^/tmp/' || true)
     [ -z "$left" ] || fail "purge leaves behind: $left"
     say "ok: purge leaves nothing"
 }
