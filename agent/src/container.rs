@@ -22,8 +22,8 @@ use crate::volumes::{Home, source};
 
 /// Where the pod does not say.
 pub const GRACE_S_DEFAULT: i64 = 30;
-/// The kernel takes no fewer.
-const CPU_SHARES_MIN: i64 = 2;
+/// The kernel takes no fewer; and what asks for no cpu at all gets as few, as from a kubelet: what others leave.
+pub const CPU_SHARES_MIN: i64 = 2;
 const CPU_PERIOD_US: i64 = 100_000;
 const CPU_QUOTA_US_MIN: i64 = 1_000;
 /// What an engine takes for a number of seconds.
@@ -245,9 +245,9 @@ fn memory(container: &Container) -> Option<i64> {
 fn cpu(container: &Container) -> (Option<i64>, Option<i64>) {
     let milli = |amounts: &coracle_api::pod::ResourceList| amounts.get("cpu").map(|amount| amount.milli()).filter(|milli| *milli > 0);
     let limit = milli(&container.resources.limits);
-    let shares = milli(&container.resources.requests).or(limit);
+    let shares = milli(&container.resources.requests).or(limit).unwrap_or(0);
     (
-        shares.map(|milli| (milli.saturating_mul(1024) / 1000).max(CPU_SHARES_MIN)),
+        Some((shares.saturating_mul(1024) / 1000).max(CPU_SHARES_MIN)),
         limit.map(|milli| milli.saturating_mul(CPU_PERIOD_US / 1000).max(CPU_QUOTA_US_MIN)),
     )
 }

@@ -61,17 +61,14 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].imagePullPolicy", Acted),
     ("containers[].lifecycle.postStart.exec", Acted),
     ("containers[].lifecycle.postStart.httpGet", Acted),
-    ("containers[].lifecycle.postStart.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].lifecycle.postStart.sleep", Acted),
     ("containers[].lifecycle.postStart.tcpSocket", Acted),
     ("containers[].lifecycle.preStop.exec", Acted),
     ("containers[].lifecycle.preStop.httpGet", Acted),
-    ("containers[].lifecycle.preStop.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].lifecycle.preStop.sleep", Acted),
     ("containers[].lifecycle.preStop.tcpSocket", Acted),
     ("containers[].lifecycle.stopSignal", Acted),
     ("containers[].livenessProbe", Acted),
-    ("containers[].livenessProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].name", Acted),
     ("containers[].ports[].containerPort", Acted),
     ("containers[].ports[].hostIP", Acted),
@@ -79,7 +76,6 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].ports[].name", Acted),
     ("containers[].ports[].protocol", Only(&["TCP", "UDP"])),
     ("containers[].readinessProbe", Acted),
-    ("containers[].readinessProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].resizePolicy", Acted),
     ("containers[].resources.claims", Refused),
     ("containers[].resources.limits", Acted),
@@ -101,7 +97,6 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].securityContext.seccompProfile", Acted),
     ("containers[].securityContext.windowsOptions", Refused),
     ("containers[].startupProbe", Acted),
-    ("containers[].startupProbe.httpGet.scheme", Only(&["HTTP"])),
     ("containers[].stdin", Acted),
     ("containers[].stdinOnce", Acted),
     ("containers[].terminationMessagePath", Acted),
@@ -388,10 +383,7 @@ mod tests {
         check(rules("RestartAllContainers"), &["spec.containers[0].restartPolicyRules[0].action (RestartAllContainers)"]);
         check(json!({"initContainers": [{"volumeDevices": [{"name": "x"}]}]}), &["spec.initContainers[0].volumeDevices"]);
         check(json!({"containers": [{"resources": {"claims": [{"name": "x"}]}}]}), &["spec.containers[0].resources.claims"]);
-        check(
-            json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}),
-            &["livenessProbe.httpGet.scheme (HTTPS)"],
-        );
+        check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}]}), &[]);
         check(json!({"containers": [{"livenessProbe": {"httpGet": {"port": 1, "scheme": "HTTP"}, "periodSeconds": 3}}]}), &[]);
         check(json!({"containers": [{"livenessProbe": {"grpc": {"port": 1}}}]}), &[]);
         check(json!({"containers": [{"lifecycle": {"preStop": {"exec": {"command": ["a"]}}}}]}), &[]);

@@ -159,6 +159,7 @@ const ONLY_IN: &[(&str, &str)] = &[
     ("tiny_http::", "http/src/local"),
     ("bollard::", "agent/src/runtime/docker"),
     ("domain::", "agent/src/dns/"),
+    ("embedded_tls::", "agent/src/runtime/docker/tls.rs"),
     ("socket2::", "http/"),
 ];
 

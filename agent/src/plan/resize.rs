@@ -9,7 +9,7 @@ use super::containers::Story;
 use super::round::{Part, Resize, What};
 use super::seen::Run;
 use super::world::PodCase;
-use crate::container::limits;
+use crate::container::{CPU_SHARES_MIN, limits};
 use crate::desired::Wanted;
 use crate::members::{Kind, Member};
 use crate::runtime::Limits;
@@ -18,9 +18,9 @@ use crate::runtime::Limits;
 pub fn wanted_of(member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
     let now = run.seen.limits.filter(|_| run.seen.runs())?;
     let mut wanted = limits(member.spec);
-    // Shares are told only where they were asked for, and the kernel has them anyway.
-    if wanted.cpu_shares == 0 {
-        wanted.cpu_shares = now.cpu_shares;
+    // An agent of before told no shares where none were asked for: what it made stays as it is.
+    if wanted.cpu_shares == CPU_SHARES_MIN && now.cpu_shares == 0 {
+        wanted.cpu_shares = 0;
     }
     (wanted != now).then_some(wanted)
 }

@@ -523,4 +523,16 @@ fn what_a_container_may_use_changes_while_it_runs() {
     check(limits("1", "1Gi"), limits("1", "2Gi"), "NotRequired", &["resize c"]);
     check(limits("1", "1Gi"), limits("1", "2Gi"), "RestartContainer", &["stop c"]);
     check(limits("1", "1Gi"), json!({"requests": {"cpu": "1"}}), "NotRequired", &["stop c"]);
+    check(json!({"requests": {"cpu": "1"}}), json!({}), "NotRequired", &["resize c"]);
+}
+
+/// One that asks for no cpu gets two shares; those of an agent of before, which told none, are left as they are.
+#[test]
+fn an_upgrade_resizes_nothing() {
+    let container = json!({"name": "c", "image": "i:1", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]});
+    let wanted = pod(json!({"restartPolicy": "Always", "containers": [container]}));
+    assert_eq!(crate::container::limits(&wanted.pod.spec.containers[0]).cpu_shares, 2);
+    let mut world = world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
+    world.containers[1].limits = Some(crate::runtime::Limits::default());
+    check(&[wanted], world, 0, &[]);
 }

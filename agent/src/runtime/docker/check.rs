@@ -1,6 +1,7 @@
 //! Hooks and probes: a command inside the container, a request or a connection to it from this host.
 
 use std::future::Future;
+use std::io;
 use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, StartExecResults};
@@ -10,7 +11,7 @@ use tokio::net::TcpStream;
 
 use super::super::{Check, Failure, Outcome};
 use super::connection::Docker;
-use super::grpc;
+use super::{grpc, tls};
 
 /// Of a command's output: what the kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
@@ -69,20 +70,17 @@ impl Docker {
 
 /// One GET, of whose answer only the status counts: 200 to 399 is well.
 async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(String, String)], at_most: Duration) -> Outcome {
-    if !scheme.eq_ignore_ascii_case("http") {
-        return failed(format!("a probe of scheme {scheme} cannot be made by this agent: use HTTP, TCP or a command"));
-    }
-    let url = format!("http://{host}:{port}{path}");
+    let secret = scheme.eq_ignore_ascii_case("https");
+    let url = format!("{}://{host}:{port}{path}", if secret { "https" } else { "http" });
     let request = request(host, port, path, headers);
     let exchange = async {
-        let mut wire = TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
-        wire.write_all(request.as_bytes()).await.map_err(|e| plain(&e))?;
-        let mut line = Vec::new();
-        while !line.contains(&b'\n') && line.len() < STATUS_LINE_BYTES_MAX {
-            if wire.read_buf(&mut line).await.map_err(|e| plain(&e))? == 0 {
-                break;
-            }
-        }
+        let wire = TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
+        let line = if secret {
+            // Of what a TLS connection needs nothing is there but while it lasts.
+            Box::pin(tls::ask(wire, host, &request, STATUS_LINE_BYTES_MAX)).await?
+        } else {
+            ask(wire, &request).await.map_err(|e| plain(&e))?
+        };
         status_code(&line).ok_or_else(|| "the answer is not HTTP".to_owned())
     };
     match within(at_most, exchange).await {
@@ -91,6 +89,18 @@ async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(Strin
         Some(Err(error)) => failed(format!("Get \"{url}\": {error}")),
         None => failed(format!("Get \"{url}\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)")),
     }
+}
+
+/// The first line of the answer, and perhaps more.
+async fn ask(mut wire: TcpStream, request: &str) -> io::Result<Vec<u8>> {
+    wire.write_all(request.as_bytes()).await?;
+    let mut line = Vec::new();
+    while !line.contains(&b'\n') && line.len() < STATUS_LINE_BYTES_MAX {
+        if wire.read_buf(&mut line).await? == 0 {
+            break;
+        }
+    }
+    Ok(line)
 }
 
 fn request(host: &str, port: u16, path: &str, headers: &[(String, String)]) -> String {

@@ -26,6 +26,7 @@ pub mod reach;
 mod ready;
 mod stock;
 mod subpath;
+mod tls;
 mod usage;
 mod volumes;
 mod watch;
