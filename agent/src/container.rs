@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use coracle_api::pod::{Container, PodSpec, Volume};
+use coracle_api::pod::{Container, PodSpec, ResourceList, Volume};
 
 use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
@@ -143,7 +143,7 @@ pub fn member_config(
     let join = container_name(&wanted.name, SANDBOX, instance.sandbox);
     let security = &container.security_context;
     let capabilities = security.capabilities.clone().unwrap_or_default();
-    let (cpu_shares, cpu_quota_us) = cpu(container);
+    let (cpu_shares, cpu_quota_us) = cpu(spec, container);
     let processes_of = match instance.processes_of.clone() {
         None if spec.share_process_namespace == Some(true) => Some(join.clone()),
         other => other,
@@ -174,7 +174,7 @@ pub fn member_config(
         cpu_shares,
         cpu_quota_us,
         cpu_period_us: cpu_quota_us.map(|_| CPU_PERIOD_US),
-        memory_bytes: memory(container),
+        memory_bytes: memory(spec, container),
         privileged: security.privileged == Some(true),
         read_only_root: security.read_only_root_filesystem == Some(true),
         no_new_privileges: security.allow_privilege_escalation == Some(false),
@@ -227,24 +227,29 @@ fn end_turn(spec: &PodSpec, container: &Container) -> u32 {
 }
 
 /// What a container may use, as the engine tells it.
-pub fn limits(container: &Container) -> Limits {
-    let (shares, quota) = cpu(container);
+pub fn limits(spec: &PodSpec, container: &Container) -> Limits {
+    let (shares, quota) = cpu(spec, container);
     Limits {
         cpu_shares: shares.unwrap_or(0),
         cpu_quota_us: quota.unwrap_or(0),
         cpu_period_us: quota.map_or(0, |_| CPU_PERIOD_US),
-        memory_bytes: memory(container).unwrap_or(0),
+        memory_bytes: memory(spec, container).unwrap_or(0),
     }
 }
 
-fn memory(container: &Container) -> Option<i64> {
-    container.resources.limits.get("memory").map(|amount| amount.value()).filter(|bytes| *bytes > 0)
+/// A container that has no limit may use as much as its whole pod.
+fn limit<T>(spec: &PodSpec, container: &Container, amount: impl Fn(&ResourceList) -> Option<T>) -> Option<T> {
+    amount(&container.resources.limits).or_else(|| amount(&spec.resources.limits))
+}
+
+fn memory(spec: &PodSpec, container: &Container) -> Option<i64> {
+    limit(spec, container, |amounts| amounts.get("memory").map(|amount| amount.value()).filter(|bytes| *bytes > 0))
 }
 
 /// Shares by the request (the limit where there is none), quota by the limit.
-fn cpu(container: &Container) -> (Option<i64>, Option<i64>) {
-    let milli = |amounts: &coracle_api::pod::ResourceList| amounts.get("cpu").map(|amount| amount.milli()).filter(|milli| *milli > 0);
-    let limit = milli(&container.resources.limits);
+fn cpu(spec: &PodSpec, container: &Container) -> (Option<i64>, Option<i64>) {
+    let milli = |amounts: &ResourceList| amounts.get("cpu").map(|amount| amount.milli()).filter(|milli| *milli > 0);
+    let limit = limit(spec, container, milli);
     let shares = milli(&container.resources.requests).or(limit).unwrap_or(0);
     (
         Some((shares.saturating_mul(1024) / 1000).max(CPU_SHARES_MIN)),

@@ -41,20 +41,21 @@ pub fn field(selector: &ObjectFieldSelector, wanted: &Wanted, node: &Node, addre
     })
 }
 
-/// Of a container without a limit: what the node has.
+/// Of a container without a limit: that of its pod, or what the node has.
 pub fn resource(selector: &ResourceFieldSelector, wanted: &Wanted, own: &Container, node: &Node) -> Result<String, String> {
     let name = &selector.container_name;
     let named = || members(&wanted.pod.spec).map(|member| member.spec).find(|container| container.name == *name);
     let container = if name.is_empty() { Some(own) } else { named() };
     let resources = &container.ok_or_else(|| format!("container {name} not found"))?.resources;
     let (limits, requests) = (&resources.limits, &resources.requests);
+    let whole = |kind: &str| wanted.pod.spec.resources.limits.get(kind).copied().filter(|amount| amount.value() > 0);
     let of = |amounts: &BTreeMap<String, Quantity>, kind: &str| amounts.get(kind).copied();
     let milli = |amount: Quantity| u128::from(amount.milli().unsigned_abs());
     let value = |amount: Quantity| u128::from(amount.value().unsigned_abs());
     let amount = match selector.resource.as_str() {
-        "limits.cpu" => of(limits, "cpu").map_or(u128::from(node.cpu_milli), milli),
+        "limits.cpu" => of(limits, "cpu").or(whole("cpu")).map_or(u128::from(node.cpu_milli), milli),
         "requests.cpu" => of(requests, "cpu").or(of(limits, "cpu")).map_or(0, milli),
-        "limits.memory" => of(limits, "memory").map_or(u128::from(node.memory_bytes), value),
+        "limits.memory" => of(limits, "memory").or(whole("memory")).map_or(u128::from(node.memory_bytes), value),
         "requests.memory" => of(requests, "memory").or(of(limits, "memory")).map_or(0, value),
         "limits.ephemeral-storage" => of(limits, "ephemeral-storage").map_or(u128::from(node.disk_bytes), value),
         "requests.ephemeral-storage" => of(requests, "ephemeral-storage").or(of(limits, "ephemeral-storage")).map_or(0, value),

@@ -143,7 +143,9 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("priorityClassName", FOR_SCHEDULERS),
     ("readinessGates", Acted),
     ("resourceClaims", Refused),
-    ("resources", Refused),
+    ("resources.claims", Refused),
+    ("resources.limits", Acted),
+    ("resources.requests", Acted),
     ("restartPolicy", Acted),
     ("runtimeClassName", Acted),
     ("schedulerName", FOR_SCHEDULERS),
@@ -372,7 +374,8 @@ mod tests {
     #[test]
     fn refused_by_name() {
         check(json!({}), &[]);
-        check(json!({"resources": {"limits": {"cpu": "1"}}}), &["spec.resources"]);
+        check(json!({"resources": {"limits": {"cpu": "1"}}}), &[]);
+        check(json!({"resources": {"claims": [{"name": "x"}]}}), &["spec.resources.claims"]);
         check(json!({"hostPID": true, "hostIPC": true, "shareProcessNamespace": true}), &[]);
         check(json!({"hostPID": false, "hostUsers": true, "initContainers": []}), &[]);
         check(json!({"hostUsers": false}), &["spec.hostUsers (false)"]);

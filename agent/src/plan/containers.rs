@@ -111,7 +111,7 @@ fn seen_story<'a>(pod: PodCase<'a>, member: Member<'a>) -> Story<'a> {
     (story.attempt, story.sandbox) = (Some(run.tag.attempt), Some(run.tag.sandbox));
     // One that cannot be resized is made anew for it.
     let resizable = run.seen.limits.is_some() || run.tag.hash == story.hash;
-    let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(&story.member, run);
+    let same = hash::same(&run.tag.hash, &story.hash) && resizable && !resize::restarts(pod.wanted, &story.member, run);
     story.same = same || !case.rules.hold(Rule::EditsReplaceTheContainer);
     story
 }

@@ -15,9 +15,9 @@ use crate::members::{Kind, Member};
 use crate::runtime::Limits;
 
 /// What it may use from now on; None: what it uses is as it is wanted, or nobody knows.
-pub fn wanted_of(member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
+pub fn wanted_of(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
     let now = run.seen.limits.filter(|_| run.seen.runs())?;
-    let mut wanted = limits(member.spec);
+    let mut wanted = limits(&wanted.pod.spec, member.spec);
     // An agent of before told no shares where none were asked for: what it made stays as it is.
     if wanted.cpu_shares == CPU_SHARES_MIN && now.cpu_shares == 0 {
         wanted.cpu_shares = 0;
@@ -26,8 +26,8 @@ pub fn wanted_of(member: &Member<'_>, run: &Run<'_>) -> Option<Limits> {
 }
 
 /// Whether what has changed can only be had by a new start.
-pub fn restarts(member: &Member<'_>, run: &Run<'_>) -> bool {
-    let Some((wanted, now)) = wanted_of(member, run).zip(run.seen.limits) else { return false };
+pub fn restarts(wanted: &Wanted, member: &Member<'_>, run: &Run<'_>) -> bool {
+    let Some((wanted, now)) = wanted_of(wanted, member, run).zip(run.seen.limits) else { return false };
     let cpu = (wanted.cpu_shares, wanted.cpu_quota_us) != (now.cpu_shares, now.cpu_quota_us);
     let memory = wanted.memory_bytes != now.memory_bytes;
     let asks =
@@ -43,7 +43,7 @@ pub fn resize(pod: PodCase<'_>, part: &mut Part, stories: &[Story<'_>]) {
         .filter(|story| story.same && !pod.case.world.memory.stops.contains_key(story.newest.map_or("", |run| &run.seen.id)))
         .filter_map(|story| {
             let run = story.newest?;
-            let limits = wanted_of(&story.member, run)?;
+            let limits = wanted_of(pod.wanted, &story.member, run)?;
             Some(Resize { id: run.seen.id.clone(), container: story.member.spec.name.clone(), limits })
         })
         .collect();
@@ -62,6 +62,9 @@ fn told(wanted: &Wanted) -> String {
     let init = of(&[Kind::Init, Kind::Sidecar]);
     if !init.is_empty() {
         text["initContainers"] = init.into();
+    }
+    if wanted.document["spec"]["resources"].is_object() {
+        text["resources"] = wanted.document["spec"]["resources"].clone();
     }
     text.to_string()
 }

@@ -515,7 +515,7 @@ fn what_a_container_may_use_changes_while_it_runs() {
     let check = |before: Value, now: Value, policy: &str, expected: &[&str]| {
         let was = spec(before, policy);
         let mut world = world(&was, Some(RUNS), &[(0, 0, RUNS)]);
-        world.containers[1].limits = Some(crate::container::limits(&was.pod.spec.containers[0]));
+        world.containers[1].limits = Some(crate::container::limits(&was.pod.spec, &was.pod.spec.containers[0]));
         check(&[spec(now, policy)], world, 0, expected);
     };
     check(limits("1", "1Gi"), limits("1", "1Gi"), "NotRequired", &[]);
@@ -526,12 +526,27 @@ fn what_a_container_may_use_changes_while_it_runs() {
     check(json!({"requests": {"cpu": "1"}}), json!({}), "NotRequired", &["resize c"]);
 }
 
+/// A limit of the whole pod is that of each container which has none.
+#[test]
+fn a_container_may_use_what_its_pod_may() {
+    let check = |whole: Value, own: Value, expected: (i64, i64, i64)| {
+        let wanted = pod(json!({"resources": whole, "containers": [{"name": "c", "image": "i:1", "resources": own}]}));
+        assert_eq!(wanted.refused, None);
+        let limits = crate::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]);
+        assert_eq!((limits.cpu_shares, limits.cpu_quota_us, limits.memory_bytes), expected);
+    };
+    let whole = || json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"}});
+    check(whole(), json!({}), (1024, 100_000, 1 << 30));
+    check(whole(), json!({"requests": {"cpu": "250m"}, "limits": {"memory": "1Mi"}}), (256, 100_000, 1 << 20));
+    check(json!({"requests": {"cpu": "1"}}), json!({}), (2, 0, 0));
+}
+
 /// One that asks for no cpu gets two shares; those of an agent of before, which told none, are left as they are.
 #[test]
 fn an_upgrade_resizes_nothing() {
     let container = json!({"name": "c", "image": "i:1", "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]});
     let wanted = pod(json!({"restartPolicy": "Always", "containers": [container]}));
-    assert_eq!(crate::container::limits(&wanted.pod.spec.containers[0]).cpu_shares, 2);
+    assert_eq!(crate::container::limits(&wanted.pod.spec, &wanted.pod.spec.containers[0]).cpu_shares, 2);
     let mut world = world(&wanted, Some(RUNS), &[(0, 0, RUNS)]);
     world.containers[1].limits = Some(crate::runtime::Limits::default());
     check(&[wanted], world, 0, &[]);

@@ -184,7 +184,7 @@ fn add_origin(value: &mut Value, case: &Case<'_>, member: &Member<'_>, newest: O
         add_resources(value, wanted, member);
         // Until the engine has done it, it uses what it did.
         let before = status_of(was, member).map(|status| &status["resources"]).filter(|resources| resources.is_object());
-        if let Some(before) = before.filter(|_| resize::wanted_of(member, run).is_some()) {
+        if let Some(before) = before.filter(|_| resize::wanted_of(wanted, member, run).is_some()) {
             value["resources"] = before.clone();
         }
     }
