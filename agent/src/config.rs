@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use coracle_api::node::agent_socket;
 use coracle_http::client::Target;
 
+use crate::desired::page::Page;
 use crate::images;
 use crate::inside::deed::{self, Deed};
 use crate::plan::Devices;
@@ -28,8 +29,9 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
-const KEYS: [&str; 19] = [
+const KEYS: [&str; 20] = [
     "manifest-dir",
+    "manifest-url",
     "data-dir",
     "docker-host",
     "node-name",
@@ -53,6 +55,8 @@ const KEYS: [&str; 19] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub manifest_dir: String,
+    /// More manifests, on another host.
+    pub manifest_url: Option<Page>,
     pub data_dir: String,
     pub docker_host: String,
     pub node_name: String,
@@ -303,6 +307,8 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     }
     let master = text("master", "");
     let master = if master.is_empty() { None } else { Some(master.parse().map_err(|error| bad("master", &format!("{error}")))?) };
+    let page = text("manifest-url", "");
+    let manifest_url = if page.is_empty() { None } else { Some(page.parse().map_err(|why: String| bad("manifest-url", &why))?) };
     let pod_cidr = text("pod-cidr", "10.244.0.0/24");
     if !is_pod_cidr(&pod_cidr) {
         return Err(bad("pod-cidr", &format!("{pod_cidr:?} is not an IPv4 network of /8 to /29, such as 10.244.0.0/24")));
@@ -322,6 +328,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     Ok(Config {
         manifest_dir: folder("manifest-dir", "/etc/coracle/manifests")?,
         data_dir: folder("data-dir", "/var/lib/coracle/agent")?,
+        manifest_url,
         docker_host,
         node_name,
         node_ip,
@@ -384,6 +391,9 @@ mod tests {
         let config = run(&[]).unwrap();
         assert_eq!((config.node_name.as_str(), config.docker_host.as_str()), ("box", "unix:///var/run/docker.sock"));
         let here = std::env::current_dir().unwrap();
+        let page = run(&["--manifest-url", "http://box:8000/m"]).unwrap().manifest_url.map(|page| page.to_string());
+        assert_eq!(page.as_deref(), Some("http://box:8000/m"));
+        assert!(run(&["--manifest-url", "https://box/m"]).unwrap_err().contains("https is not supported"));
         let relative = run(&["--data-dir", "data", "--manifest-dir=../pods"]).unwrap();
         assert_eq!(
             (relative.data_dir, relative.manifest_dir),

@@ -79,6 +79,7 @@ use config::Config;
 use desired::directory::Directory;
 use desired::known::{Known, as_they_are};
 use desired::master::{self, Heard, Network, Outlets};
+use desired::page;
 use desired::{Desired, together};
 use dns::resolv::ClusterNames;
 use dns::serve::Names;
@@ -260,7 +261,13 @@ fn spawn_sources(
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
 ) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>) {
     let (files_in, files) = watch::channel(None);
-    spawn_local(Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name).follow(files_in));
+    let (fetched_in, fetched) = watch::channel(());
+    let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);
+    spawn_local(directory.with_page(&config.data_dir, config.manifest_url.is_some()).follow(files_in, fetched));
+    if let Some(page) = config.manifest_url.clone() {
+        let data_dir = config.data_dir.clone();
+        spawn_local(async move { page::follow(page, &data_dir, fetched_in).await });
+    }
     let (pods_in, pods) = watch::channel(None);
     let known = Known::new(&config.data_dir);
     let (network_in, network) = watch::channel(config.master.as_ref().and_then(|_| known.read()).map(Arc::new));

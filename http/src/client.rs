@@ -100,6 +100,16 @@ impl Client {
         self.send(method, path_and_query, body.map(|body| ("application/json", body))).await
     }
 
+    /// What stands there, unless it is as it was: `known` are the fields that say so. At most so many bytes of it.
+    pub async fn look(&self, path_and_query: &str, known: &HeaderMap, bytes_max: usize) -> Result<Reply, CallError> {
+        let mut request = self.request(Method::GET, path_and_query).header(header::CONNECTION, "close");
+        for (name, value) in known {
+            request = request.header(name, value);
+        }
+        let whole = async { self.reply_of(self.fetch_as(request, None).await?, bytes_max).await };
+        timeout(CALL, whole).await.map_err(|_| self.slow("the whole reply"))?
+    }
+
     /// `language`: the content type that says how the patch is meant.
     pub async fn patch(&self, path_and_query: &str, language: &'static str, patch: Bytes) -> Result<Reply, CallError> {
         self.send(Method::PATCH, path_and_query, Some((language, patch))).await
@@ -177,8 +187,12 @@ impl Client {
     }
 
     async fn reply(&self, fetched: Fetched) -> Result<Reply, CallError> {
-        let body = outbound::whole(fetched.body, REPLY_BYTES_MAX).await.map_err(|e| self.broken(&e))?;
-        let body = body.ok_or_else(|| CallError::TooLarge(self.target.clone(), "reply", REPLY_BYTES_MAX))?;
+        self.reply_of(fetched, REPLY_BYTES_MAX).await
+    }
+
+    async fn reply_of(&self, fetched: Fetched, bytes_max: usize) -> Result<Reply, CallError> {
+        let body = outbound::whole(fetched.body, bytes_max).await.map_err(|e| self.broken(&e))?;
+        let body = body.ok_or_else(|| CallError::TooLarge(self.target.clone(), "reply", bytes_max))?;
         Ok(Reply { status: fetched.head.status, headers: fetched.head.headers, body })
     }
 

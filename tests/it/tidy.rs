@@ -60,6 +60,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("agent/src/endpoints/streams.rs", "connects to a port inside a pod"),
     ("agent/src/desired/directory.rs", "lists manifest files, and keeps their last good versions"),
     ("agent/src/desired/file.rs", "reads manifest files"),
+    ("agent/src/desired/page.rs", "keeps a page of manifests of another host"),
     ("agent/src/desired/inotify.rs", "hears of manifest files that change"),
     ("agent/src/desired/objects/kept.rs", "what pods use, on this host's disk"),
     ("agent/src/desired/known.rs", "the services of the cluster on this host's disk"),

@@ -94,7 +94,7 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
 }
 
 fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
-    let (files, trouble) = Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name);
+    let (files, trouble) = Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
     notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
     let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));
     if Path::new(&config.manifest_dir).is_dir() {

@@ -6,7 +6,7 @@
 //! restart of the agent. What was never read well is unknown, not absent. A file that was taken away is a deletion that was seen.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::file::{Good, Stamp, names, stamp, take};
 use super::inotify::{Watch, hidden};
 use super::objects::{Object, Ref};
+use super::page;
 use super::{PodName, SourceState, Wanted};
 use crate::private;
 
@@ -48,6 +49,8 @@ pub struct Directory {
     unsaved: BTreeSet<OsString>,
     /// Nothing is written: somebody only wants to know.
     only_looks: bool,
+    /// A file more, which comes from another host.
+    page: Option<PathBuf>,
 }
 
 /// One manifest file as it was read last.
@@ -74,8 +77,8 @@ impl Directory {
     }
 
     /// What an agent that starts now would read; nothing is written. The error is the directory's own.
-    pub fn look(path: &str, data_dir: &str, node_name: &str) -> (SourceState, Option<String>) {
-        let mut directory = Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) };
+    pub fn look(path: &str, data_dir: &str, node_name: &str, page: bool) -> (SourceState, Option<String>) {
+        let mut directory = Directory { only_looks: true, ..Directory::known(path, data_dir, node_name) }.with_page(data_dir, page);
         let state = directory.read();
         (state, directory.trouble)
     }
@@ -102,11 +105,22 @@ impl Directory {
             open: BTreeMap::new(),
             unsaved: BTreeSet::new(),
             only_looks: false,
+            page: None,
         }
     }
 
-    /// Never ends. The first state is sent before the first wait.
-    pub async fn follow(mut self, out: watch::Sender<Option<SourceState>>) {
+    /// With a page of another host, see `page`.
+    pub fn with_page(self, data_dir: &str, asked: bool) -> Directory {
+        let page = page::place(data_dir);
+        if !asked && !self.only_looks {
+            // Nobody is to find it when the page is asked for again.
+            let _ = fs::remove_file(&page);
+        }
+        Directory { page: asked.then_some(page), ..self }
+    }
+
+    /// Never ends. The first state is sent before the first wait. `fetched`: the page is another one.
+    pub async fn follow(mut self, out: watch::Sender<Option<SourceState>>, mut fetched: watch::Receiver<()>) {
         let mut watch = None;
         loop {
             if watch.is_none() {
@@ -121,13 +135,19 @@ impl Directory {
                 differs
             });
             let wait = if self.trouble.is_some() { RETRY } else { RESCAN };
-            match &mut watch {
-                Some(open) => match tokio::time::timeout(wait, open.changed()).await {
-                    Ok(true) => tokio::time::sleep(SETTLE).await,
-                    Ok(false) => watch = None,
-                    Err(_) => {}
+            let told = async {
+                match &mut watch {
+                    Some(open) => open.changed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                told = told => match told {
+                    true => tokio::time::sleep(SETTLE).await,
+                    false => watch = None,
                 },
-                None => tokio::time::sleep(wait).await,
+                Ok(()) = fetched.changed() => {}
+                () = tokio::time::sleep(wait) => {}
             }
         }
     }
@@ -150,19 +170,28 @@ impl Directory {
             }
         };
         self.look_who_writes(&names);
+        let mut names = names;
+        // One that was never fetched is unknown; what an agent of before knew of it goes on.
+        let unknown = self.page.as_ref().is_some_and(|page| !page.exists());
+        names.remove(OsStr::new(page::NAME));
+        names.extend(self.page.as_ref().filter(|_| !unknown || self.files.contains_key(OsStr::new(page::NAME))).map(|_| page::NAME.into()));
         let whole = names.len() <= FILES_MAX;
         let removed: Vec<OsString> = self.files.keys().filter(|name| !names.contains(*name)).cloned().collect();
         for name in removed.into_iter().filter(|_| whole) {
             self.remove(&name);
         }
-        for name in names.into_iter().take(FILES_MAX) {
+        for name in names.into_iter().take(FILES_MAX).filter(|name| !(unknown && name == page::NAME)) {
             self.read_file(&name);
         }
         if !whole {
             log::warn!("{} has more than {FILES_MAX} files: the rest is not read", self.path.display());
         }
         self.save();
-        self.state(whole)
+        self.state(whole && !unknown)
+    }
+
+    fn place_of(&self, name: &OsStr) -> PathBuf {
+        self.page.clone().filter(|_| name == page::NAME).unwrap_or_else(|| self.path.join(name))
     }
 
     /// Whoever may write a manifest is root on this host.
@@ -180,7 +209,7 @@ impl Directory {
     }
 
     fn read_file(&mut self, name: &OsString) {
-        let path = self.path.join(name);
+        let path = self.place_of(name);
         let stamp = stamp(&path);
         let known = self.files.get(name);
         if let (Ok(stamp), Some(known)) = (&stamp, known)
@@ -283,7 +312,7 @@ impl Directory {
                 continue;
             };
             let mut double = |first: &OsString, what: String, how: &str| {
-                let (path, first) = (self.path.join(name), first.to_string_lossy());
+                let (path, first) = (self.place_of(name), first.to_string_lossy());
                 doubles.insert(format!("manifest {}: {first} asks for the same {what} and comes first: {how}", path.display()));
             };
             for wanted in &good.pods {
@@ -349,6 +378,30 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.root);
         }
+    }
+
+    #[test]
+    fn a_page_is_a_file_more_and_unknown_until_it_was_fetched() {
+        let bed = Bed::new("page");
+        let data = bed.root.join("d").to_str().unwrap().to_owned();
+        let open = |asked: bool| bed.open().with_page(&data, asked);
+        let mut directory = open(true);
+        bed.put("web.yaml", GOOD);
+        assert_eq!(names(&directory.read()), (vec!["web"], false, 0));
+        let place = page::place(&data);
+        let fetched = |text: &str| private::replace_files(place.parent().unwrap(), [(page::NAME.into(), text.into())].into_iter()).unwrap();
+        fetched(&GOOD.replace("id: web", "id: far"));
+        assert_eq!(names(&directory.read()), (vec!["far", "web"], true, 0));
+        fetched("version: [");
+        assert_eq!(names(&directory.read()), (vec!["far", "web"], true, 0));
+        fs::remove_file(&place).unwrap();
+        assert_eq!(names(&open(true).read()), (vec!["far", "web"], false, 0), "after a restart without what was fetched");
+        fetched("kind: List\napiVersion: v1\nitems: []\n");
+        assert_eq!(names(&directory.read()), (vec!["web"], true, 1));
+        fetched(&GOOD.replace("id: web", "id: far"));
+        assert_eq!(names(&directory.read()), (vec!["far", "web"], true, 0));
+        assert_eq!(names(&open(false).read()), (vec!["web"], true, 1), "it is asked for no more");
+        assert!(!place.exists());
     }
 
     fn names(state: &SourceState) -> (Vec<&str>, bool, usize) {

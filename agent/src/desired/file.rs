@@ -17,7 +17,7 @@ use super::objects::{Kind, Object, Ref};
 use super::{Source, Wanted};
 
 /// A manifest has some hundred bytes; what is bigger is something else.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 20;
 /// How several things of one file are kept.
 const LIST: &str = "List";
 

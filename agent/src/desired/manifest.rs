@@ -185,14 +185,15 @@ fn complete(
 
 /// Those of the text, and in their place those of lists.
 fn documents(text: &str) -> Result<Vec<Value>, String> {
-    let mut documents = Vec::new();
+    let (mut documents, mut says) = (Vec::new(), false);
     for part in parts(text) {
         let document = parse(&part)?;
         if !document.is_null() {
+            says = true;
             unlist(document, &mut documents);
         }
     }
-    if documents.is_empty() { Err("the file is empty".to_owned()) } else { Ok(documents) }
+    if says { Ok(documents) } else { Err("the file is empty".to_owned()) }
 }
 
 /// A list without items is a document that says nothing.

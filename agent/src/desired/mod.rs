@@ -1,6 +1,6 @@
 //! What the sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
 //!
-//! directory, master -> `SourceState` each -> `merge` -> `Desired` -> the loop
+//! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 
 pub mod assigned;
 pub mod directory;
@@ -12,6 +12,7 @@ pub mod last;
 pub mod manifest;
 pub mod master;
 pub mod objects;
+pub mod page;
 pub mod together;
 mod workload;
 

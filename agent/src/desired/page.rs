@@ -1,0 +1,196 @@
+//! A page of manifests on another host: asked for again and again, and kept on this host's disk, where the directory's reader takes it
+//! for one file more. So it has its last good version, and a start without the other host runs what ran.
+//!
+//!     look -> 304, or the same as before: nothing · another: to the disk, the directory is told · an error: said once, nothing ends
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use coracle_http::client::{Client, Target};
+use coracle_http::{HeaderMap, header};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::file::FILE_BYTES_MAX;
+use crate::private;
+
+/// As often as a kubelet looks.
+const PERIOD: Duration = Duration::from_secs(20);
+/// What it is called among the files of the directory.
+pub const NAME: &str = "coracle-manifest-url";
+
+/// Where it stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Page {
+    pub target: Target,
+    pub path: String,
+}
+
+impl FromStr for Page {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Page, String> {
+        if text.starts_with("https://") {
+            return Err(format!(
+                "{text:?}: https is not supported, for whom it comes from could not be verified: use http://HOST:PORT/PATH"
+            ));
+        }
+        let rest = text.strip_prefix("http://").ok_or_else(|| format!("{text:?} is not http://HOST:PORT/PATH"))?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let whole = if authority.rsplit(']').next().is_some_and(|rest| rest.contains(':')) {
+            authority.to_owned()
+        } else {
+            format!("{authority}:80")
+        };
+        let target = format!("http://{whole}").parse::<Target>().map_err(|error| error.to_string())?;
+        if path.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(format!("{text:?}: what is no letter of an address is written as %20"));
+        }
+        Ok(Page { target, path: if path.is_empty() { "/".to_owned() } else { path.to_owned() } })
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.target, self.path)
+    }
+}
+
+/// Where it is kept.
+pub fn place(data_dir: &str) -> PathBuf {
+    Path::new(data_dir).join("manifest-url").join(NAME)
+}
+
+/// What is known of it, and tells the server so.
+#[derive(Debug, Default, PartialEq)]
+struct Known {
+    bytes: Option<Vec<u8>>,
+    fields: HeaderMap,
+}
+
+/// What one look came to.
+#[derive(Debug, PartialEq)]
+enum News {
+    Same,
+    Changed(Vec<u8>),
+}
+
+/// Never ends. Each change on the disk is told.
+pub async fn follow(page: Page, data_dir: &str, changed: watch::Sender<()>) {
+    let client = Client::new(page.target.clone(), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
+    let place = place(data_dir);
+    let mut known = Known { bytes: fs::read(&place).ok(), fields: HeaderMap::new() };
+    let mut trouble: Option<String> = None;
+    loop {
+        let looked = match look(&client, &page.path, &mut known).await {
+            Ok(News::Changed(bytes)) => keep(&place, &bytes).map(|()| {
+                log::info!("{page} has changed");
+                known.bytes = Some(bytes);
+                changed.send_replace(());
+            }),
+            Ok(News::Same) => Ok(()),
+            Err(why) => Err(why),
+        };
+        match looked {
+            Ok(()) if trouble.take().is_some() => log::info!("{page} answers again"),
+            Ok(()) => {}
+            Err(why) => {
+                if trouble.as_ref() != Some(&why) {
+                    log::error!("manifests of {page}: {why}; what runs of it goes on");
+                    trouble = Some(why);
+                }
+                // What could not be kept is asked for whole.
+                known.fields.clear();
+            }
+        }
+        sleep(PERIOD).await;
+    }
+}
+
+async fn look(client: &Client, path: &str, known: &mut Known) -> Result<News, String> {
+    let bytes_max = usize::try_from(FILE_BYTES_MAX).unwrap_or(usize::MAX);
+    let reply = client.look(path, &known.fields, bytes_max).await.map_err(|error| error.to_string())?;
+    match reply.status.as_u16() {
+        304 if known.bytes.is_some() => return Ok(News::Same),
+        200 => {}
+        _ => return Err(format!("it answers {}", reply.status)),
+    }
+    // A server that is being set up: whoever wants no pods serves an empty list.
+    if reply.body.is_empty() {
+        return Err("zero-length data received".to_owned());
+    }
+    known.fields = fields(&reply.headers);
+    let same = known.bytes.as_deref() == Some(&*reply.body);
+    Ok(if same { News::Same } else { News::Changed(reply.body.to_vec()) })
+}
+
+/// What the next question says of this answer.
+fn fields(headers: &HeaderMap) -> HeaderMap {
+    let pairs = [(header::ETAG, header::IF_NONE_MATCH), (header::LAST_MODIFIED, header::IF_MODIFIED_SINCE)];
+    pairs.into_iter().filter_map(|(told, asked)| Some((asked, headers.get(told)?.clone()))).collect()
+}
+
+fn keep(place: &Path, bytes: &[u8]) -> Result<(), String> {
+    let (Some(folder), name) = (place.parent(), OsString::from(NAME)) else { return Ok(()) };
+    private::replace_files(folder, std::iter::once((name, bytes.to_vec())))
+        .map_err(|error| format!("keep it in {}: {error}", place.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn addresses() {
+        let check = |text: &str, expected: &str| assert_eq!(text.parse::<Page>().map(|page| page.to_string()), Ok(expected.to_owned()));
+        check("http://box:8000/pods/a.yaml?x=1", "http://box:8000/pods/a.yaml?x=1");
+        check("http://box", "http://box:80/");
+        check("http://[::1]/m", "http://[::1]:80/m");
+        for bad in ["https://box/m", "ftp://box/m", "box/m", "http:///m", "http://a@b/m", "http://box/a b"] {
+            assert!(bad.parse::<Page>().is_err(), "{bad}");
+        }
+    }
+
+    /// A server with these answers, one a connection; what it was asked comes back.
+    async fn serve(listener: &TcpListener, answer: &str) -> String {
+        let (mut wire, _) = listener.accept().await.unwrap();
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            assert_ne!(wire.read_buf(&mut asked).await.unwrap(), 0);
+        }
+        wire.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8(asked).unwrap().to_ascii_lowercase()
+    }
+
+    #[tokio::test]
+    async fn what_has_not_changed_is_not_sent() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let target = Target::Tcp { host: "127.0.0.1".to_owned(), port: listener.local_addr().unwrap().port() };
+        let client = Client::new(target, "test");
+        let mut known = Known::default();
+        let whole = |more: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{more}Content-Length: {}\r\n\r\n{body}", body.len());
+        let (changed, same) = (|text: &str| Ok(News::Changed(text.as_bytes().to_vec())), || Ok(News::Same));
+        let mut seen: Vec<(String, Result<News, String>, &str)> = vec![
+            (whole("ETag: \"1\"\r\n", "a"), changed("a"), ""),
+            ("HTTP/1.1 304 Not Modified\r\n\r\n".to_owned(), same(), "if-none-match: \"1\""),
+            (whole("Last-Modified: then\r\n", "b"), changed("b"), "if-none-match: \"1\""),
+            (whole("", "b"), same(), "if-modified-since: then"),
+            ("HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n".to_owned(), Err("it answers 500 Internal Server Error".to_owned()), ""),
+            (whole("", ""), Err("zero-length data received".to_owned()), ""),
+        ];
+        for (answer, expected, asks) in seen.drain(..) {
+            let (found, asked) = tokio::join!(look(&client, "/m", &mut known), serve(&listener, &answer));
+            assert!(asked.starts_with("get /m http/1.1") && asked.contains(asks), "{asked}");
+            assert_eq!(found, expected, "{answer}");
+            if let Ok(News::Changed(bytes)) = found {
+                known.bytes = Some(bytes);
+            }
+        }
+    }
+}
