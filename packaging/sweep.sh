@@ -1,5 +1,5 @@
 # sweep: takes away from this host what the agent made in the engine and the kernel: containers, the network, volumes, the
-# pause image, the nft table and the route of the service addresses. Read by `make stop` and by the purge of the package.
+# pause image, the nft tables, the pods' bridge and the routes of the service addresses. Read by `make stop` and by the purge of the package.
 # Everything is found by Coracle's own label and the name that goes with it, as the agent does; nothing else is touched. A label alone
 # says nothing: containers have those of their images, and who makes an image writes what he likes.
 
@@ -22,5 +22,16 @@ sweep() {
         ids=$(docker image ls -q coracle/pause | sort -u)
         [ -z "$ids" ] || docker image rm -f $ids >/dev/null
     fi
-    if command -v nft >/dev/null 2>&1 && nft list table ip coracle >/dev/null 2>&1; then nft delete table ip coracle; fi
+    for table in coracle coracle_pods; do
+        if command -v nft >/dev/null 2>&1 && nft list table ip $table >/dev/null 2>&1; then nft delete table ip $table; fi
+    done
+    if command -v iptables >/dev/null 2>&1 && iptables -w 5 -S CORACLE-FORWARD >/dev/null 2>&1; then
+        for chain in DOCKER-USER FORWARD; do
+            while iptables -w 5 -D $chain -j CORACLE-FORWARD 2>/dev/null; do :; done
+        done
+        iptables -w 5 -F CORACLE-FORWARD
+        iptables -w 5 -X CORACLE-FORWARD
+    fi
+    # Of a network of the agent's own: its pods are gone, and the engine has taken away what was its own.
+    if command -v ip >/dev/null 2>&1 && [ -d /sys/class/net/coracle0/bridge ]; then ip link delete coracle0; fi
 }

@@ -16,9 +16,10 @@ use crate::desired::page::Page;
 use crate::images;
 use crate::inside::deed::{self, Deed};
 use crate::plan::Devices;
+use crate::pod_network::Owner;
 use crate::pressure::thresholds::{self, Threshold};
 use crate::usage;
-use values::{address, devices, is_node_name, is_pod_cidr, node_ip, sysctls};
+use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pod_network, sysctls};
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
@@ -29,7 +30,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
-const KEYS: [&str; 20] = [
+const KEYS: [&str; 21] = [
     "manifest-dir",
     "manifest-url",
     "data-dir",
@@ -40,6 +41,7 @@ const KEYS: [&str; 20] = [
     "socket-dir",
     "master",
     "pod-cidr",
+    "pod-network",
     "cluster-dns",
     "cluster-domain",
     "secrets-on-disk",
@@ -67,6 +69,7 @@ pub struct Config {
     pub socket: PathBuf,
     pub master: Option<Target>,
     pub pod_cidr: String,
+    pub pod_network: Owner,
     /// None: that of the service, where there is a master.
     pub cluster_dns: Option<IpAddr>,
     pub cluster_domain: String,
@@ -318,7 +321,6 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         "no" => Ok(false),
         other => Err(bad(key, &format!("{other:?} is neither yes nor no"))),
     };
-    let unsafe_sysctls = sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?;
     let eviction_hard = thresholds::parse(&text("eviction-hard", thresholds::DEFAULT)).map_err(|why| bad("eviction-hard", &why))?;
     let cluster_dns = address(&text("cluster-dns", "")).map_err(|why| bad("cluster-dns", &why))?;
     let cluster_domain = text("cluster-domain", "cluster.local").trim_end_matches('.').to_ascii_lowercase();
@@ -336,11 +338,12 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         socket: Path::new(&folder("socket-dir", "/run/coracle/agent")?).join(socket),
         master,
         pod_cidr,
+        pod_network: pod_network(&text("pod-network", "engine")).map_err(|why| bad("pod-network", &why))?,
         cluster_dns,
         cluster_domain,
         secrets_on_disk: whether("secrets-on-disk", "yes")?,
         run_dir: RUN_DIR.to_owned(),
-        unsafe_sysctls,
+        unsafe_sysctls: sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?,
         eviction_hard,
         devices: devices(&text("devices", "")).map_err(|why| bad("devices", &why))?,
         images: images(text, bad)?,
@@ -399,6 +402,8 @@ mod tests {
             (relative.data_dir, relative.manifest_dir),
             (here.join("data").display().to_string(), here.join("../pods").display().to_string())
         );
+        assert_eq!((config.pod_network, run(&["--pod-network=own"]).unwrap().pod_network), (Owner::Engine, Owner::Own));
+        refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
         assert_eq!((config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip), (None, "192.168.1.7".parse().ok()));

@@ -43,6 +43,7 @@ pub mod node;
 pub mod notify;
 pub mod peers;
 pub mod plan;
+pub mod pod_network;
 pub mod pressure;
 pub mod private;
 pub mod probe;
@@ -57,6 +58,7 @@ pub mod status;
 pub mod streams;
 pub mod summary;
 pub mod sync;
+pub mod tool;
 pub mod usage;
 pub mod volumes;
 
@@ -86,6 +88,7 @@ use dns::serve::Names;
 use dns::zone::Zone;
 use happening::Happening;
 use lock::LockError;
+use pod_network::Subnet;
 use runtime::docker::{Docker, Settings};
 use runtime::pause;
 use sync::{Ends, Shown};
@@ -184,6 +187,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let engine = docker.clone();
     spawn_local(async move { sync::run(&*engine, ends).await });
+    if let Some(subnet) = Subnet::parse(&config.pod_cidr) {
+        spawn_local(pod_network::keep::run(subnet, shown.clone(), docker.clone(), wake.clone()));
+    }
     let engine = docker.clone();
     spawn_local(async move { engine.watch(&wake).await });
     spawn_local(pressure::run(docker.clone(), pressure::About::of(&config), shown.clone(), strain_in));
@@ -222,6 +228,7 @@ fn engine(config: &Config) -> Settings {
         node_name: config.node_name.clone(),
         data_dir: config.data_dir.clone(),
         pod_cidr: config.pod_cidr.clone(),
+        pod_network: config.pod_network,
         run_dir: config.run_dir.clone(),
         only_looks: false,
         serial_pulls: config.serial_pulls,

@@ -7,25 +7,21 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use crate::conntrack;
 use crate::happening::Happening;
-use crate::runtime::docker::BRIDGE;
+use crate::pod_network::BRIDGE;
 use crate::services::flows::{self, Led, Moved};
 use crate::services::{self, LeftOut, Part, Rules};
 use crate::sieve::Sieve;
 use crate::sync::Shown;
+use crate::tool::run_tool;
 
-/// nft took 0.15 s for 1000 services.
-const RUN: Duration = Duration::from_secs(20);
 /// Is the table still as it was? Somebody may have flushed the rule set, or made the bridge anew.
 const RECHECK: Duration = Duration::from_secs(60);
 /// Rechecks at which services that were left out are tried again: what passes, as on a host that was busy, has passed in some minutes.
@@ -269,32 +265,6 @@ fn route_batch(wanted: &BTreeSet<Ipv4Addr>, present: &BTreeSet<Ipv4Addr>) -> Str
         list.into_iter().map(move |address| format!("route {verb} {address}/32 dev {BRIDGE} proto {ROUTE_PROTOCOL}\n")).collect::<String>()
     };
     lines("del", present.difference(wanted).collect()) + &lines("replace", wanted.difference(present).collect())
-}
-
-/// Standard output, or one line that says what went wrong.
-async fn run_tool(tool: &str, arguments: &[&str], input: Option<&str>) -> Result<String, String> {
-    let mut command = Command::new(tool);
-    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut child = command.spawn().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => format!("there is no program {tool} (Debian has it in {})", package(tool)),
-        _ => format!("run {tool}: {error}"),
-    })?;
-    if let (Some(mut stdin), Some(input)) = (child.stdin.take(), input) {
-        // A tool that ends early says why below.
-        let _ = stdin.write_all(input.as_bytes()).await;
-    }
-    let output = timeout(RUN, child.wait_with_output()).await.map_err(|_| format!("{tool} did not end in {} s", RUN.as_secs()))?;
-    let output = output.map_err(|error| format!("run {tool}: {error}"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let first = said.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("it failed without a word");
-    Err(format!("{tool}: {first}"))
-}
-
-fn package(tool: &str) -> &'static str {
-    if tool == "nft" { "nftables" } else { "iproute2" }
 }
 
 #[cfg(test)]

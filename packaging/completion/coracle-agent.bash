@@ -10,6 +10,7 @@ _coracle_agent() {
         --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         --*-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
         --secrets-on-disk | --serialize-image-pulls) mapfile -t COMPREPLY < <(compgen -W "yes no" -- "$word"); return ;;
+        --pod-network) mapfile -t COMPREPLY < <(compgen -W "own engine" -- "$word"); return ;;
     esac
     case $word in
         -*) mapfile -t COMPREPLY < <(compgen -W "-o $(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)" -- "$word"); return ;;

@@ -223,6 +223,11 @@ impl<'a> Bed<'a> {
         command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]);
         // The disk of whoever runs the tests may be nearly full.
         command.arg("--socket-dir").arg(self.path("sockets")).args(["--eviction-hard", "memory.available<1Mi"]).args(flags);
+        if let Ok(owner) = std::env::var("CORACLE_POD_NETWORK")
+            && !flags.contains(&"--pod-network")
+        {
+            command.args(["--pod-network", &owner]);
+        }
         self.agent = Some(self.launch(&mut command, "agent"));
         self.until("the agent answers", |bed| bed.ask_agent("/pods").ok());
     }
@@ -391,10 +396,14 @@ impl<'a> Bed<'a> {
         (code.parse().unwrap_or_default(), body.to_owned())
     }
 
-    /// The engine's network that the pods are on.
+    /// What the engine calls the network that the pods are on.
     pub fn pod_network(&self) -> String {
         let sandbox = self.running_of("POD").pop().expect("a pod runs");
-        self.docker(&["inspect", "-f", "{{.HostConfig.NetworkMode}}", &sandbox]).trim().to_owned()
+        match self.docker(&["inspect", "-f", "{{.HostConfig.NetworkMode}}", &sandbox]).trim() {
+            // The agent's own, of which the engine knows nothing.
+            "none" => format!("container:{sandbox}"),
+            name => name.to_owned(),
+        }
     }
 
     /// Another agent on the same engine: its exit code, and what it says.
@@ -433,7 +442,10 @@ impl<'a> Bed<'a> {
             (ids.is_empty() || bed.engine.docker(&[&["rm", "-f", "-v"][..], &ids[..]].concat()).is_ok()).then_some(())
         });
         let _ = self.engine.docker(&["network", "rm", "coracle"]);
-        let _ = run(Command::new("nft").args(["delete", "table", "ip", "coracle"]));
+        for table in ["coracle", "coracle_pods"] {
+            let _ = run(Command::new("nft").args(["delete", "table", "ip", table]));
+        }
+        let _ = run(Command::new("ip").args(["link", "delete", "coracle0"]));
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

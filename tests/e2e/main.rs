@@ -12,6 +12,7 @@ mod images;
 mod kubectl;
 mod life;
 mod manifests;
+mod network;
 mod streams;
 mod vanish;
 
@@ -22,7 +23,8 @@ use std::process::ExitCode;
 /// A name and what it does with a fresh pair of programs on an engine that holds nothing of ours.
 pub type Test = (&'static str, fn(&mut Bed));
 
-const SUITES: &[&[Test]] = &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, helm::TESTS, CRATE_KUBE];
+const SUITES: &[&[Test]] =
+    &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, helm::TESTS, network::TESTS, CRATE_KUBE];
 
 /// Built with the feature `clients` alone, as everything of that crate.
 #[cfg(feature = "clients")]

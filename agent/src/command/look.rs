@@ -66,6 +66,7 @@ pub fn engine(config: &Config) -> Docker {
         node_name: config.node_name.clone(),
         data_dir: config.data_dir.clone(),
         pod_cidr: config.pod_cidr.clone(),
+        pod_network: config.pod_network,
         run_dir: config.run_dir.clone(),
         only_looks: true,
         serial_pulls: config.serial_pulls,

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use coracle_api::strategy::amounts::is_extended;
 
 use crate::plan::Devices;
+use crate::pod_network::Owner;
 use crate::security::{is_sysctl_pattern, sysctl_name};
 
 /// Of anybody, or of nobody.
@@ -65,6 +66,14 @@ pub(super) fn is_node_name(name: &str) -> bool {
             && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     name.len() <= 253 && name.split('.').all(label)
+}
+
+pub(super) fn pod_network(text: &str) -> Result<Owner, String> {
+    match text {
+        "engine" => Ok(Owner::Engine),
+        "own" => Ok(Owner::Own),
+        other => Err(format!("{other:?} is neither engine nor own")),
+    }
 }
 
 pub(super) fn is_pod_cidr(cidr: &str) -> bool {

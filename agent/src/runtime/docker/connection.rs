@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::net::Ipv4Addr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::stock;
 use crate::images::record::Record;
 use crate::lock::{EngineLock, LockError};
 use crate::naming::LABEL_KIND;
+use crate::pod_network::Owner;
 
 /// A question that the engine answers from memory. Under load 220 containers were listed in 13 ms.
 pub(super) const ASK: Duration = Duration::from_secs(10);
@@ -34,6 +36,10 @@ pub struct Docker {
     pub(super) ready: Mutex<Option<Ready>>,
     /// Several pods start at once, and one of them makes both.
     pub(super) preparing: tokio::sync::Mutex<()>,
+    /// Which address was given last: one sandbox after another gets one.
+    pub(super) addressing: tokio::sync::Mutex<Option<Ipv4Addr>>,
+    /// One wire after another.
+    pub(super) plugging: tokio::sync::Mutex<()>,
     pub(super) pulling: tokio::sync::Mutex<()>,
     /// Which images the agent has fetched itself.
     pub(super) record: Mutex<Record>,
@@ -52,6 +58,7 @@ pub struct Settings {
     pub node_name: String,
     pub data_dir: String,
     pub pod_cidr: String,
+    pub pod_network: Owner,
     /// Where the engine locks are: common to all agents of the host.
     pub run_dir: String,
     /// Nothing is done to the engine, so its lock is left to whoever has it.
@@ -84,6 +91,8 @@ impl Docker {
             cache: Mutex::default(),
             ready: Mutex::default(),
             preparing: tokio::sync::Mutex::default(),
+            addressing: tokio::sync::Mutex::default(),
+            plugging: tokio::sync::Mutex::default(),
             pulling: tokio::sync::Mutex::default(),
             locks: Mutex::default(),
             version: tokio::sync::watch::Sender::default(),

@@ -1,6 +1,7 @@
 //! `ContainerConfig` -> the JSON that Docker's create call takes. PURE.
 
 use std::collections::HashMap;
+use std::net::Ipv4Addr;
 
 use bollard::models::{
     ContainerCreateBody, DeviceMapping, HostConfig, HostConfigLogConfig, Mount as DockerMount, MountBindOptions,
@@ -9,6 +10,7 @@ use bollard::models::{
 
 use super::super::{ContainerConfig, Ipc, Log, Mount, MountSource, Network, Propagation, Publish, ReadOnlyBelow, Seccomp};
 use super::ready::NETWORK;
+use crate::pod_network::LABEL_ADDRESS;
 
 /// What a container's JSON depends on beside its configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,14 +19,17 @@ pub struct Terms<'a> {
     pub seccomp: Option<&'a str>,
     /// The engine makes mounts below a read-only one read-only, too, unless it is told otherwise.
     pub recursive: bool,
+    /// Of a sandbox that the agent plugs in itself.
+    pub address: Option<Ipv4Addr>,
 }
 
 pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
     let some = |list: &Vec<String>| (!list.is_empty()).then(|| list.clone());
+    let address = terms.address.map(|address| (LABEL_ADDRESS.to_owned(), address.to_string()));
     ContainerCreateBody {
         hostname: config.hostname.clone(),
         user: config.user.clone(),
-        exposed_ports: (!config.ports.is_empty()).then(|| config.ports.iter().map(port_key).collect()),
+        exposed_ports: (!config.ports.is_empty() && terms.address.is_none()).then(|| config.ports.iter().map(port_key).collect()),
         tty: Some(config.tty),
         open_stdin: Some(config.stdin),
         stdin_once: Some(config.stdin_once),
@@ -35,7 +40,7 @@ pub fn body(config: &ContainerConfig, terms: Terms<'_>) -> ContainerCreateBody {
         entrypoint: config.entrypoint.clone(),
         stop_timeout: config.stop_timeout_s.and_then(|seconds| i64::try_from(seconds).ok()),
         stop_signal: config.stop_signal.clone(),
-        labels: Some(config.labels.clone().into_iter().collect()),
+        labels: Some(config.labels.clone().into_iter().chain(address).collect()),
         host_config: Some(host_config(config, terms)),
         ..Default::default()
     }
@@ -53,6 +58,7 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
         log_config: Some(log_config(&config.log)),
         runtime: config.runtime.clone(),
         network_mode: Some(match &config.network {
+            Network::Pods if terms.address.is_some() => "none".to_owned(),
             Network::Pods => NETWORK.to_owned(),
             Network::Host => "host".to_owned(),
             Network::Join(name) => format!("container:{name}"),
@@ -66,7 +72,7 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
             Some(name) => Some(format!("container:{name}")),
             None => config.host_processes.then(|| "host".to_owned()),
         },
-        port_bindings: port_bindings(&config.ports),
+        port_bindings: port_bindings(&config.ports).filter(|_| terms.address.is_none()),
         // Mounts and not Binds: a source that is missing is an error, not a silent new directory.
         mounts: (!config.mounts.is_empty()).then(|| config.mounts.iter().map(|one| mount(one, terms)).collect()),
         devices: (!config.devices.is_empty()).then(|| config.devices.iter().map(device).collect()),
@@ -164,7 +170,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(config: ContainerConfig, pointer: &str, expected: Value) {
-        let body = serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true })).unwrap();
+        let body = serde_json::to_value(body(&config, Terms { seccomp: Some("{}"), recursive: true, address: None })).unwrap();
         assert_eq!(body.pointer(pointer), Some(&expected), "{pointer} in {body:#}");
     }
 
@@ -218,7 +224,7 @@ mod tests {
             Value::Null,
         ];
         for (mount, expected) in mounts.iter().zip(options) {
-            let found = serde_json::to_value(super::mount(mount, Terms { recursive: true, seccomp: None })).unwrap();
+            let found = serde_json::to_value(super::mount(mount, Terms { recursive: true, ..Terms::default() })).unwrap();
             assert_eq!(found["BindOptions"], expected, "{mount:?}");
         }
         check(

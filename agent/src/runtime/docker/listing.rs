@@ -54,6 +54,15 @@ impl Docker {
 
     /// None: it went away meanwhile.
     pub(super) async fn look_at(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<Seen>, Failure> {
+        let looked = self.look(client, id, state).await?;
+        if let Some((seen, Some(why))) = &looked {
+            log::warn!("{}: its network: {why}", seen.name);
+        }
+        Ok(looked.map(|(seen, _)| seen))
+    }
+
+    /// And why a sandbox that runs has not the network that it should have.
+    pub(super) async fn look(&self, client: &bollard::Docker, id: &str, state: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
         let before = held(&self.cache).changes;
         let found = match self.ask("inspect", client.inspect_container(id, None)).await {
             Ok(found) => found,
@@ -61,6 +70,12 @@ impl Docker {
             Err(failure) => return Err(failure),
         };
         let Some(mut seen) = seen(id, &found) else { return Ok(None) };
+        match self.plugged(&seen, &found).await {
+            Ok(Some(address)) => seen.ip = Some(address.to_string()),
+            Ok(None) => {}
+            // Not kept: the next look tries again.
+            Err(why) => return Ok(Some((seen, Some(why)))),
+        }
         if let Some(address) = &seen.ip {
             self.complete_hosts(&seen, address)?;
         }
@@ -71,7 +86,7 @@ impl Docker {
         if cache.changes == before {
             cache.seen.insert(id.to_owned(), (state.to_owned(), seen.clone()));
         }
-        Ok(Some(seen))
+        Ok(Some((seen, None)))
     }
 
     /// The end of the file; of the log where the policy says so, the file is empty and the container failed.

@@ -22,6 +22,7 @@ mod listing;
 pub mod logs;
 mod multiplexed;
 mod owner;
+mod plugged;
 pub mod reach;
 mod ready;
 mod stock;
@@ -42,7 +43,6 @@ use crate::logins::Login;
 pub use about::Engine;
 use connection::held;
 pub use connection::{Docker, Settings};
-pub use ready::BRIDGE;
 
 impl Runtime for Docker {
     async fn list(&self) -> Result<Vec<Seen>, Failure> {
@@ -92,8 +92,14 @@ impl Runtime for Docker {
         let client = self.client().await?;
         let pause = held(&self.ready).as_ref().map(|ready| (ready.asked.clone(), ready.pause.clone()));
         let profile = volumes::seccomp_profile(config)?;
-        let terms = create::Terms { seccomp: profile.as_deref(), recursive: is_recursive(&client) };
+        let mut terms = create::Terms { seccomp: profile.as_deref(), recursive: is_recursive(&client), address: None };
         let bound = self.with_parts_bound(config, terms.recursive).await?;
+        // Held until it is made: then its label says which address is its own.
+        let mut given = self.gives_address(config).await;
+        if let Some(last) = &mut given {
+            let address = self.free_address(&client, config, **last).await?;
+            (**last, terms.address) = (Some(address), Some(address));
+        }
         let mut body = create::body(&bound, terms);
         if let Some((_, name)) = pause.filter(|(asked, _)| *asked == config.image) {
             body.image = Some(name);
@@ -118,7 +124,10 @@ impl Runtime for Docker {
         held(&self.cache).remove(id);
         started?;
         // What starts in a sandbox finds its address in its files at once.
-        self.look_at(&client, id, "running").await.map(drop)
+        match self.look(&client, id, "running").await? {
+            Some((_, Some(why))) => self.end_unplugged(&client, id, why).await,
+            _ => Ok(()),
+        }
     }
 
     async fn kill(&self, id: &str, signal: &str) -> Result<(), Failure> {

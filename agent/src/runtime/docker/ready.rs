@@ -7,11 +7,10 @@ use futures_util::StreamExt;
 use super::super::{Failure, pause};
 use super::connection::{CHANGE, Docker, Ready, failure, held};
 use crate::naming::LABEL_KIND;
+use crate::pod_network::{BRIDGE, Owner, plug};
 
 /// The Docker network of the pods; also what its containers' addresses are listed under.
 pub const NETWORK: &str = "coracle";
-/// The kernel's name for its bridge: routes of service addresses go there.
-pub const BRIDGE: &str = "coracle0";
 /// Marks the network for those who clean up.
 const LABEL_NETWORK: &str = "dev.coracle.network";
 
@@ -24,6 +23,9 @@ impl Docker {
         let client = self.client().await?;
         let architecture = held(&self.connection).as_ref().map(|connection| connection.architecture.clone()).unwrap_or_default();
         self.prepare_network(&client).await?;
+        if let (Owner::Own, Some(subnet)) = (self.settings.pod_network, self.subnet()) {
+            plug::make_ready(subnet).await.map_err(Failure::Refused)?;
+        }
         let image = pause::image(&architecture)
             .ok_or_else(|| Failure::Refused(format!("there is no pause program for an engine on {architecture:?} yet")))?;
         let pause = self.prepare_pause(&client, &image).await?;
@@ -36,7 +38,10 @@ impl Docker {
     async fn prepare_network(&self, client: &bollard::Docker) -> Result<(), Failure> {
         let pod_cidr = &self.settings.pod_cidr;
         match self.ask("inspect the pod network", client.inspect_network(NETWORK, None)).await {
+            // The agent's own needs none; of ours it uses the bridge.
+            Ok(found) if self.settings.pod_network == Owner::Own && !is_ours(&found) => Ok(()),
             Ok(found) => check_network(&found, pod_cidr).map_err(Failure::Refused),
+            Err(Failure::NotFound(_)) if self.settings.pod_network == Owner::Own => Ok(()),
             Err(Failure::NotFound(_)) => {
                 let request = network_request(pod_cidr);
                 self.change("create the pod network", client.create_network(request)).await?;
@@ -101,9 +106,13 @@ fn network_request(pod_cidr: &str) -> NetworkCreateRequest {
     }
 }
 
+fn is_ours(found: &NetworkInspect) -> bool {
+    found.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_KIND))
+}
+
 /// A network of that name may be somebody else's, or of another pod CIDR.
 fn check_network(found: &NetworkInspect, pod_cidr: &str) -> Result<(), String> {
-    if !found.labels.as_ref().is_some_and(|labels| labels.contains_key(LABEL_KIND)) {
+    if !is_ours(found) {
         return Err(format!("the Docker network {NETWORK} is not Coracle's: rename or remove it, pods need that name"));
     }
     let subnets: Vec<&str> =

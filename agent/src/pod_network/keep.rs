@@ -1,0 +1,151 @@
+//! Looks after the pods' own network while sandboxes of it run: ports of the host, rules beside those of others, wires on the bridge.
+//!
+//! Also where new pods are on the engine's network: those of before keep theirs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::nft::{self, Mapping};
+use super::{LABEL_ADDRESS, Subnet, plug, wires_of};
+use crate::conntrack;
+use crate::naming::Tag;
+use crate::runtime::Seen;
+use crate::runtime::docker::Docker;
+use crate::services::flows::{Led, Moved};
+use crate::sync::Shown;
+use crate::tool::run_tool;
+
+/// Are table, rules and wires still as they were?
+const RECHECK: Duration = Duration::from_secs(60);
+
+struct Keep {
+    subnet: Subnet,
+    applied: Option<BTreeSet<Mapping>>,
+    /// What the kernel showed of it then.
+    listed: Option<String>,
+    led: Option<Led>,
+    /// What could not be done, said once.
+    said: Option<String>,
+}
+
+/// Never ends. A wire that is gone: the engine's containers are looked at anew, which plugs them in.
+pub async fn run(subnet: Subnet, mut shown: watch::Receiver<Arc<Shown>>, docker: Arc<Docker>, wake: Arc<Notify>) {
+    let mut keep = Keep { subnet, applied: None, listed: None, led: None, said: None };
+    let mut check_at = Instant::now() + RECHECK;
+    loop {
+        let now = shown.borrow_and_update().clone();
+        let own: Vec<&Seen> = now.world.containers.iter().filter(|seen| seen.runs() && seen.labels.contains_key(LABEL_ADDRESS)).collect();
+        // Of a host that never had such a pod nothing is touched.
+        let idle = !now.looked || own.is_empty() && keep.applied.is_none();
+        if !idle {
+            let recheck = Instant::now() >= check_at;
+            if recheck {
+                check_at = Instant::now() + RECHECK;
+                let there = plug::wires();
+                if own.iter().any(|seen| !there.iter().any(|name| name.starts_with(&wires_of(&seen.id)))) {
+                    docker.look_anew();
+                    wake.notify_one();
+                }
+            }
+            let result = keep.settle(mappings(&own), recheck).await;
+            keep.say(result);
+        }
+        let alive = tokio::select! {
+            changed = shown.changed() => changed.is_ok(),
+            () = sleep_until(check_at), if !idle => true,
+        };
+        if !alive {
+            return;
+        }
+    }
+}
+
+/// Of the sandboxes that run.
+fn mappings(own: &[&Seen]) -> BTreeSet<Mapping> {
+    let of = |seen: &&Seen| {
+        let pod: Ipv4Addr = seen.ip.as_deref()?.parse().ok()?;
+        let ports = Tag::read(&seen.name, &seen.labels)?.host_ports;
+        Some(ports.into_iter().filter_map(move |port| {
+            let host = Mapping::at(&port.host_ip)?;
+            Some(Mapping { protocol: port.protocol, host, host_port: port.host_port, pod, port: port.container_port })
+        }))
+    };
+    own.iter().filter_map(of).flatten().collect()
+}
+
+/// Those over UDP, by the addresses of this host that they are reached at.
+fn led(mappings: &BTreeSet<Mapping>, local: &[Ipv4Addr]) -> Led {
+    let mut led: Led = BTreeMap::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.protocol == "udp") {
+        for address in mapping.host.as_ref().map_or(local, std::slice::from_ref) {
+            led.entry((Some(*address), mapping.host_port)).or_default().insert((mapping.pod, mapping.port));
+        }
+    }
+    led
+}
+
+impl Keep {
+    async fn settle(&mut self, mappings: BTreeSet<Mapping>, recheck: bool) -> Result<(), String> {
+        let first = self.applied.is_none();
+        if recheck {
+            let listed = run_tool("nft", &["list", "table", "ip", nft::TABLE], None).await.ok();
+            if self.listed.is_some() && self.listed != listed || listed.is_none() {
+                self.applied = None;
+            }
+            self.listed = listed;
+        }
+        if self.applied.as_ref() != Some(&mappings) {
+            run_tool("nft", &["-f", "-"], Some(&nft::script(self.subnet, &mappings))).await?;
+            self.listed = None;
+            self.end_stale(&mappings).await;
+            self.applied = Some(mappings);
+        }
+        if first || recheck { plug::let_through().await } else { Ok(()) }
+    }
+
+    /// A flow over UDP goes on to where it was led first, also where that was nobody.
+    async fn end_stale(&mut self, mappings: &BTreeSet<Mapping>) {
+        let now = led(mappings, &plug::local());
+        let moved = Moved::between(self.led.as_ref(), &now, &BTreeSet::new());
+        self.led = Some(now);
+        if !moved.is_empty()
+            && let Err(why) = conntrack::end_stale(moved).await
+        {
+            log::warn!("{why}; clients of a host port over UDP may be led to a pod that is gone");
+        }
+    }
+
+    fn say(&mut self, result: Result<(), String>) {
+        match result {
+            Ok(()) if self.said.take().is_some() => log::info!("the pods' network works again"),
+            Ok(()) => {}
+            Err(text) => {
+                if self.said.as_ref() != Some(&text) {
+                    log::warn!("the pods' network: {text}");
+                    self.said = Some(text);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_are_led_at_every_address() {
+        let pod = Ipv4Addr::new(10, 244, 0, 9);
+        let local = [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 168, 1, 7)];
+        let mapping = |protocol: &str, host, host_port| Mapping { protocol: protocol.into(), host, host_port, pod, port: 53 };
+        let all = [mapping("udp", None, 53), mapping("tcp", None, 53), mapping("udp", Some(local[1]), 54)].into_iter().collect();
+        let ends = BTreeSet::from([(pod, 53)]);
+        let expected = [((Some(local[0]), 53), ends.clone()), ((Some(local[1]), 53), ends.clone()), ((Some(local[1]), 54), ends)];
+        assert_eq!(led(&all, &local), Led::from(expected));
+    }
+}

@@ -1,0 +1,196 @@
+//! The network of the pods, where it is the agent's own: which address a pod has, and how it is plugged in. PURE.
+//!
+//!     sandbox (engine's network `none`) --eth0 ==veth== bridge `coracle0` --- this host, which is the pods' way out
+//!
+//!     here: addresses, and what `ip` is told · forward: the rules beside Docker's · nft: the table of ours
+//!     plug: carries it out · keep: looks after all of it
+//!
+//! The address stands on the sandbox's label, so whoever looks at the engine knows it. The bridge is the one that the engine's network of
+//! that name has, where there is one: pods of both kinds stand beside each other on it.
+
+pub mod forward;
+pub mod keep;
+pub mod nft;
+pub mod plug;
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// The kernel's name for the pods' bridge: routes of service addresses go there.
+pub const BRIDGE: &str = "coracle0";
+/// Of a sandbox that the agent plugs in: its address.
+pub const LABEL_ADDRESS: &str = "dev.coracle.address";
+
+/// Whose the network of new pods is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// The engine makes it, gives addresses and publishes ports.
+    #[default]
+    Engine,
+    /// The agent does.
+    Own,
+}
+
+/// Where the pods of this host live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subnet {
+    first: u32,
+    bits: u32,
+}
+
+impl Subnet {
+    /// `10.244.0.0/24`
+    pub fn parse(text: &str) -> Option<Subnet> {
+        let (address, bits) = text.split_once('/')?;
+        let (address, bits): (Ipv4Addr, u32) = (address.parse().ok()?, bits.parse().ok()?);
+        (1..=30).contains(&bits).then(|| Subnet { first: u32::from(address) & !(u32::MAX >> bits), bits })
+    }
+
+    fn last(self) -> u32 {
+        self.first | (u32::MAX >> self.bits)
+    }
+
+    /// This host, as its pods see it.
+    pub fn gateway(self) -> Ipv4Addr {
+        (self.first + 1).into()
+    }
+
+    pub fn text(self) -> String {
+        format!("{}/{}", Ipv4Addr::from(self.first), self.bits)
+    }
+
+    /// One that nobody has. The engine gives its own from below, so these come from above: should pods go back to the engine's network,
+    /// it takes none of theirs. The one after that which was given last, so that an address rests before another pod has it.
+    pub fn free(self, used: &BTreeSet<Ipv4Addr>, last: Option<Ipv4Addr>) -> Option<Ipv4Addr> {
+        let middle = self.first + (self.last() - self.first) / 2;
+        let last = last.map(u32::from).filter(|last| *last > middle && *last < self.last()).unwrap_or_else(|| self.last());
+        let upper = (middle + 1..last).rev().chain((last..self.last()).rev());
+        let lower = (self.first + 2..=middle).rev();
+        upper.chain(lower).map(Ipv4Addr::from).find(|address| !used.contains(address))
+    }
+}
+
+/// The end of a sandbox's wire on this host: another for each start of it, for the one before may still be going.
+pub fn wire(id: &str, pid: i64) -> String {
+    format!("{}{pid:06x}", wires_of(id))
+}
+
+/// How the names of a sandbox's wires begin.
+pub fn wires_of(id: &str) -> String {
+    format!("v{}", id.get(..8).unwrap_or(id))
+}
+
+/// Of an address, so that an address that another pod has later is at the same place for whoever remembers it.
+fn hardware(address: Ipv4Addr) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("02:43:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
+}
+
+/// A bridge that is not there. It has an address of its own: else it would take that of its lowest port, and another with another pod.
+pub fn new_bridge(subnet: Subnet) -> String {
+    format!("link add name {BRIDGE} type bridge\nlink set {BRIDGE} address {}\n", hardware(subnet.gateway()))
+}
+
+pub fn bridge_up(subnet: Subnet) -> String {
+    format!("addr replace {}/{} dev {BRIDGE}\nlink set {BRIDGE} up\n", subnet.gateway(), subnet.bits)
+}
+
+/// A wire into the network of that process.
+pub fn new_wire(name: &str, pid: i64, address: Ipv4Addr) -> String {
+    format!("link add name {name} type veth peer name eth0 address {} netns {pid}\n", hardware(address))
+}
+
+pub fn end_wire(name: &str) -> String {
+    format!("link delete {name}\n")
+}
+
+/// In the sandbox. It may be said twice.
+pub fn inside(subnet: Subnet, address: Ipv4Addr) -> String {
+    let (bits, gateway) = (subnet.bits, subnet.gateway());
+    format!("link set lo up\naddr replace {address}/{bits} dev eth0\nlink set eth0 up\nroute replace default via {gateway} dev eth0\n")
+}
+
+/// The last of it: a wire that is on the bridge is whole.
+pub fn join(name: &str) -> String {
+    format!("link set {name} master {BRIDGE}\nlink set {name} up\n")
+}
+
+/// An interface of this host whose network and that of the pods have addresses in common. `shown`: what `ip -4 -o addr show` says.
+pub fn overlap(shown: &str, subnet: Subnet) -> Option<String> {
+    shown.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (name, _, at) = (words.next()?, words.next()?, words.next()?);
+        let other = Subnet::parse(at)?;
+        let meet = other.first <= subnet.last() && subnet.first <= other.last();
+        (name != BRIDGE && meet).then(|| format!("{at} of {name}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> Ipv4Addr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_are_given_from_above_and_rest() {
+        let check = |cidr: &str, used: &[&str], last: Option<&str>, expected: Option<&str>| {
+            let used = used.iter().map(|text| address(text)).collect();
+            let found = Subnet::parse(cidr).unwrap().free(&used, last.map(address));
+            assert_eq!(found, expected.map(address), "{cidr} {used:?} {last:?}");
+        };
+        let net = "10.244.0.0/24";
+        check(net, &[], None, Some("10.244.0.254"));
+        check(net, &["10.244.0.254"], None, Some("10.244.0.253"));
+        check(net, &[], Some("10.244.0.254"), Some("10.244.0.253"));
+        check(net, &["10.244.0.252"], Some("10.244.0.253"), Some("10.244.0.251"));
+        // Round and round in the upper half.
+        check(net, &[], Some("10.244.0.128"), Some("10.244.0.254"));
+        check(net, &[], Some("10.9.0.7"), Some("10.244.0.254"));
+        // A small one: its own, this host's and the broadcast address are nobody's.
+        let small = "10.0.0.8/29";
+        check(small, &["10.0.0.14", "10.0.0.13", "10.0.0.12"], Some("10.0.0.12"), Some("10.0.0.11"));
+        check(small, &["10.0.0.14", "10.0.0.13", "10.0.0.12", "10.0.0.11"], None, Some("10.0.0.10"));
+        check(small, &["10.0.0.14", "10.0.0.13", "10.0.0.12", "10.0.0.11", "10.0.0.10"], None, None);
+        for wrong in ["", "10.0.0.0", "10.0.0.0/0", "10.0.0.0/31", "x/24"] {
+            assert_eq!(Subnet::parse(wrong), None, "{wrong}");
+        }
+        let subnet = Subnet::parse("10.244.3.7/24").unwrap();
+        assert_eq!((subnet.gateway(), subnet.text().as_str()), (address("10.244.3.1"), "10.244.3.0/24"));
+    }
+
+    #[test]
+    fn what_ip_is_told() {
+        let subnet = Subnet::parse("10.244.0.0/24").unwrap();
+        let name = wire("0123456789abcdef", 4_194_303);
+        assert!(name == "v012345673fffff" && name.len() == 15 && name.starts_with(&wires_of("0123456789abcdef")), "{name}");
+        assert_eq!(
+            new_bridge(subnet) + &bridge_up(subnet),
+            "link add name coracle0 type bridge\nlink set coracle0 address 02:43:0a:f4:00:01\n\
+             addr replace 10.244.0.1/24 dev coracle0\nlink set coracle0 up\n"
+        );
+        assert_eq!(
+            new_wire("v1", 7, address("10.244.0.254")) + &join("v1"),
+            "link add name v1 type veth peer name eth0 address 02:43:0a:f4:00:fe netns 7\nlink set v1 master coracle0\nlink set v1 up\n"
+        );
+        assert_eq!(
+            inside(subnet, address("10.244.0.254")),
+            "link set lo up\naddr replace 10.244.0.254/24 dev eth0\nlink set eth0 up\nroute replace default via 10.244.0.1 dev eth0\n"
+        );
+    }
+
+    #[test]
+    fn networks_that_overlap_are_named() {
+        let shown = "1: lo    inet 127.0.0.1/8 scope host lo\\       valid_lft forever\n\
+                     2: eth0    inet 10.244.0.7/16 brd 10.244.255.255 scope global eth0\n\
+                     3: coracle0    inet 10.244.0.1/24 scope global coracle0\n";
+        let check = |cidr: &str, expected: Option<&str>| {
+            assert_eq!(overlap(shown, Subnet::parse(cidr).unwrap()).as_deref(), expected, "{cidr}");
+        };
+        check("10.244.0.0/24", Some("10.244.0.7/16 of eth0"));
+        check("10.0.0.0/8", Some("10.244.0.7/16 of eth0"));
+        check("10.245.0.0/24", None);
+    }
+}

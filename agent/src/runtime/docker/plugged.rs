@@ -1,0 +1,108 @@
+//! Sandboxes on the agent's own network: which address each gets, and that each that runs has it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::Ipv4Addr;
+
+use bollard::models::{ContainerInspectResponse, ContainerSummary};
+use bollard::query_parameters::{KillContainerOptions, ListContainersOptions};
+use tokio::sync::MutexGuard;
+
+use super::super::{ContainerConfig, Failure, Network, Seen};
+use super::connection::{Docker, held};
+use super::ready::NETWORK;
+use crate::pod_network::nft::Mapping;
+use crate::pod_network::{LABEL_ADDRESS, Owner, Subnet, plug};
+
+impl Docker {
+    pub(super) fn subnet(&self) -> Option<Subnet> {
+        Subnet::parse(&self.settings.pod_cidr)
+    }
+
+    /// All containers are inspected again at the next look.
+    pub fn look_anew(&self) {
+        held(&self.cache).clear();
+    }
+
+    /// Whoever gives one holds this until the engine shows it; the value is the one before. None: it needs none of the agent's own.
+    pub(super) async fn gives_address(&self, config: &ContainerConfig) -> Option<MutexGuard<'_, Option<Ipv4Addr>>> {
+        let own = self.settings.pod_network == Owner::Own && config.network == Network::Pods;
+        if own { Some(self.addressing.lock().await) } else { None }
+    }
+
+    /// One that no container of the engine has, running or not; the ports of the host that go with it are nobody else's.
+    pub(super) async fn free_address(
+        &self,
+        client: &bollard::Docker,
+        config: &ContainerConfig,
+        last: Option<Ipv4Addr>,
+    ) -> Result<Ipv4Addr, Failure> {
+        for port in &config.ports {
+            let Some(host) = Mapping::at(&port.host_ip) else {
+                return Err(Failure::Refused(format!("hostIP {}: only IPv4 addresses are served by this version", port.host_ip)));
+            };
+            plug::is_free(&port.protocol, host, port.host_port).map_err(Failure::Refused)?;
+        }
+        let options = ListContainersOptions { all: true, ..Default::default() };
+        let all = self.ask("list containers", client.list_containers(Some(options))).await?;
+        let used = all.iter().filter_map(address).collect();
+        self.free_of(&used, last)
+    }
+
+    fn free_of(&self, used: &BTreeSet<Ipv4Addr>, last: Option<Ipv4Addr>) -> Result<Ipv4Addr, Failure> {
+        let free = self.subnet().and_then(|subnet| subnet.free(used, last));
+        free.ok_or_else(|| Failure::Refused(format!("no address is free in --pod-cidr {}", self.settings.pod_cidr)))
+    }
+
+    /// The address of a sandbox of this network that runs: it is plugged in where it is not. None: it is not of this network.
+    pub(super) async fn plugged(&self, seen: &Seen, found: &ContainerInspectResponse) -> Result<Option<Ipv4Addr>, String> {
+        let address = seen.labels.get(LABEL_ADDRESS).and_then(|text| text.parse().ok());
+        let own = found.host_config.as_ref().and_then(|host| host.network_mode.as_deref()) == Some("none");
+        let (Some(address), true, true) = (address, own, seen.runs()) else { return Ok(None) };
+        if self.settings.only_looks {
+            return Ok(Some(address));
+        }
+        let pid = found.state.as_ref().and_then(|state| state.pid).filter(|pid| *pid > 0).ok_or("the engine names no process of it")?;
+        let subnet = self.subnet().ok_or("there is no network for pods")?;
+        let _turn = self.plugging.lock().await;
+        plug::plug(subnet, &seen.id, pid, address).await.map(|()| Some(address))
+    }
+
+    /// A sandbox without its network is of no use: it ends, and the next one is tried after its back-off.
+    pub(super) async fn end_unplugged(&self, client: &bollard::Docker, id: &str, why: String) -> Result<(), Failure> {
+        let options = KillContainerOptions { signal: "SIGKILL".to_owned() };
+        // Should it live on, the next look tries to plug it in.
+        let _ = self.change("kill", client.kill_container(id, Some(options))).await;
+        held(&self.cache).remove(id);
+        Err(Failure::Refused(format!("its network could not be made: {why}")))
+    }
+}
+
+/// On the pods' network, whoever plugged it in, and whosever it is.
+fn address(found: &ContainerSummary) -> Option<Ipv4Addr> {
+    let label = |labels: &HashMap<String, String>| labels.get(LABEL_ADDRESS)?.parse().ok();
+    let own: Option<Ipv4Addr> = found.labels.as_ref().and_then(label);
+    let engines = || {
+        let networks = found.network_settings.as_ref()?.networks.as_ref()?;
+        networks.get(NETWORK)?.ip_address.as_ref()?.parse().ok()
+    };
+    own.or_else(engines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn addresses_of_both_kinds_are_taken() {
+        let check = |found, expected: Option<[u8; 4]>| {
+            assert_eq!(address(&serde_json::from_value(found).unwrap()), expected.map(Ipv4Addr::from));
+        };
+        check(
+            json!({"Labels": {LABEL_ADDRESS: "10.244.0.254"}, "NetworkSettings": {"Networks": {"none": {"IPAddress": ""}}}}),
+            Some([10, 244, 0, 254]),
+        );
+        check(json!({"Labels": {}, "NetworkSettings": {"Networks": {"coracle": {"IPAddress": "10.244.0.2"}}}}), Some([10, 244, 0, 2]));
+        check(json!({"Labels": {}, "NetworkSettings": {"Networks": {"bridge": {"IPAddress": "172.17.0.2"}}}}), None);
+    }
+}
