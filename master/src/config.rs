@@ -148,9 +148,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
         (deed, None) => deed,
         _ => return Err("-o is for status, see --help".to_owned()),
     };
-    // Who asks how the packaged master is means the one of its configuration.
-    let packaged = || Some(PathBuf::from(PACKAGED)).filter(|path| matches!(deed, Some(Deed::Status(_))) && read(path).is_ok());
-    let file = file.or_else(packaged);
+    let named = given.iter().any(|(key, _)| key == "data-dir");
+    let file = file.or_else(|| packaged(deed.as_ref(), named, &read));
     let mut config = Config::default();
     if let Some(path) = file {
         read_file(&mut config, &path, read)?;
@@ -164,6 +163,19 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
         None => Invocation::Run(config),
         Some(deed) => Invocation::Do(deed, config),
     })
+}
+
+/// Who names no directory means the packaged master's. A file that is there and cannot be read is said, not passed over: a restore would
+/// go somewhere else. With a directory named the file is left alone, and its mistakes stand in nobody's way.
+fn packaged(deed: Option<&Deed>, named: bool, read: impl Fn(&Path) -> std::io::Result<String>) -> Option<PathBuf> {
+    let wanted = match deed {
+        None => false,
+        Some(Deed::Status(_)) => true,
+        Some(_) => !named,
+    };
+    let path = PathBuf::from(PACKAGED);
+    let there = || !matches!(read(&path), Err(error) if error.kind() == std::io::ErrorKind::NotFound);
+    (wanted && there()).then_some(path)
 }
 
 /// None: it is to serve.
@@ -353,6 +365,36 @@ mod tests {
         check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));
         check("--agent-sockets /tmp/a", Ok(Invocation::Run(Config { agent_sockets: "/tmp/a".into(), ..plain.clone() })));
         check("--listen localhost:0", Ok(Invocation::Run(Config { listen: Some("127.0.0.1:0".parse().unwrap()), ..plain })));
+    }
+
+    #[test]
+    fn commands_are_about_the_packaged_master() {
+        let parse = |arguments: &str, text: Result<&str, std::io::ErrorKind>| {
+            let read = |path: &Path| {
+                assert_eq!(path, Path::new(PACKAGED), "{arguments}");
+                text.map(str::to_owned).map_err(std::io::Error::from)
+            };
+            match super::parse(arguments.split_whitespace().map(str::to_owned), read)? {
+                Invocation::Run(config) | Invocation::Do(_, config) => Ok((config.data_dir, config.admin_socket)),
+                other => panic!("{arguments}: {other:?}"),
+            }
+        };
+        let file = Ok("data-dir = /srv/coracle\nadmin-socket = /srv/api.sock\n");
+        let moved: (PathBuf, PathBuf) = ("/srv/coracle".into(), "/srv/api.sock".into());
+        let plain = (Config::default().data_dir, Config::default().admin_socket);
+        for command in ["status", "store fsck", "store verify", "store flush", "store salvage", "backup a", "restore a"] {
+            assert_eq!(parse(command, file), Ok(moved.clone()), "{command}");
+            assert_eq!(parse(command, Err(std::io::ErrorKind::NotFound)), Ok(plain.clone()), "{command}");
+            let refused: String = parse(command, Err(std::io::ErrorKind::PermissionDenied)).unwrap_err();
+            assert!(refused.starts_with("--config /etc/coracle/master.conf: "), "{command}: {refused}");
+            let refused: String = parse(command, Ok("nonsense")).unwrap_err();
+            assert!(refused.starts_with("/etc/coracle/master.conf line 1: "), "{command}: {refused}");
+        }
+        // A copy elsewhere has nothing to do with that master; the one that serves reads what it is told to.
+        let copy = ("/copy".into(), plain.1.clone());
+        assert_eq!(parse("store verify --data-dir /copy", Ok("nonsense")), Ok(copy.clone()));
+        assert_eq!(parse("restore a --data-dir=/copy", Ok("nonsense")), Ok(copy));
+        assert_eq!(parse("", file), Ok(plain));
     }
 
     #[test]

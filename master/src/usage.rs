@@ -67,7 +67,7 @@ Says what a start would find in the data directory: how many objects at which re
 acknowledged write is missing. Changes nothing. No master may run on the directory.
 
   --data-dir DIR    the store's directory (default /var/lib/coracle/master)
-  --config FILE     read it from the master's configuration
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: everything that was acknowledged is there
           1: something is damaged or missing, or nobody could look; it says what, and what to do
@@ -81,7 +81,7 @@ Says what `store verify` says, and holds every object against its kind as well: 
 No master may run on the directory.
 
   --data-dir DIR    the store's directory (default /var/lib/coracle/master)
-  --config FILE     read it from the master's configuration
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: everything that was acknowledged is there, and every object fits its kind
           1: something is damaged, missing or misshapen, or nobody could look; it says what, and what to do
@@ -97,7 +97,7 @@ directory is left alone.
 
   --data-dir DIR         the store's directory (default /var/lib/coracle/master)
   --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
-  --config FILE          read both from the master's configuration
+  --config FILE          read both from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: the files say all that the journal does
           1: they do not; it says why
@@ -113,7 +113,7 @@ goes on; what is missing is given up; the journal as it was found goes to quaran
 Restoring a backup may save more. No master may run on the directory.
 
   --data-dir DIR    the store's directory (default /var/lib/coracle/master)
-  --config FILE     read it from the master's configuration
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: the next start serves reads and writes
           1: it could not be done; it says why
@@ -133,7 +133,7 @@ acknowledged writes are missing. FILE says the same to whoever restores it.
 
   --data-dir DIR         the store's directory (default /var/lib/coracle/master)
   --admin-socket PATH    the running master's socket (default /run/coracle/master/api.sock)
-  --config FILE          read both from the master's configuration
+  --config FILE          read both from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: FILE holds everything
           1: there is no backup, and FILE is as it was; it says why
@@ -149,7 +149,7 @@ compared before anything is written; where it cannot be done, nothing is left be
 that everybody who saw later ones looks again.
 
   --data-dir DIR    the directory to fill (default /var/lib/coracle/master)
-  --config FILE     read it from the master's configuration
+  --config FILE     read it from the master's configuration (default /etc/coracle/master.conf, unless --data-dir is given)
 
 exit code 0: the directory is filled; start the master
           1: it is not; it says why
