@@ -134,6 +134,23 @@ fn an_evicted_pod_ends_and_so_does_all_when_the_host_stops() {
     check(from_ref(&wanted), World { leaving: true, ..world(&wanted, None, &[]) }, 0, &[]);
 }
 
+/// Of each container what runs, or how it ended, and the one before: for `lastState` and `logs --previous`. However often it restarted.
+#[test]
+fn dead_containers_are_bounded() {
+    let wanted = one("Always");
+    let dead = |attempts: std::ops::Range<u32>| attempts.map(|attempt| (attempt, 1, died(1)));
+    for (restarts, removed) in [(0, 0), (1, 0), (2, 1), (40, 39)] {
+        let runs: Vec<_> = dead(0..restarts).chain([(restarts, 1, RUNS)]).collect();
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &runs), 0, &vec!["remove c"; removed]);
+        // Its next start waits, or it has finished: what is kept is the same.
+        let runs: Vec<_> = dead(0..restarts + 1).collect();
+        let expected: Vec<_> = vec!["remove c"; removed].into_iter().chain(["waits: CrashLoopBackOff"]).collect();
+        check(from_ref(&wanted), world(&wanted, Some(RUNS), &runs), 0, &expected);
+        let never = one("Never");
+        check(from_ref(&never), world(&never, None, &runs), 0, &vec!["remove c"; removed]);
+    }
+}
+
 #[test]
 fn from_nothing_to_running() {
     let wanted = one("Always");
