@@ -6,7 +6,7 @@ use coracle_api::pod::{Container, PodSpec, ResourceList, Volume};
 
 use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
-use crate::environment::{environment, expand};
+use crate::environment::{environment, expand, of_files};
 use crate::hosts::Names;
 use crate::members::{Kind, Member, members};
 use crate::mounts::mounts;
@@ -192,6 +192,7 @@ pub fn member_config(
         devices: devices(node, container),
         files: vec![message],
         texts: Vec::new(),
+        file_variables: of_files(node, wanted, container)?,
         log: Log::JsonFile { bytes_max: LOG_BYTES_MAX, files_max: LOG_FILES_MAX },
         environment: environment.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
     })

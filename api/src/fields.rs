@@ -50,7 +50,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].env[].valueFrom", Refused),
     ("containers[].env[].valueFrom.configMapKeyRef", Acted),
     ("containers[].env[].valueFrom.fieldRef", Acted),
-    ("containers[].env[].valueFrom.fileKeyRef", Refused),
+    ("containers[].env[].valueFrom.fileKeyRef", Acted),
     ("containers[].env[].valueFrom.resourceFieldRef", Acted),
     (
         "containers[].env[].valueFrom.resourceFieldRef.resource",

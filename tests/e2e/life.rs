@@ -14,6 +14,7 @@ const EVIL: &str = "coracle/evil:1";
 pub const TESTS: &[Test] = &[
     ("life_container_killed_by_hand", container_killed_by_hand),
     ("life_agent_killed_and_restarted", agent_killed_and_restarted),
+    ("life_one_ends_while_the_agent_is_away", one_ends_while_the_agent_is_away),
     ("life_what_ended_stays_ended", what_ended_stays_ended),
     ("life_init_containers_and_sidecars", init_containers_and_sidecars),
     ("life_agent_killed_while_starting_pods", agent_killed_while_starting_pods),
@@ -78,6 +79,35 @@ fn agent_killed_and_restarted(bed: &mut Bed) {
     bed.remove_manifest("s");
     bed.start_agent_with(&[]);
     bed.until("it is stopped", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
+}
+
+/// As with a kubelet: what ended meanwhile is told at the start, and of what goes on nothing is told anew.
+fn one_ends_while_the_agent_is_away(bed: &mut Bed) {
+    bed.start();
+    post_sleeper(bed, "default", "stays");
+    let line = "while [ ! -e /go ]; do sleep 0.1; done; exit 3";
+    let spec = json!({"restartPolicy": "Never", "containers": [{"name": "ends", "image": BUSYBOX, "command": ["sh", "-c", line]}]});
+    bed.post("/api/v1/namespaces/default/pods", &json!({"metadata": {"name": "ends"}, "spec": spec}).to_string());
+    let status = |bed: &Bed, pod: &str| bed.send("GET", &format!("/api/v1/namespaces/default/pods/{pod}"), "").1["status"].take();
+    let ready = |bed: &Bed, pod: &str| {
+        let status = status(bed, pod);
+        let is_true = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+        status["conditions"].as_array().is_some_and(|all| all.iter().any(is_true)).then_some(status)
+    };
+    let [before, _] = ["stays", "ends"].map(|pod| bed.until(&format!("{pod} is ready"), |bed| ready(bed, pod)));
+    let id = runs(bed, "ends");
+    bed.stop_agent();
+    bed.exec(&id, "touch /go").expect("it runs");
+    bed.until("it has ended", |bed| bed.running_of("ends").is_empty().then_some(()));
+    bed.start_agent();
+    let after = bed.until("its end is told", |bed| Some(status(bed, "ends")).filter(|status| status["phase"] == "Failed"));
+    let ended = &after["containerStatuses"][0];
+    assert_eq!((&ended["state"]["terminated"]["exitCode"], &ended["restartCount"]), (&json!(3), &json!(0)), "{after}");
+    let now = status(bed, "stays");
+    // This host has no address of its own, so that one may change.
+    for part in ["containerStatuses", "conditions", "phase", "startTime"] {
+        assert_eq!(now[part], before[part], "{part}");
+    }
 }
 
 /// What is left of a container that has ended for good is removed by hand, before the agent's eyes and behind its back.

@@ -3,6 +3,7 @@
 use crate::Test;
 use crate::bed::Bed;
 use crate::images::BUSYBOX;
+use serde_json::json;
 
 pub const TESTS: &[Test] = &[
     ("manifest_of_2014", manifest_of_2014),
@@ -14,6 +15,7 @@ pub const TESTS: &[Test] = &[
     ("manifest_image_that_is_nowhere", image_that_is_nowhere),
     ("manifest_termination_message_and_exit", termination_message_and_exit),
     ("manifest_probes", probes),
+    ("manifest_variables_of_a_file", variables_of_a_file),
     ("manifest_host_port", host_port),
 ];
 
@@ -205,6 +207,31 @@ spec:
             .filter(|p| p["status"]["containerStatuses"][0]["restartCount"] == 1 && bed.running_of("c").pop().is_some_and(|new| new != id))
     });
     assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 1);
+}
+
+/// Of an emptyDir, where an init container wrote it. A key that is missing is named.
+fn variables_of_a_file(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    let key = |key: &str| json!({"name": "X", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": key}}});
+    let mount = json!([{"name": "v", "mountPath": "/v"}]);
+    let pod = |name: &str, asked: &str| {
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
+            "terminationGracePeriodSeconds": 1, "volumes": [{"name": "v", "emptyDir": {}}],
+            "initContainers": [{"name": "i", "image": BUSYBOX, "command": ["sh", "-c", "echo \"A='one'\" > /v/env"], "volumeMounts": mount}],
+            "containers": [{"name": name, "image": BUSYBOX, "env": [key(asked)], "command": ["sh", "-c", "echo $X > /told; sleep 3600"]}]}})
+    };
+    bed.drop_manifest("good.json", &pod("good", "A").to_string());
+    let told = bed.until("it has told its variable", |bed| {
+        let id = bed.running_of("good").pop()?;
+        bed.exec(&id, "cat /told").ok().filter(|text| text.ends_with('\n'))
+    });
+    assert_eq!(told, "one\n");
+    bed.drop_manifest("bad.json", &pod("bad", "B").to_string());
+    let waiting = bed.until("it says what is missing", |bed| {
+        let waiting = bed.pod_like("bad")?["status"]["containerStatuses"][0]["state"]["waiting"].take();
+        (waiting["reason"] == "CreateContainerConfigError").then(|| waiting["message"].as_str().unwrap_or_default().to_owned())
+    });
+    assert!(waiting.contains("environment variable key \"B\" not found in file"), "{waiting}");
 }
 
 fn host_port(bed: &mut Bed) {

@@ -316,7 +316,24 @@ pub struct ContainerConfig {
     /// Files with what is to stand in them, readable for all, made before the container is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<(String, String)>,
+    /// What is still to be filled in, wherever their marks stand.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub file_variables: Vec<FileVariable>,
     pub log: Log,
+}
+
+/// A variable whose value stands in a file of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct FileVariable {
+    /// Stands for its value.
+    pub mark: String,
+    pub name: String,
+    pub volume: MountSource,
+    /// In the volume, and never outside of it.
+    pub path: String,
+    pub key: String,
+    /// It may be missing in the file.
+    pub optional: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]

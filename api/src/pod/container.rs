@@ -95,6 +95,17 @@ pub struct EnvVarSource {
     pub secret_key_ref: Option<KeySelector>,
     pub field_ref: Option<ObjectFieldSelector>,
     pub resource_field_ref: Option<ResourceFieldSelector>,
+    pub file_key_ref: Option<FileKeySelector>,
+}
+
+/// A line of a file in an emptyDir.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FileKeySelector {
+    pub volume_name: String,
+    pub path: String,
+    pub key: String,
+    pub optional: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -16,6 +16,7 @@ mod content;
 mod create;
 mod credentials;
 pub mod exec;
+mod file_variables;
 mod grpc;
 mod image;
 mod listing;
@@ -93,7 +94,8 @@ impl Runtime for Docker {
         let pause = held(&self.ready).as_ref().map(|ready| (ready.asked.clone(), ready.pause.clone()));
         let profile = volumes::seccomp_profile(config)?;
         let mut terms = create::Terms { seccomp: profile.as_deref(), recursive: is_recursive(&client), address: None };
-        let bound = self.with_parts_bound(config, terms.recursive).await?;
+        let filled = self.with_file_variables(config).await?;
+        let bound = self.with_parts_bound(&filled, terms.recursive).await?;
         // Held until it is made: then its label says which address is its own.
         let mut given = self.gives_address(config).await;
         if let Some(last) = &mut given {

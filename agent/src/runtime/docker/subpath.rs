@@ -49,19 +49,24 @@ impl Docker {
     }
 
     async fn bind_part(&self, mount: &Mount, part: SubPath) -> Result<String, Failure> {
-        let root = match &mount.source {
-            MountSource::Path(path) => path.clone(),
-            // It is mounted there as long as the sandbox runs.
-            MountSource::Volume(name) => {
-                let client = self.client().await?;
-                self.ask("inspect a volume", client.inspect_volume(name)).await?.mountpoint
-            }
-        };
+        let root = self.root_of(&mount.source).await?;
         let places = self.places();
         // A network that hangs is not to hang the thread that answers probes.
         let bound = tokio::task::spawn_blocking(move || prepare(Path::new(&root), &part, &places));
         let bound = bound.await.unwrap_or_else(|error| Err(Failure::Refused(format!("bind a subPath: {error}"))))?;
         bound.into_os_string().into_string().map_err(|path| Failure::Refused(format!("{} is no UTF-8", path.display())))
+    }
+
+    /// Where a volume is on this host.
+    pub(super) async fn root_of(&self, source: &MountSource) -> Result<String, Failure> {
+        match source {
+            MountSource::Path(path) => Ok(path.clone()),
+            // It is mounted there as long as the sandbox runs.
+            MountSource::Volume(name) => {
+                let client = self.client().await?;
+                Ok(self.ask("inspect a volume", client.inspect_volume(name)).await?.mountpoint)
+            }
+        }
     }
 
     /// Below it there is a folder for each pod.
@@ -83,6 +88,14 @@ pub fn prepare(root: &Path, part: &SubPath, places: &Path) -> Result<PathBuf, Fa
     Ok(place)
 }
 
+/// A file of a volume, to be read.
+pub(super) fn open_file(root: &Path, path: &Path) -> io::Result<fs::File> {
+    let root = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    // What is no file must not hold up whoever opens it.
+    let file = fs::File::from(find_for(OFlag::O_RDONLY | OFlag::O_NONBLOCK, &root, path)?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a file")) }
+}
+
 /// As a kubelet has it.
 const MAKE: &str = "create subPath directory";
 const PREPARE: &str = "prepare subPath";
@@ -97,8 +110,11 @@ fn find_or_make(root: &Path, path: &Path) -> Result<OwnedFd, (&'static str, Errn
 
 /// Links are followed as long as they stay in the volume.
 fn find(root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
-    let how =
-        OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    find_for(OFlag::O_PATH, root, path)
+}
+
+fn find_for(purpose: OFlag, root: &OwnedFd, path: &Path) -> nix::Result<OwnedFd> {
+    let how = OpenHow::new().flags(purpose | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
     let mut found = Err(Errno::EAGAIN);
     for _ in 0..TRIES_MAX {
         found = openat2(root, path, how);
