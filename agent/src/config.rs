@@ -300,14 +300,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
     let socket =
         agent_socket(&node_name).ok_or_else(|| bad("node-name", &format!("{node_name:?} is too long for the name of a socket")))?;
     let node_ip = node_ip(&text("node-ip", "")).map_err(|why| bad("node-ip", &why))?;
-    let listen = text("listen", "127.0.0.1:10250");
-    let listen: SocketAddr = listen.parse().map_err(|_| bad("listen", &format!("{listen:?} is not ADDR:PORT, such as 127.0.0.1:10250")))?;
-    if !listen.ip().is_loopback() {
-        return Err(bad(
-            "listen",
-            &format!("{} is not a loopback address, and this port is for programs of this host alone: use 127.0.0.1", listen.ip()),
-        ));
-    }
+    let listen = values::listen(&text("listen", "127.0.0.1:10250")).map_err(|why| bad("listen", &why))?;
     let master = text("master", "");
     let master = if master.is_empty() { None } else { Some(master.parse().map_err(|error| bad("master", &format!("{error}")))?) };
     let page = text("manifest-url", "");

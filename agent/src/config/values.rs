@@ -1,6 +1,6 @@
 //! Single values of the configuration. PURE.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use coracle_api::strategy::amounts::is_extended;
 
@@ -66,6 +66,14 @@ pub(super) fn is_node_name(name: &str) -> bool {
             && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
     };
     name.len() <= 253 && name.split('.').all(label)
+}
+
+pub(super) fn listen(text: &str) -> Result<SocketAddr, String> {
+    let listen: SocketAddr = text.parse().map_err(|_| format!("{text:?} is not ADDR:PORT, such as 127.0.0.1:10250"))?;
+    if listen.ip().is_loopback() {
+        return Ok(listen);
+    }
+    Err(format!("{} is not a loopback address, and this port is for programs of this host alone: use 127.0.0.1", listen.ip()))
 }
 
 pub(super) fn pod_network(text: &str) -> Result<Owner, String> {
