@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use coracle_api::placement;
 use coracle_api::pod::{HostPathVolumeSource, LocalVolumeSource, NfsVolumeSource, Volume};
+use coracle_api::strategy::claim::LOCAL_VOLUMES;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -168,6 +169,12 @@ fn is_owned(claim: &Object, uid: &str) -> bool {
 fn source(spec: &Value, name: &str, read_only: bool) -> Option<Volume> {
     let mut volume = Volume { name: name.to_owned(), read_only, ..Volume::default() };
     volume.host_path = HostPathVolumeSource::deserialize(&spec["hostPath"]).ok();
+    // A directory that was made for this claim alone is whoever's the pod runs as, and its group's.
+    let made = |host: &HostPathVolumeSource| host.kind == "DirectoryOrCreate" && host.path.starts_with(LOCAL_VOLUMES);
+    if let Some(host) = volume.host_path.take_if(|host| made(host)) {
+        volume.kept_directory = Some(host.path);
+        return Some(volume);
+    }
     volume.local = LocalVolumeSource::deserialize(&spec["local"]).ok();
     volume.nfs = NfsVolumeSource::deserialize(&spec["nfs"]).ok();
     let options = spec["mountOptions"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -225,6 +232,9 @@ mod tests {
         let host = HostPathVolumeSource { path: "/srv".into(), kind: "Directory".into() };
         let asked = json!({"hostPath": {"path": "/srv", "type": "Directory"}});
         check(claim(), volume(asked), Ok(Volume { host_path: Some(host), ..bound() }));
+        let made = "/var/lib/coracle/volumes/n_c_pv";
+        let asked = json!({"hostPath": {"path": made, "type": "DirectoryOrCreate"}});
+        check(claim(), volume(asked), Ok(Volume { kept_directory: Some(made.into()), ..bound() }));
         let local = LocalVolumeSource { path: "/mnt/disk".into() };
         check(claim(), volume(json!({"local": {"path": "/mnt/disk"}})), Ok(Volume { local: Some(local), ..bound() }));
         let nfs = NfsVolumeSource { server: "nas".into(), path: "/x".into(), read_only: false };

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use nix::sys::statvfs::statvfs;
 
 /// Read once at the start.
@@ -39,11 +41,11 @@ pub async fn is_stopping() -> bool {
 }
 
 /// `data_dir`: where pods' directories are. `given`: the address that this host is to be known by.
-pub fn look(data_dir: &str, given: Option<IpAddr>) -> Host {
+pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
     let line = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     Host {
         name: name(),
-        address: given.unwrap_or_else(address).to_string(),
+        address: given.unwrap_or_else(|| address(pod_cidr)).to_string(),
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         memory_bytes: memory_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
         disk_bytes: statvfs(data_dir).map_or(0, |disk| u64::from(disk.blocks()).saturating_mul(disk.fragment_size())),
@@ -55,9 +57,9 @@ pub fn look(data_dir: &str, given: Option<IpAddr>) -> Host {
     }
 }
 
-/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent.
-fn address() -> IpAddr {
-    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. A host that is on no network is
+/// known to its own pods alone, by the first address of theirs.
+fn address(pod_cidr: &str) -> IpAddr {
     let outward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
         socket.local_addr()
@@ -65,27 +67,29 @@ fn address() -> IpAddr {
     match outward {
         Ok(address) if !address.ip().is_unspecified() => address.ip(),
         // Without a default route the kernel cannot tell; the first address of a LAN will do.
-        _ => first_of_lan(&fs::read_to_string("/proc/net/fib_trie").unwrap_or_default()).map_or(loopback, IpAddr::V4),
+        _ => IpAddr::V4(first_of_lan(&interfaces()).or_else(|| first_of(pod_cidr)).unwrap_or(Ipv4Addr::LOCALHOST)),
     }
 }
 
-/// The first address of this host itself in the kernel's table that is neither loopback nor Docker's.
-fn first_of_lan(table: &str) -> Option<Ipv4Addr> {
-    let mut candidate = None;
-    for line in table.lines().map(str::trim) {
-        if let Some(address) = line.strip_prefix("|-- ") {
-            candidate = address.parse::<Ipv4Addr>().ok();
-        } else if line.contains("host LOCAL")
-            && let Some(address) = candidate.take()
-        {
-            let [a, b, ..] = address.octets();
-            let dockers = a == 172 && (17..=31).contains(&b);
-            if !address.is_loopback() && !dockers {
-                return Some(address);
-            }
-        }
-    }
-    None
+/// Interfaces that are up, and their addresses.
+fn interfaces() -> Vec<(String, Ipv4Addr)> {
+    let up = getifaddrs().into_iter().flatten().filter(|one| one.flags.contains(InterfaceFlags::IFF_UP));
+    up.filter_map(|one| Some((one.interface_name, one.address?.as_sockaddr_in()?.ip()))).collect()
+}
+
+/// Neither loopback, nor what Docker or this agent has made.
+fn first_of_lan(interfaces: &[(String, Ipv4Addr)]) -> Option<Ipv4Addr> {
+    const MADE: &[&str] = &["lo", "docker", "br-", "veth", "coracle", "podman", "cni"];
+    let lan = |(name, address): &&(String, Ipv4Addr)| !address.is_loopback() && !MADE.iter().any(|made| name.starts_with(made));
+    interfaces.iter().find(lan).map(|(_, address)| *address)
+}
+
+/// The first address of a network, which its gateway has.
+fn first_of(cidr: &str) -> Option<Ipv4Addr> {
+    let (network, prefix) = cidr.split_once('/')?;
+    let (network, prefix): (Ipv4Addr, u32) = (network.parse().ok()?, prefix.parse().ok()?);
+    let mask = u32::MAX.checked_shl(32 - prefix.min(32)).unwrap_or(0);
+    Some(Ipv4Addr::from((network.to_bits() & mask) + 1))
 }
 
 fn memory_bytes(meminfo: &str) -> u64 {
@@ -107,9 +111,12 @@ mod tests {
     fn texts_of_the_kernel() {
         assert_eq!(memory_bytes("MemTotal:       24684620 kB\nMemFree: 1 kB\n"), 24_684_620 * 1024);
         assert_eq!(pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
-        let table =
-            "Local:\n  |-- 127.0.0.1\n     /32 host LOCAL\n  |-- 172.17.0.1\n     /32 host LOCAL\n  |-- 192.168.1.7\n     /32 host LOCAL\n";
-        assert_eq!(first_of_lan(table), Some(Ipv4Addr::new(192, 168, 1, 7)));
-        assert_eq!(first_of_lan(""), None);
+        let names = |names: &[&str]| -> Vec<(String, Ipv4Addr)> {
+            names.iter().zip(1..).map(|(name, last)| ((*name).to_owned(), Ipv4Addr::new(192, 168, 1, last))).collect()
+        };
+        assert_eq!(first_of_lan(&names(&["docker0", "coracle0", "veth1", "eth0"])), Some(Ipv4Addr::new(192, 168, 1, 4)));
+        assert_eq!(first_of_lan(&names(&["lo", "br-12"])), None);
+        assert_eq!(first_of("10.244.3.0/24"), Some(Ipv4Addr::new(10, 244, 3, 1)));
+        assert_eq!(first_of("10.244.3.0"), None);
     }
 }

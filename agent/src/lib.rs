@@ -153,7 +153,7 @@ impl std::error::Error for RunError {}
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), RunError> {
     private::data_directory(&config.data_dir).map_err(|cause| RunError::DataDir { path: config.data_dir.clone(), cause })?;
     let (port, socket) = listen(&config)?;
-    let host = host::look(&config.data_dir, config.node_ip);
+    let host = host::look(&config.data_dir, config.node_ip, &config.pod_cidr);
     let docker = Arc::new(Docker::new(engine(&config)));
     // An engine that another agent holds is a reason not to start at all; one that is absent is waited for later.
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {

@@ -86,7 +86,8 @@ fn empty_dir(volume: &Asked, home: &Home<'_>) -> Option<Source> {
 
 /// What is only read stays whose it is.
 fn local(volume: &Asked, home: &Home<'_>) -> Option<Source> {
-    let kept = volume.kept_directory.as_ref().map(|below| format!("{}/{below}", home.data_dir));
+    let whole = |kept: &String| if kept.starts_with('/') { kept.clone() } else { format!("{}/{kept}", home.data_dir) };
+    let kept = volume.kept_directory.as_ref().map(whole);
     let create = kept.is_some();
     let path = kept.or_else(|| Some(volume.local.as_ref()?.path.clone()))?;
     let group = home.group.filter(|_| !volume.read_only);

@@ -1,6 +1,8 @@
 //! What a test stands on: an engine of its own, and a master and an agent that it may start, kill and look at.
 
 use crate::images;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -42,7 +44,8 @@ impl Engine {
             run(Command::new("ip").args(line.split(' ')))?;
         }
         let namespace = fs::File::open(format!("/run/netns/{namespace}")).map_err(|e| format!("open the network namespace: {e}"))?;
-        nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).map_err(|e| format!("enter the network namespace: {e}"))?;
+        nix::sched::setns(namespace, CloneFlags::CLONE_NEWNET).map_err(|e| format!("enter the network namespace: {e}"))?;
+        own_mounts(&engine.folder).map_err(|error| format!("mounts of its own: {error}"))?;
         engine.launch()?;
         images::load(&engine)?;
         Ok(engine)
@@ -112,11 +115,31 @@ impl Engine {
         }
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         for mounted in mounts.lines().filter_map(|l| l.split(' ').nth(1)).filter(|m| m.starts_with(&folder)) {
-            let _ = nix::mount::umount2(mounted, nix::mount::MntFlags::MNT_DETACH);
+            let _ = umount2(mounted, MntFlags::MNT_DETACH);
         }
         let _ = run(Command::new("ip").args(["netns", "delete", &called()]));
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Of this thread and all that it starts, so that engine and agent see the same: /sys, where the bridges are those of the network
+/// namespace, with the host's control groups; and /run/coracle, where two runs beside each other do not meet.
+fn own_mounts(folder: &Path) -> Result<(), String> {
+    fn at(path: &Path) -> impl Fn(nix::Error) -> String {
+        move |error| format!("{}: {error}", path.display())
+    }
+    let nothing = None::<&str>;
+    let (sys, groups, aside, run) = (Path::new("/sys"), Path::new("/sys/fs/cgroup"), folder.join("cgroup"), Path::new("/run/coracle"));
+    for folder in [&aside, run] {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    unshare(CloneFlags::CLONE_NEWNS).map_err(at(Path::new("/")))?;
+    mount(nothing, "/", nothing, MsFlags::MS_SLAVE | MsFlags::MS_REC, nothing).map_err(at(Path::new("/")))?;
+    mount(Some(groups), &aside, nothing, MsFlags::MS_BIND | MsFlags::MS_REC, nothing).map_err(at(groups))?;
+    umount2(sys, MntFlags::MNT_DETACH).map_err(at(sys))?;
+    mount(Some("sysfs"), sys, Some("sysfs"), MsFlags::empty(), nothing).map_err(at(sys))?;
+    mount(Some(&aside), groups, nothing, MsFlags::MS_MOVE, nothing).map_err(at(groups))?;
+    mount(Some("tmpfs"), run, Some("tmpfs"), MsFlags::empty(), Some("mode=0755")).map_err(at(run))
 }
 
 impl Drop for Engine {
@@ -216,9 +239,7 @@ impl<'a> Bed<'a> {
 
     /// `flags` after the usual ones.
     pub fn start_agent_with(&mut self, flags: &[&str]) {
-        // With a /sys of its own, where the bridges are those of the namespace.
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &called()]).arg(program("coracle-agent").get_program());
+        let mut command = program("coracle-agent");
         command.arg("--data-dir").arg(self.path("agent")).arg("--manifest-dir").arg(self.path("manifests"));
         command.args(["--docker-host", &self.engine.socket(), "--listen", AGENT, "--node-name", "n1"]);
         // The disk of whoever runs the tests may be nearly full.

@@ -31,6 +31,19 @@ pub fn load(engine: &Engine) -> Result<(), String> {
     Ok(())
 }
 
+/// An image of busybox under another's name, which serves a page at a port.
+pub fn stand_in(engine: &Engine, image: &str, port: u16) -> Result<(), String> {
+    let root = place().join("images/standin");
+    if !root.exists() {
+        busybox(&root).map_err(|error| error.to_string())?;
+        fs::create_dir(root.join("www"))
+            .and_then(|()| fs::write(root.join("www/index.html"), "hello\n"))
+            .map_err(|error| error.to_string())?;
+    }
+    let command = format!("CMD [\"httpd\", \"-f\", \"-p\", \"{port}\", \"-h\", \"/www\"]");
+    import(engine, &root, image, &[&command, "ENV PATH=/bin"])
+}
+
 fn busybox(root: &Path) -> std::io::Result<()> {
     for part in ["bin", "etc", "tmp"] {
         fs::create_dir_all(root.join(part))?;

@@ -13,6 +13,7 @@ mod kubectl;
 mod life;
 mod manifests;
 mod network;
+mod setups;
 mod streams;
 mod vanish;
 
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 pub type Test = (&'static str, fn(&mut Bed));
 
 const SUITES: &[&[Test]] =
-    &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, helm::TESTS, network::TESTS, CRATE_KUBE];
+    &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, helm::TESTS, setups::TESTS, network::TESTS, CRATE_KUBE];
 
 /// Built with the feature `clients` alone, as everything of that crate.
 #[cfg(feature = "clients")]

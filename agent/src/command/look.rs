@@ -79,7 +79,8 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
     let docker = engine(config);
     let clock = Clock::start(Rc::new(wall_ms));
     let asked = |failure: crate::runtime::Failure| format!("the engine at {}: {failure}", config.docker_host);
-    let mut world = World { node: crate::node(config, &host::look(&config.data_dir, config.node_ip)), ..World::default() };
+    let mut world =
+        World { node: crate::node(config, &host::look(&config.data_dir, config.node_ip, &config.pod_cidr)), ..World::default() };
     world.containers = docker.list().await.map_err(asked)?;
     world.volumes = docker.volumes().await.map_err(asked)?;
     world.contents = docker.contents(&plan::contents::paths(&desired, &world.node)).await.map_err(asked)?;

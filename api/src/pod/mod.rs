@@ -180,7 +180,7 @@ pub struct Volume {
     /// No document has these: of the volume that a claim is bound to.
     #[serde(skip)]
     pub local: Option<LocalVolumeSource>,
-    /// Below the agent's own.
+    /// Below the agent's own, or absolute.
     #[serde(skip)]
     pub kept_directory: Option<String>,
     #[serde(skip)]

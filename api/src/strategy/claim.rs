@@ -39,6 +39,8 @@ const CLAIM_IS_FINAL: &str = "spec is immutable after creation except resources.
 
 /// Makes volumes of directories on nodes: the built-in class.
 pub const LOCAL_PROVISIONER: &str = "coracle/local";
+/// Where it makes them.
+pub const LOCAL_VOLUMES: &str = "/var/lib/coracle/volumes/";
 
 pub static CLAIM: BuiltinStrategy = BuiltinStrategy {
     create: |claim, making| {

@@ -43,7 +43,7 @@ pub async fn run(
             room.tokens_wanted.notify_one();
         }
         let needed = room.state.borrow().needed();
-        watches.retain(|shelf, _| needed.contains_key(shelf));
+        watches.retain(|shelf, watching| needed.get(shelf).is_some_and(|names| watching.narrow(names)));
         for (shelf, names) in needed {
             let watched = watches.get(&shelf).is_some_and(|watching| names.is_subset(&watching.names));
             if watched {
@@ -72,6 +72,14 @@ pub async fn run(
 struct Watching {
     names: BTreeSet<String>,
     _task: Task,
+}
+
+impl Watching {
+    /// The room forgets what is used no more: when somebody uses it again, it must be listed again. True: some are still watched.
+    fn narrow(&mut self, needed: &BTreeSet<String>) -> bool {
+        self.names.retain(|name| needed.contains(name));
+        !self.names.is_empty()
+    }
 }
 
 /// Ends with this value.

@@ -7,7 +7,7 @@ use super::binding::{SOURCE, about};
 use super::matching::NO_PROVISIONER;
 use super::view::{ClaimView, ClassView, VOLUMES, VolumeView, claim_ref};
 use coracle_api::meta::Key;
-use coracle_api::strategy::claim::LOCAL_PROVISIONER;
+use coracle_api::strategy::claim::{LOCAL_PROVISIONER, LOCAL_VOLUMES};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
@@ -16,8 +16,6 @@ pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 /// Who is to make one.
 const ASKED: [&str; 2] = ["volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"];
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// Where the directories of volumes are.
-const DIRECTORIES: &str = "/var/lib/coracle/volumes";
 /// Provisioners that were built into Kubernetes once, and the drivers that took over.
 const MOVED: [(&str, &str); 7] = [
     ("kubernetes.io/aws-ebs", "ebs.csi.aws.com"),
@@ -93,7 +91,7 @@ fn directory(cluster: &Cluster, key: &Key, claim: &ClaimView, class: &ClassView)
             "accessModes": claim.modes,
             "persistentVolumeReclaimPolicy": if class.reclaim.is_empty() { "Delete" } else { &class.reclaim },
             "storageClassName": claim.class,
-            "hostPath": {"path": format!("{DIRECTORIES}/{}_{}_{name}", key.namespace, key.name), "type": "DirectoryOrCreate"},
+            "hostPath": {"path": format!("{LOCAL_VOLUMES}{}_{}_{name}", key.namespace, key.name), "type": "DirectoryOrCreate"},
             "claimRef": claim_ref(key, claim),
             "nodeAffinity": {"required": {"nodeSelectorTerms": [
                 {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [host]}]},
