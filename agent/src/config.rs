@@ -288,11 +288,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
             Err(bad(key, &format!("{path:?} is not an absolute path")))
         }
     };
-    let docker_host =
-        text("docker-host", host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"));
-    if !["unix:///", "tcp://", "http://"].iter().any(|scheme| docker_host.starts_with(scheme)) {
-        return Err(bad("docker-host", &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")));
-    }
+    let docker_host = engine(text, bad, host)?;
     let node_name = text("node-name", &host.name.to_lowercase());
     if !is_node_name(&node_name) {
         return Err(bad("node-name", &format!("{node_name:?} is not a name of lower-case letters, digits, '-' and '.'")));
@@ -342,6 +338,15 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         images: images(text, bad)?,
         serial_pulls: whether("serialize-image-pulls", "no")?,
     })
+}
+
+fn engine(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig, host: &Host) -> Result<String, BadConfig> {
+    let docker_host =
+        text("docker-host", host.docker_host.as_deref().filter(|host| !host.is_empty()).unwrap_or("unix:///var/run/docker.sock"));
+    if !["unix:///", "tcp://", "http://"].iter().any(|scheme| docker_host.starts_with(scheme)) {
+        return Err(bad("docker-host", &format!("{docker_host:?} is not unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")));
+    }
+    Ok(docker_host)
 }
 
 fn images(text: impl Fn(&str, &str) -> String, bad: impl Fn(&str, &str) -> BadConfig) -> Result<images::About, BadConfig> {

@@ -6,7 +6,8 @@ use coracle_api::pod::{Container, PodSpec, ResourceList, Volume};
 
 use crate::desired::{Desired, Wanted};
 use crate::dns::resolv::Dns;
-use crate::environment::{environment, expand, of_files};
+use crate::environment::{environment, expand};
+use crate::file_variables::of_files;
 use crate::hosts::Names;
 use crate::members::{Kind, Member, members};
 use crate::mounts::mounts;

@@ -1,5 +1,10 @@
 //! A file of variables, as `fileKeyRef` reads it: lines NAME='VALUE', of which a value may have several. PURE.
 
+/// Stands for a value that is read when the container is made. No text of a variable has a NUL in it.
+pub fn mark(index: usize) -> String {
+    format!("\0{index}\0")
+}
+
 /// The first variable of this name; None: there is none, or nothing in it. The error says what is no variable.
 pub fn value(text: &str, key: &str) -> Result<Option<String>, String> {
     let mut lines = text.lines().enumerate();

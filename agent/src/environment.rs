@@ -5,11 +5,10 @@ use coracle_api::pod::{Container, EnvFromSource, EnvVarSource, KeySelector};
 use crate::desired::objects::{Found, Kind, Object};
 use crate::desired::{Desired, Wanted};
 use crate::downward;
+use crate::env_file::mark;
 use crate::plan::waiting::{WaitReason, Waiting};
 use crate::plan::world::Node;
-use crate::runtime::FileVariable;
 use crate::services;
-use crate::volumes::{Home, source};
 
 /// Names and values.
 pub type Variables = Vec<(String, String)>;
@@ -49,25 +48,6 @@ pub fn environment(node: &Node, desired: &Desired, wanted: &Wanted, container: &
         set(&mut environment, &variable.name, value);
     }
     Ok(environment)
-}
-
-/// Stands for a value that is read when the container is made. No text of a variable has a NUL in it.
-fn mark(index: usize) -> String {
-    format!("\0{index}\0")
-}
-
-/// The variables whose values stand in files of the pod's volumes.
-pub fn of_files(node: &Node, wanted: &Wanted, container: &Container) -> Result<Vec<FileVariable>, Waiting> {
-    let mut found = Vec::new();
-    for (index, variable) in container.env.iter().enumerate() {
-        let Some(asked) = variable.value_from.as_ref().and_then(|from| from.file_key_ref.as_ref()) else { continue };
-        let volume = wanted.pod.spec.volumes.iter().find(|volume| volume.name == asked.volume_name);
-        let missing = || misconfigured(format!("cannot find the volume {:?} referenced by FileKeyRef", asked.volume_name));
-        let volume = source(volume.ok_or_else(missing)?, &Home::of(node, wanted)).mount;
-        let (path, key, optional) = (asked.path.clone(), asked.key.clone(), asked.optional == Some(true));
-        found.push(FileVariable { mark: mark(index), name: variable.name.clone(), volume, path, key, optional });
-    }
-    Ok(found)
 }
 
 fn set(environment: &mut Variables, name: &str, value: String) {
@@ -145,7 +125,7 @@ fn text(bytes: &[u8], key: &str, kind: Kind, wanted: &Wanted, name: &str) -> Res
     text.map(str::to_owned).ok_or_else(|| misconfigured(format!("key {key} of {} is no text that a variable can hold", place())))
 }
 
-fn misconfigured(text: String) -> Waiting {
+pub fn misconfigured(text: String) -> Waiting {
     Waiting::new(WaitReason::CreateContainerConfigError, text)
 }
 
@@ -231,7 +211,7 @@ mod tests {
         assert_eq!(of(&container).unwrap(), ["X=\u{0}0\u{0}", "Y=<\u{0}0\u{0}>"]);
         let document = json!({"metadata": {"namespace": "n", "name": "p", "uid": "u"}, "spec": {"containers": [container], "volumes": [{"name": "v"}]}});
         let mut wanted = Wanted::new(Source::Master, document).unwrap();
-        let of_files = |wanted: &Wanted| super::of_files(&Node::default(), wanted, &wanted.pod.spec.containers[0]);
+        let of_files = |wanted: &Wanted| crate::file_variables::of_files(&Node::default(), wanted, &wanted.pod.spec.containers[0]);
         let found = of_files(&wanted).unwrap();
         assert_eq!((found.len(), found[0].mark.as_str(), found[0].path.as_str(), found[0].optional), (1, "\u{0}0\u{0}", "a/.env", true));
         wanted.pod.spec.volumes.clear();

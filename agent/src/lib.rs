@@ -24,6 +24,7 @@ mod env_file;
 mod environment;
 pub mod events;
 pub mod figures;
+mod file_variables;
 pub mod giving;
 pub mod happening;
 pub mod hash;
