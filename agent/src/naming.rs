@@ -113,6 +113,12 @@ impl Tag {
         container_name(&self.pod, &self.container, self.attempt)
     }
 
+    /// The file of its termination message, if it is the one that this agent made for it: no other is removed with it.
+    pub fn own_message_file(&self, data_dir: &str) -> Option<&str> {
+        let own = message_file(data_dir, &self.pod.uid, &self.container, self.attempt);
+        self.message_file.as_deref().filter(|file| *file == own)
+    }
+
     /// Every label, also where there is nothing to say: the engine adds those that an image brings and that are not here.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let kind = if self.is_sandbox() { "sandbox" } else { "container" };
@@ -294,6 +300,21 @@ mod tests {
             labels.remove(label);
         }
         assert_eq!(Tag::read(&none.name(), &labels), Some(none));
+    }
+
+    #[test]
+    fn a_message_file_is_its_own_or_stays() {
+        for (file, own) in [
+            (Some("/data/pods/a-1/messages/web.3"), true),
+            (Some("/data/pods/a-1/messages/web.2"), false),
+            (Some("/data/pods/b/messages/web.3"), false),
+            (Some("/other/pods/a-1/messages/web.3"), false),
+            (Some("/etc/passwd"), false),
+            (None, false),
+        ] {
+            let tag = Tag { message_file: file.map(str::to_owned), ..tag() };
+            assert_eq!(tag.own_message_file("/data"), file.filter(|_| own), "{file:?}");
+        }
     }
 
     #[test]

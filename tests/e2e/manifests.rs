@@ -11,6 +11,7 @@ pub const TESTS: &[Test] = &[
     ("manifest_edit_replaces_what_changed", edit_replaces_what_changed),
     ("manifest_broken_stops_nothing", broken_stops_nothing),
     ("manifest_removed_is_cleaned_up", removed_is_cleaned_up),
+    ("manifest_many_starts_leave_little", many_starts_leave_little),
     ("manifest_refused_field_is_named", refused_field_is_named),
     ("manifest_image_that_is_nowhere", image_that_is_nowhere),
     ("manifest_termination_message_and_exit", termination_message_and_exit),
@@ -126,6 +127,57 @@ fn removed_is_cleaned_up(bed: &mut Bed) {
     bed.until("all of its containers are gone", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
     bed.until("its volume is gone", |_| (!bed::find(&data, "file")).then_some(()));
     assert!(bed.agent_pods().is_empty());
+}
+
+/// Of a container that started often, what runs and the one before; of a pod that is gone nothing, but what is not its own.
+fn many_starts_leave_little(bed: &mut Bed) {
+    bed.start_agent_with(&[]);
+    let volumes = |bed: &Bed| bed.docker(&["volume", "ls", "-q"]).lines().count();
+    let (before, theirs) = (volumes(bed), bed.path("theirs"));
+    std::fs::create_dir_all(&theirs).expect("a folder of the host's");
+    let manifest = |turn: u32| {
+        let theirs = theirs.display();
+        format!(
+            "apiVersion: v1
+kind: Pod
+metadata: {{name: often}}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: c
+    image: {BUSYBOX}
+    command: ['sh', '-c', 'trap \"exit 0\" TERM; echo {turn} >> /own/kept; echo {turn} >> /theirs/kept; while true; do sleep 0.1; done']
+    volumeMounts: [{{name: own, mountPath: /own}}, {{name: theirs, mountPath: /theirs}}, {{name: memory, mountPath: /memory}}]
+  volumes:
+  - {{name: own, emptyDir: {{}}}}
+  - {{name: memory, emptyDir: {{medium: Memory}}}}
+  - {{name: theirs, hostPath: {{path: {theirs}}}}}
+"
+        )
+    };
+    const TURNS: u32 = 5;
+    let wrote = |turn: u32| std::fs::read_to_string(theirs.join("kept")).is_ok_and(|text| text.lines().count() == turn as usize);
+    for turn in 1..=TURNS {
+        bed.drop_manifest("often", &manifest(turn));
+        bed.until("this edition of it has run", |_| wrote(turn).then_some(()));
+    }
+    let label = "label=io.kubernetes.container.name=c";
+    bed.until("two of its containers are left", |bed| (bed.docker(&["ps", "-aq", "--filter", label]).lines().count() == 2).then_some(()));
+    let pods = bed.path("agent/pods");
+    bed.until("and two of their files", |_| (messages(&pods) == 2).then_some(()));
+    bed.remove_manifest("often");
+    bed.until("all of its containers are gone", |bed| bed.docker(&["ps", "-aq"]).trim().is_empty().then_some(()));
+    let empty = |folder: &std::path::Path| std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    bed.until("nothing of it is left on the disk", |_| empty(&pods).then_some(()));
+    bed.until("nor in memory", |bed| (volumes(bed) == before).then_some(()));
+    assert!(wrote(TURNS), "a folder of the host's stays");
+}
+
+/// Files of termination messages.
+fn messages(pods: &std::path::Path) -> usize {
+    let below =
+        |folder: &std::path::Path| std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    below(pods).iter().map(|pod| below(&pod.join("messages")).len()).sum()
 }
 
 use crate::bed;

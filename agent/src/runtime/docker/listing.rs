@@ -89,6 +89,21 @@ impl Docker {
         Ok(Some((seen, None)))
     }
 
+    /// The file that goes with this container: a pod that restarts for years has no more of them than containers.
+    pub(super) async fn message_file_of(&self, client: &bollard::Docker, id: &str) -> Result<Option<String>, Failure> {
+        let kept = held(&self.cache).seen.get(id).map(|(_, seen)| seen.clone());
+        let seen = match kept {
+            Some(seen) => Some(seen),
+            None => match self.ask("inspect", client.inspect_container(id, None)).await {
+                Ok(found) => seen(id, &found),
+                Err(Failure::NotFound(_)) => None,
+                Err(failure) => return Err(failure),
+            },
+        };
+        let tag = seen.and_then(|seen| Tag::read(&seen.name, &seen.labels));
+        Ok(tag.and_then(|tag| tag.own_message_file(&self.settings.data_dir).map(str::to_owned)))
+    }
+
     /// The end of the file; of the log where the policy says so, the file is empty and the container failed.
     async fn termination_message(&self, seen: &Seen, exit_code: i32) -> Option<String> {
         // What only carries our labels names any file of this host.

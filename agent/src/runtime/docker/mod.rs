@@ -112,7 +112,13 @@ impl Runtime for Docker {
             Ok(made) => Ok(made.id),
             Err(Failure::NotFound(text)) => {
                 *held(&self.ready) = None;
+                volumes::remove_files(&config.files)?;
                 Err(Failure::NotFound(text))
+            }
+            // Each further try has a number of its own, and would leave files behind.
+            Err(Failure::Refused(text)) => {
+                volumes::remove_files(&config.files)?;
+                Err(Failure::Refused(text))
             }
             Err(Failure::Conflict(text)) => Err(self.whose_name(&client, &config.name, text).await),
             Err(failure) => Err(failure),
@@ -160,11 +166,12 @@ impl Runtime for Docker {
 
     async fn remove(&self, id: &str) -> Result<(), Failure> {
         let client = self.client().await?;
+        let message = self.message_file_of(&client, id).await?;
         let options = RemoveContainerOptions { v: true, ..Default::default() };
         match self.change("remove", client.remove_container(id, Some(options))).await {
             Ok(()) | Err(Failure::NotFound(_)) => {
                 held(&self.cache).remove(id);
-                Ok(())
+                volumes::remove_files(message.as_slice())
             }
             Err(failure) => Err(failure),
         }

@@ -129,6 +129,14 @@ pub fn make_files(paths: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Those that are there.
+pub fn remove_files(paths: &[String]) -> Result<(), Failure> {
+    paths.iter().map(Path::new).try_for_each(|path| match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(disk("remove", path, &error)),
+        _ => Ok(()),
+    })
+}
+
 /// Each is written anew: no container runs yet that has it.
 pub fn write_texts(texts: &[(String, String)]) -> Result<(), Failure> {
     for (path, text) in texts {
