@@ -6,7 +6,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages bench bench-churn bench-store bench-api conformance
+.PHONY: run stop test check e2e test-clients test-crash deb test-packages test-vm bench bench-churn bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -51,6 +51,11 @@ test-packages: deb
 	packaging/prerequisites.sh engine demo packages
 	packaging/engine.sh start
 	packaging/test-packages.sh
+
+# Both packages on a Debian 13 in an emulated machine: cgroup v2, a current Docker, and a plug that is pulled fifty times (CUTS=3 for less).
+test-vm: deb
+	packaging/prerequisites.sh vm demo
+	packaging/test-vm.sh
 
 # ROWS=memory measures what has the word in its name; the last row waits for ten minutes, CHURN_WAIT_S=330 for less.
 bench:

@@ -7,6 +7,7 @@
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
 #   bench-store etcd-server, libsqlite3-dev     (make bench-store)
 #   kube-apiserver dpkg-dev, golang-go, make, rsync (make bench-api, once: packaging/kube-apiserver.sh)
+#   vm         qemu-system-x86, mmdebstrap, openssh-client, e2fsprogs (make test-vm)
 #   packages   dpkg-dev, lintian, debootstrap    (make deb, make test-packages)
 set -euo pipefail
 
@@ -63,6 +64,12 @@ for what in "$@"; do
             need go golang-go "building it"
             need make make "building it"
             need rsync rsync "building it" ;;
+        vm)
+            need qemu-system-x86_64 qemu-system-x86 "a machine whose plug can be pulled"
+            need mmdebstrap mmdebstrap "its Debian"
+            need ssh openssh-client "asking it"
+            need mke2fs e2fsprogs "its disk"
+            need jq jq "reading answers" ;;
         packages)
             need dpkg-scanpackages dpkg-dev "building packages"
             need lintian lintian "checking packages"
