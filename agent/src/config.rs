@@ -327,7 +327,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         socket: Path::new(&folder("socket-dir", "/run/coracle/agent")?).join(socket),
         master,
         pod_cidr,
-        pod_network: pod_network(&text("pod-network", "engine")).map_err(|why| bad("pod-network", &why))?,
+        pod_network: pod_network(&text("pod-network", "own")).map_err(|why| bad("pod-network", &why))?,
         cluster_dns,
         cluster_domain,
         secrets_on_disk: whether("secrets-on-disk", "yes")?,
@@ -400,7 +400,7 @@ mod tests {
             (relative.data_dir, relative.manifest_dir),
             (here.join("data").display().to_string(), here.join("../pods").display().to_string())
         );
-        assert_eq!((config.pod_network, run(&["--pod-network=own"]).unwrap().pod_network), (Owner::Engine, Owner::Own));
+        assert_eq!((config.pod_network, run(&["--pod-network=engine"]).unwrap().pod_network), (Owner::Own, Owner::Engine));
         refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));

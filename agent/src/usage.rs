@@ -29,7 +29,7 @@ usage: coracle-agent [flags]
   --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
   --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
   --pod-cidr CIDR        addresses for this host's pods (default 10.244.0.0/24)
-  --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default engine)
+  --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default own)
   --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
   --cluster-domain NAME  the end of the cluster's names (default cluster.local)
   --secrets-on-disk yes|no  keep what pods use of Secrets for a start without the master (default yes)
