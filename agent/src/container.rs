@@ -12,6 +12,7 @@ use crate::hosts::Names;
 use crate::members::{Kind, Member, members};
 use crate::mounts::mounts;
 use crate::naming::{SANDBOX, Tag, container_name, hosts_file, message_file, resolver_file, seccomp_dir};
+use crate::oom_score;
 use crate::plan::checks::check_of;
 use crate::plan::ports::host_ports;
 use crate::plan::waiting::Waiting;
@@ -98,6 +99,7 @@ pub fn sandbox_config(node: &Node, wanted: &Wanted, volumes: &[Volume], attempt:
             .flat_map(|alias| alias.hostnames.iter().map(|name| format!("{name}:{}", alias.ip)))
             .collect(),
         sysctls: sysctls(spec),
+        oom_score_adj: oom_score::of_sandbox(node),
         mounts: engine_mounts,
         log: Log::None,
         ..ContainerConfig::default()
@@ -176,6 +178,7 @@ pub fn member_config(
         cpu_quota_us,
         cpu_period_us: cpu_quota_us.map(|_| CPU_PERIOD_US),
         memory_bytes: memory(spec, container),
+        oom_score_adj: oom_score::of_container(node, wanted, container),
         privileged: security.privileged == Some(true),
         read_only_root: security.read_only_root_filesystem == Some(true),
         no_new_privileges: security.allow_privilege_escalation == Some(false),

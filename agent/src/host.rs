@@ -16,6 +16,8 @@ pub struct Host {
     pub address: String,
     pub cpus: u64,
     pub memory_bytes: u64,
+    /// Whoever is root here may make processes the last that the kernel ends for lack of memory.
+    pub spares_processes: bool,
     /// Of the filesystem that pods' directories are on; 0: it cannot be told.
     pub disk_bytes: u64,
     pub machine_id: String,
@@ -48,6 +50,7 @@ pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
         address: given.unwrap_or_else(|| address(pod_cidr)).to_string(),
         cpus: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
         memory_bytes: memory_bytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default()),
+        spares_processes: spares_processes(&fs::read_to_string("/proc/1/status").unwrap_or_default()),
         disk_bytes: statvfs(data_dir).map_or(0, |disk| u64::from(disk.blocks()).saturating_mul(disk.fragment_size())),
         machine_id: line("/etc/machine-id"),
         boot_id: line("/proc/sys/kernel/random/boot_id"),
@@ -92,6 +95,13 @@ fn first_of(cidr: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from((network.to_bits() & mask) + 1))
 }
 
+/// By the text of /proc/1/status: a host that is a container often lacks the capability, and nobody in it gets it back.
+fn spares_processes(status: &str) -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    let bounds = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    bounds.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_some_and(|bits| bits >> CAP_SYS_RESOURCE & 1 == 1)
+}
+
 fn memory_bytes(meminfo: &str) -> u64 {
     let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let kib = total.and_then(|text| text.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
@@ -109,6 +119,8 @@ mod tests {
 
     #[test]
     fn texts_of_the_kernel() {
+        assert!(spares_processes("Name:\tsystemd\nCapBnd:\t000001ffffffffff\n"));
+        assert!(!spares_processes("CapBnd:\t000001fffeffffff\n") && !spares_processes(""));
         assert_eq!(memory_bytes("MemTotal:       24684620 kB\nMemFree: 1 kB\n"), 24_684_620 * 1024);
         assert_eq!(pretty_name("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
         let names = |names: &[&str]| -> Vec<(String, Ipv4Addr)> {

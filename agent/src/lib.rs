@@ -43,6 +43,7 @@ pub mod naming;
 pub mod net;
 pub mod node;
 pub mod notify;
+mod oom_score;
 pub mod peers;
 pub mod plan;
 pub mod pod_network;
@@ -253,6 +254,7 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
         volatile_dir: naming::volatile_dir(&config.run_dir, &config.node_name),
         cpu_milli: host.cpus * 1000,
         memory_bytes: host.memory_bytes,
+        spares_processes: host.spares_processes,
         disk_bytes: host.disk_bytes / 10 * 9,
         pause_image: pause::image(std::env::consts::ARCH).map(|image| image.id).unwrap_or_default(),
         app_armor: host.app_armor,

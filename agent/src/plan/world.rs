@@ -70,6 +70,8 @@ pub struct Node {
     pub volatile_dir: String,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// Its engine may make processes the last that the kernel ends for lack of memory.
+    pub spares_processes: bool,
     /// What pods may take of the disk; 0: it cannot be told.
     pub disk_bytes: u64,
     /// The id of the pause image (`sha256:...`), known before it is loaded.

@@ -286,6 +286,7 @@ pub struct ContainerConfig {
     pub cpu_quota_us: Option<i64>,
     pub cpu_period_us: Option<i64>,
     pub memory_bytes: Option<i64>,
+    pub oom_score_adj: i64,
     pub privileged: bool,
     pub read_only_root: bool,
     pub no_new_privileges: bool,
