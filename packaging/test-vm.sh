@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # test-vm.sh: both packages on a Debian 13 of their own, in a virtual machine without a network: cgroup v2, a current Docker, a real
-# systemd. Pods run from a file and from the API; `poweroff` ends them in their grace; a clock of 1970 and an engine that is late by a
+# systemd. Pods run from a file and from the API; a full disk stops no pod of a file, and heals; `poweroff` ends them in their grace; a clock of 1970 and an engine that is late by a
 # minute change nothing; and the plug is pulled CUTS times (50), in the middle of writes and of boots: every object that was
 # acknowledged is there afterwards, and every pod runs.
 #
@@ -104,7 +104,7 @@ vm_disk
 say "booting"
 vm_boot
 is "cgroups are of version 2" vm 'test "$(stat -f -c %T /sys/fs/cgroup)" = cgroup2fs'
-say "docker $(vm "docker version --format '{{.Server.Version}}'"), $(vm 'uname -r'), $(vm 'systemd --version | head -n 1')"
+say "docker $(vm "docker version --format '{{.Server.Version}}'"), $(vm 'uname -r'), $(vm "systemctl --version | head -n 1")"
 for unit in coracle-master coracle-agent; do await 120 "$unit is active" vm "systemctl is-active $unit"; done
 write_manifests
 await 120 "the API answers" vm "$ask http://localhost/readyz"
@@ -113,11 +113,29 @@ all_runs
 
 terminated() { vm "$ask $api/pods/greedy | jq -e '.status.containerStatuses[0].state.terminated.reason == \"$1\"'"; }
 await 120 "a container that takes more memory than it may is OOMKilled" terminated OOMKilled
+oom_score() { vm "docker inspect -f '{{.HostConfig.OomScoreAdj}}' \$(docker ps -q --filter label=io.kubernetes.container.name=$1 | head -n 1) | grep -qx -e $2"; }
+is "the kernel ends what asks for nothing first" oom_score page 1000
+is "the kernel ends a sandbox last" oom_score POD -998
 is "figures are read from cgroup v2" vm 'curl -sSf --unix-socket /run/coracle/agent/box.sock http://localhost/metrics/resource |
     grep -q "^container_memory_working_set_bytes.*container=\"page\""'
 is "a command runs in a pod" vm 'coracle-agent exec hello -- cat /www/index.html | grep -qx hello'
 is "doctor finds nothing in the way" vm 'coracle-agent doctor'
 await 60 "the diary has begun" diary_says begins
+
+disk_pressure() { vm "$ask http://localhost/api/v1/nodes/box | jq -e '.status.conditions[] | select(.type == \"DiskPressure\").status == \"$1\"'"; }
+post_config_map() { vm "$ask -d '{\"metadata\": {\"name\": \"$1\"}}' $api/configmaps"; }
+say "filling the disk"
+vm 'head -c 100G /dev/zero >/srv/fill || true; sync'
+await 60 "the node says that its disk is full" disk_pressure True
+is "the pod of a file answers" hello_answers
+is "the master answers" vm "$ask $api/configmaps"
+# What the file system keeps for root may still take a write or two.
+for n in $(seq 40); do post_config_map "full-$n" 2>/dev/null || break; done
+is "status tells of it" vm 'coracle-agent status | grep -i disk; coracle-master status || true'
+vm 'rm /srv/fill; sync'
+await 60 "what is written is taken again" post_config_map healed
+await 420 "the node's disk is well again" disk_pressure False
+all_runs
 
 say "powering off"
 vm 'systemctl poweroff' || true

@@ -254,8 +254,8 @@ fn read_all(folder: &std::path::Path) -> Result<usize, String> {
 fn quiet(engine: &Engine) -> Result<String, String> {
     let mut bed = Bed::new(engine, "bench-quiet");
     bed.start();
-    // A start is a burst: half a minute later its memory has gone back.
-    std::thread::sleep(Duration::from_secs(45));
+    // A start is a burst: half a minute after its last change its memory has gone back.
+    std::thread::sleep(Duration::from_secs(75));
     let rest = [bed.master_pid(), bed.agent_pid()].map(process::pss_kb);
     for n in 0..PODS {
         bed.post("/api/v1beta1/pods", &pod_v1beta1(&format!("quiet{n}")));
