@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # prerequisites.sh WHAT...: makes sure that each named thing is here, from Debian where it is missing; says so in one line each.
 #   engine     docker.io, nftables, iproute2     (to run pods)
-#   rules      nftables, iproute2                (make check: rules of services in a kernel)
+#   rules      nftables, iproute2, openssl       (make check: rules of services in a kernel, servers that speak TLS)
 #   demo       busybox-static, curl, jq          (the demonstration's image, its requests, reading answers)
 #   test       kubernetes-client, python3-kubernetes, curl, openssl (stock kubectl, and what its scripts use)
 #   crash      e2fsprogs, xfsprogs             (make test-crash)
@@ -36,7 +36,8 @@ for what in "$@"; do
             need ip iproute2 "the route to service addresses" ;;
         rules)
             need nft nftables "rules of services are tried in a kernel"
-            need ip iproute2 "the network that they are tried in" ;;
+            need ip iproute2 "the network that they are tried in"
+            need openssl openssl "servers that speak TLS" ;;
         demo)
             [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || install busybox-static "the demonstration's image is made of it"
             need curl curl "requests to the API"

@@ -25,6 +25,7 @@ pub mod resident;
 mod socket_file;
 pub mod spdy;
 pub mod system;
+pub mod tls;
 mod upgrade;
 pub mod websocket;
 
@@ -140,10 +141,12 @@ pub struct Stream {
     pub lease: Box<dyn Send>,
 }
 
-/// Where another HTTP server listens, in plain text.
+/// Where another HTTP server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
     Address(SocketAddr),
+    /// It speaks TLS 1.3; who it is is not verified.
+    Tls(SocketAddr),
     /// Of this host, by its file: asked only where that is a socket, no link to one, and it and who listens there are of root or of
     /// this process' own user.
     Socket(PathBuf),
@@ -158,7 +161,7 @@ impl From<SocketAddr> for Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Server::Address(address) => address.fmt(f),
+            Server::Address(address) | Server::Tls(address) => address.fmt(f),
             Server::Socket(path) => path.display().fmt(f),
         }
     }

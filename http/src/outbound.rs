@@ -2,6 +2,7 @@
 use crate::passing::{end_to_end, passed, passed_on};
 use crate::refusal::Refusal;
 use crate::socket_file::{SocketFile, is_trusted};
+use crate::tls;
 use crate::upgrade::{Upgraded, asked, is_agreed};
 use crate::{Forward, HeaderMap, HeaderValue, Passes, Server, StatusCode, header};
 use bytes::Bytes;
@@ -99,6 +100,15 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
             let wire = timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
             timeout(patience, fetch(wire, request)).await
         }
+        Server::Tls(address) => {
+            let wire = timeout(FORWARD_CONNECT, TcpStream::connect(address)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
+            let host = address.ip().to_string();
+            let wire = timeout(FORWARD_CONNECT, tls::open(wire, &host))
+                .await
+                .map_err(|_| silent("does not speak TLS"))?
+                .map_err(|e| broken(&e))?;
+            timeout(patience, fetch(wire, request)).await
+        }
         Server::Socket(path) => {
             let wire = timeout(FORWARD_CONNECT, connect_own(path)).await.map_err(deaf)?.map_err(|e| broken(&e))?;
             timeout(patience, fetch(wire, request)).await
@@ -127,7 +137,7 @@ pub(crate) async fn forward(forward: &Forward) -> Result<Reached, Refusal> {
 /// What the server is called in a request. What a Unix socket calls itself is no address.
 fn authority(server: &Server) -> String {
     match server {
-        Server::Address(address) => address.to_string(),
+        Server::Address(address) | Server::Tls(address) => address.to_string(),
         Server::Socket(_) => "localhost".to_owned(),
     }
 }

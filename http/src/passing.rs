@@ -98,11 +98,12 @@ fn of_origin(name: &HeaderName) -> bool {
 
 /// A link to that server as it is reached through here. None: it leads elsewhere, or on from where it stands.
 fn behind(location: &str, authority: &str, prefix: &str) -> Option<String> {
-    let of_http = location.strip_prefix("http://").or_else(|| location.strip_prefix("//"));
+    let of_http = ["http://", "https://", "//"].iter().find_map(|scheme| location.strip_prefix(scheme));
     let path = match of_http {
         Some(rest) => {
-            // Without a port it is that of HTTP.
-            let bare = authority.strip_suffix(":80").unwrap_or(authority);
+            // Without a port it is that of the scheme.
+            let usual = if location.starts_with("https") { ":443" } else { ":80" };
+            let bare = authority.strip_suffix(usual).unwrap_or(authority);
             rest.strip_prefix(authority)
                 .or_else(|| rest.strip_prefix(bare))
                 .filter(|path| path.is_empty() || path.starts_with(['/', '?', '#']))?
@@ -196,6 +197,7 @@ mod tests {
             ("/login?x=1", web, Some("/p/login?x=1")),
             ("http://10.1.2.3/login", web, Some("/p/login")),
             ("http://10.1.2.3:80", web, Some("/p/")),
+            ("https://10.1.2.3/login", "10.1.2.3:443", Some("/p/login")),
             ("http://10.1.2.3:8080/", web, None),
             ("http://10.1.2.30/", web, None),
             ("//10.1.2.3/a", web, Some("/p/a")),

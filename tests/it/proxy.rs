@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -257,12 +257,45 @@ fn a_pod_is_asked_and_its_answer_comes_back() {
 
     let upgrade = [("Connection", "Upgrade"), ("Upgrade", "websocket")];
     assert_eq!(send(&bed, "GET", &format!("{base}/x"), &upgrade, "").code, 501);
-    assert_eq!(send(&bed, "GET", "/api/v1/namespaces/default/pods/https:p:80/proxy/x", &[], "").code, 501);
     assert!(far.is_left_alone());
 
     // Over the local socket too.
     let reply = ask(bed.local(), "POST", &format!("{base}/teapot"), &[], "b");
     assert_eq!((reply.code, far.asked().body.as_str()), (418, "b"));
+}
+
+/// OpenSSL's own server, which takes one connection and answers it with a page.
+#[test]
+fn a_pod_is_asked_over_tls() {
+    let Some(address) = address_for("proxy::a_pod_is_asked_over_tls") else { return };
+    let dir = std::env::temp_dir().join(format!("coracle-proxy-tls-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let openssl = |arguments: &str| {
+        let mut command = Command::new("openssl");
+        command.args(arguments.split(' ')).current_dir(&dir).stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+        command.spawn().expect("openssl is here: apt-get install openssl")
+    };
+    let made = openssl("req -x509 -nodes -days 1 -newkey rsa:2048 -subj /CN=somebody.else -keyout key -out certificate").wait().unwrap();
+    assert!(made.success(), "openssl req: {made}");
+    let mut server = openssl(&format!("s_server -accept {address}:0 -naccept 1 -cert certificate -key key -www"));
+    let told = BufReader::new(server.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let port: u16 = told.filter_map(|line| line.strip_prefix("ACCEPT ")?.rsplit(':').next()?.trim().parse().ok()).next().expect("a port");
+
+    let bed = Bed::new();
+    pod_at(&bed, "p", &address.to_string(), port);
+    let reply = send(&bed, "GET", &format!("/api/v1/namespaces/default/pods/https:p:{port}/proxy/"), &[], "");
+    let page = String::from_utf8_lossy(&reply.body);
+    assert_eq!((reply.code, page.contains("TLSv1.3")), (200, true), "{page}");
+    server.kill().unwrap();
+    server.wait().unwrap();
+
+    // One that speaks no TLS is called so.
+    let far = Far::at(address);
+    let path = format!("/api/v1/namespaces/default/pods/https:p:{}/proxy/", far.address.port());
+    let reply = send(&bed, "GET", &path, &[], "");
+    let page = String::from_utf8_lossy(&reply.body);
+    assert_eq!((reply.code, page.contains("cannot be asked")), (502, true), "{page}");
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 /// Returns when a watch has told of the address: the endpoints follow their service.

@@ -21,6 +21,7 @@ const SYSTEM: &[(&str, &str)] = &[
     ("http/src/socket_file.rs", "opens the file of a Unix socket as it lies there"),
     ("http/src/outbound.rs", "outbound connections: the client's, and those of an answer that is fetched elsewhere"),
     ("http/src/client.rs", "the agent's calls"),
+    ("http/src/tls.rs", "carries TLS over a connection that somebody made"),
     ("http/src/resident.rs", "sets the allocator, and gives free memory and code at rest back to the kernel"),
     ("http/src/system.rs", "reads the limits of the system at the start"),
     ("master/src/main.rs", "arguments, signals, exit code"),

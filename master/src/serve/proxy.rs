@@ -12,7 +12,7 @@ use coracle_api::meta::{Key, Resource};
 use coracle_api::status::Status;
 use coracle_http::{
     Answer, Body, Caller, FORWARD_FOLLOW_IDLE, FORWARD_PROXY_HEAD, Forward, HeaderMap, HeaderName, HeaderValue, Method, Passes,
-    PathAndQuery, Request, StatusCode, end_to_end, header,
+    PathAndQuery, Request, Server, StatusCode, end_to_end, header,
 };
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -44,17 +44,17 @@ pub fn answer(serve: &Serve, through: &Through, request: &Request) -> Result<Ans
         return Err(refused(StatusCode::SERVICE_UNAVAILABLE, "agents listen to their own host alone: ask for it with proxy"));
     }
     let address = address(serve, through, &stored).map_err(|nowhere| lost(through, nowhere))?;
-    if *secure {
-        return Err(refused(StatusCode::NOT_IMPLEMENTED, "nothing is asked over TLS yet: name the object without https:"));
-    }
     match &through.means {
-        Means::Redirect => redirect(&format!("http://{address}"), StatusCode::TEMPORARY_REDIRECT),
+        Means::Redirect => redirect(&format!("{}://{address}", if *secure { "https" } else { "http" }), StatusCode::TEMPORARY_REDIRECT),
         // A page's own links would lead beside it.
         Means::Proxy { rest, .. } if rest.is_empty() && [Method::GET, Method::HEAD].contains(&request.method) => {
             let query = request.target.query().map(|query| format!("?{query}")).unwrap_or_default();
             redirect(&format!("{}/{query}", request.target.path()), StatusCode::MOVED_PERMANENTLY)
         }
-        Means::Proxy { prefix, rest } => Ok(Answer::forward(forward(address, prefix, rest, request)?)),
+        Means::Proxy { prefix, rest } => {
+            let server = if *secure { Server::Tls(address) } else { address.into() };
+            Ok(Answer::forward(forward(server, prefix, rest, request)?))
+        }
     }
 }
 
@@ -102,9 +102,9 @@ fn ask_agent(serve: &Serve, node: &str, rest: &str, request: &Request) -> Result
     Ok(Answer::forward(Forward { method: request.method.clone(), headers, passes, ..forward }))
 }
 
-fn forward(address: SocketAddr, prefix: &str, rest: &str, request: &Request) -> Result<Forward, Fault> {
+fn forward(address: Server, prefix: &str, rest: &str, request: &Request) -> Result<Forward, Fault> {
     Ok(Forward {
-        address: address.into(),
+        address,
         method: request.method.clone(),
         target: target(rest, request)?,
         headers: headers(request),

@@ -5,13 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use bollard::exec::{CreateExecOptions, StartExecResults};
+use coracle_http::tls;
 use futures_util::StreamExt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::super::{Check, Failure, Outcome};
 use super::connection::Docker;
-use super::{grpc, tls};
+use super::grpc;
 
 /// Of a command's output: what the kubelet keeps.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
@@ -75,12 +76,8 @@ async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(Strin
     let request = request(host, port, path, headers);
     let exchange = async {
         let wire = TcpStream::connect((host, port)).await.map_err(|e| format!("dial tcp {host}:{port}: connect: {}", plain(&e)))?;
-        let line = if secret {
-            // Of what a TLS connection needs nothing is there but while it lasts.
-            Box::pin(tls::ask(wire, host, &request, STATUS_LINE_BYTES_MAX)).await?
-        } else {
-            ask(wire, &request).await.map_err(|e| plain(&e))?
-        };
+        let line = if secret { ask(tls::open(wire, host).await?, &request).await } else { ask(wire, &request).await };
+        let line = line.map_err(|e| plain(&e))?;
         status_code(&line).ok_or_else(|| "the answer is not HTTP".to_owned())
     };
     match within(at_most, exchange).await {
@@ -92,7 +89,7 @@ async fn http(scheme: &str, host: &str, port: u16, path: &str, headers: &[(Strin
 }
 
 /// The first line of the answer, and perhaps more.
-async fn ask(mut wire: TcpStream, request: &str) -> io::Result<Vec<u8>> {
+async fn ask(mut wire: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> io::Result<Vec<u8>> {
     wire.write_all(request.as_bytes()).await?;
     let mut line = Vec::new();
     while !line.contains(&b'\n') && line.len() < STATUS_LINE_BYTES_MAX {

@@ -28,7 +28,6 @@ pub mod reach;
 mod ready;
 mod stock;
 mod subpath;
-mod tls;
 mod usage;
 mod volumes;
 mod watch;

@@ -1,21 +1,60 @@
-//! A question over TLS, as probes and hooks ask it: what the server says of itself is not verified, as a kubelet does not.
+//! The client's end of TLS 1.3, for probes and for what is asked behind `proxy`: what a server says of itself is not verified, as Kubernetes
+//! verifies it in neither place.
 //!
-//! TLS 1.3 alone. Its buffers live as long as one question.
-
-use std::net::IpAddr;
+//! A thread carries the bytes between the connection and whoever holds the `Secret`, and ends with that: the library's state cannot change
+//! threads, as tasks do. Its buffers and its stack are there as long as the connection is.
 
 use embedded_io_adapters::tokio_1::FromTokio;
 use embedded_tls::{Aes128GcmSha256, TlsConfig, TlsConnection, TlsContext, TlsError, UnsecureProvider};
 use rand_core::OsRng;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex};
 use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
 
 /// The longest record of TLS 1.3, and what goes around it: servers choose how long theirs are.
 const READ_BYTES: usize = 16 * 1024 + 256;
 /// A greeting has to fit, and what is longer goes in several records.
 const WRITE_BYTES: usize = 4 * 1024;
+/// On their way between the task and its user, in each direction.
+const PIECE_BYTES: usize = 4 * 1024;
+/// A handshake takes the most of it.
+const STACK_BYTES: usize = 512 * 1024;
 
-/// The beginning of the answer: its first line, as far as it is not longer than `line_bytes_max`.
-pub(super) async fn ask(wire: TcpStream, host: &str, request: &str, line_bytes_max: usize) -> Result<Vec<u8>, String> {
+/// A connection whose bytes nobody on the way reads.
+pub struct Secret {
+    near: DuplexStream,
+    /// The thread ends when this does.
+    _held: oneshot::Sender<()>,
+}
+
+/// The error is in words for people.
+pub async fn open(wire: TcpStream, host: &str) -> Result<Secret, String> {
+    let (near, far) = duplex(PIECE_BYTES);
+    let (told, opened) = oneshot::channel();
+    let (held, mut gone) = oneshot::channel();
+    let (wire, host) = (wire.into_std().map_err(|error| error.to_string())?, host.to_owned());
+    let carrier = move || -> io::Result<()> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async move {
+            let wire = TcpStream::from_std(wire)?;
+            tokio::select! {
+                () = carry(wire, &host, far, told) => {}
+                _ = &mut gone => {}
+            }
+            Ok(())
+        })
+    };
+    std::thread::Builder::new().name("tls".to_owned()).stack_size(STACK_BYTES).spawn(carrier).map_err(|error| error.to_string())?;
+    opened.await.unwrap_or_else(|_| Err("EOF".to_owned()))?;
+    Ok(Secret { near, _held: held })
+}
+
+async fn carry(wire: TcpStream, host: &str, mut far: DuplexStream, opened: oneshot::Sender<Result<(), String>>) {
     let (mut incoming, mut outgoing) = (vec![0; READ_BYTES], vec![0; WRITE_BYTES]);
     let mut secret = TlsConnection::<_, Aes128GcmSha256>::new(FromTokio::new(wire), &mut incoming, &mut outgoing);
     let mut config = TlsConfig::new().enable_rsa_signatures();
@@ -24,31 +63,63 @@ pub(super) async fn ask(wire: TcpStream, host: &str, request: &str, line_bytes_m
         config = config.with_server_name(host);
     }
     let provider = UnsecureProvider::new::<Aes128GcmSha256>(OsRng);
-    secret.open(TlsContext::new(&config, provider)).await.map_err(|error| words(&error))?;
-    let mut left = request.as_bytes();
-    while !left.is_empty() {
-        let taken = secret.write(left).await.map_err(|error| words(&error))?;
-        left = left.get(taken..).unwrap_or_default();
+    let greeted = secret.open(TlsContext::new(&config, provider)).await.map_err(|error| words(&error));
+    if opened.send(greeted).is_err() {
+        return;
     }
-    secret.flush().await.map_err(|error| words(&error))?;
-    let mut line = Vec::new();
-    let mut piece = [0; 256];
-    while !line.contains(&b'\n') && line.len() < line_bytes_max {
-        match secret.read(&mut piece).await {
-            Ok(0) | Err(TlsError::ConnectionClosed) => break,
-            Ok(read) => line.extend_from_slice(piece.get(..read).unwrap_or_default()),
-            Err(error) => return Err(words(&error)),
+    let (mut there, mut back) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut more = true;
+    loop {
+        tokio::select! {
+            // What a read has begun stays in its buffer when the other direction comes first.
+            read = secret.read(&mut back) => match read {
+                Ok(bytes) if bytes > 0 && far.write_all(&back[..bytes]).await.is_ok() => {}
+                _ => return,
+            },
+            read = far.read(&mut there), if more => match read {
+                // It says no more, and may still listen.
+                Ok(0) => more = false,
+                Ok(bytes) if send(&mut secret, &there[..bytes]).await.is_ok() => {}
+                _ => return,
+            },
         }
     }
-    Ok(line)
+}
+
+async fn send(secret: &mut TlsConnection<'_, FromTokio<TcpStream>, Aes128GcmSha256>, mut left: &[u8]) -> Result<(), TlsError> {
+    while !left.is_empty() {
+        let taken = secret.write(left).await?;
+        left = left.get(taken..).unwrap_or_default();
+    }
+    secret.flush().await
+}
+
+impl AsyncRead for Secret {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.near).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Secret {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.near).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.near).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.near).poll_shutdown(cx)
+    }
 }
 
 /// What is likeliest to be wrong, in words that help.
 fn words(error: &TlsError) -> String {
     match error {
-        TlsError::HandshakeAborted(_, alert) => format!("remote error: tls: {alert:?}; this agent speaks TLS 1.3"),
+        TlsError::HandshakeAborted(_, alert) => format!("remote error: tls: {alert:?}; this side speaks TLS 1.3"),
         TlsError::UnknownContentType | TlsError::InvalidRecord => "http: server gave HTTP response to HTTPS client".to_owned(),
-        TlsError::InvalidSupportedVersions => "tls: the server speaks no TLS 1.3, and this agent no other".to_owned(),
+        TlsError::InvalidSupportedVersions => "tls: the server speaks no TLS 1.3, and this side no other".to_owned(),
         TlsError::ConnectionClosed | TlsError::IoError | TlsError::Io(_) => "EOF".to_owned(),
         other => format!("tls: {other:?}"),
     }
@@ -80,8 +151,11 @@ mod tests {
     async fn answer(port: u16) -> Result<String, String> {
         let wire = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
         let request = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "long".repeat(3000));
-        let line = Box::pin(ask(wire, "127.0.0.1", &request, 1024)).await?;
-        Ok(String::from_utf8_lossy(&line).lines().next().unwrap_or_default().to_owned())
+        let mut secret = open(wire, "127.0.0.1").await?;
+        secret.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+        let mut piece = [0; 256];
+        let read = secret.read(&mut piece).await.map_err(|error| error.to_string())?;
+        Ok(String::from_utf8_lossy(&piece[..read]).lines().next().unwrap_or_default().to_owned())
     }
 
     #[tokio::test]
@@ -116,7 +190,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let serve = async {
             let (mut wire, _) = listener.accept().await.unwrap();
-            tokio::io::AsyncWriteExt::write_all(&mut wire, b"HTTP/1.0 400 Bad Request\r\n\r\n").await.unwrap();
+            wire.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await.unwrap();
             wire
         };
         let (found, _wire) = tokio::join!(answer(port), serve);
