@@ -163,7 +163,7 @@ const ONLY_IN: &[(&str, &str)] = &[
     ("tiny_http::", "http/src/local"),
     ("bollard::", "agent/src/runtime/docker"),
     ("domain::", "agent/src/dns/"),
-    ("embedded_tls::", "agent/src/runtime/docker/tls.rs"),
+    ("embedded_tls::", "http/src/tls.rs"),
     ("socket2::", "http/"),
 ];
 
