@@ -50,7 +50,7 @@ struct Report {
 
 /// One request that has to be made.
 #[derive(Debug, PartialEq)]
-enum Call {
+pub enum Call {
     Status { uid: String, namespace: String, name: String, status: Value, patch: Value },
     Delete { uid: String, namespace: String, name: String },
     Mirror { namespace: String, name: String, document: Value },
@@ -233,8 +233,8 @@ fn words(reply: &Reply) -> String {
     status["message"].as_str().map_or_else(|| reply.status.to_string(), str::to_owned)
 }
 
-/// All that the master should hear now. Pure.
-fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
+/// All that the master should hear now. Pure. `sent`, by uid: what was sent, and what the master made of it.
+pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<String, (Value, Value)>) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut mirrored: BTreeMap<(String, String), &Value> = BTreeMap::new();
     for pod in heard.pods.values() {

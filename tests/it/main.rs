@@ -6,6 +6,7 @@
 mod api_v1;
 mod api_v1beta1;
 mod circles;
+mod cluster;
 mod control;
 mod fuzz;
 mod giving;

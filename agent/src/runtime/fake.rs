@@ -73,8 +73,11 @@ pub struct Inner {
     pub contents: BTreeMap<String, (String, String)>,
     /// The wall clock is that much ahead.
     pub wall_offset_ms: i64,
+    /// Of this host: the third number of its pods' addresses.
+    pub subnet: u8,
     started: Instant,
     next_id: u64,
+    next_ip: u8,
     /// States since the last listing.
     past: Vec<Vec<Seen>>,
     /// Calls that change a pod and are under way, by uid.
@@ -110,8 +113,10 @@ impl Fake {
                 volumes: BTreeMap::new(),
                 contents: BTreeMap::new(),
                 wall_offset_ms: 1_800_000_000_000,
+                subnet: 0,
                 started: Instant::now(),
                 next_id: 0,
+                next_ip: 0,
                 past: Vec::new(),
                 changing: BTreeMap::new(),
                 starts: BTreeMap::new(),
@@ -368,7 +373,9 @@ impl Inner {
             image if image.starts_with("done") => Some((Instant::now() + lifetime, 0)),
             _ => None,
         };
-        let ip = held.seen.labels.get(LABEL_CONTAINER).filter(|name| *name == SANDBOX).map(|_| "10.244.0.2".to_owned());
+        self.next_ip = self.next_ip % 250 + 1;
+        let address = format!("10.244.{}.{}", self.subnet, self.next_ip);
+        let ip = held.seen.labels.get(LABEL_CONTAINER).filter(|name| *name == SANDBOX).map(|_| address);
         if let Some(held) = self.containers.get_mut(id) {
             held.seen.state = State::Running { started_ms };
             held.seen.ip = ip;

@@ -192,7 +192,9 @@ impl<'c> Account<'_, 'c> {
             let reason = REASONS.into_iter().find(|one| *one == reason).unwrap_or("Failed");
             return Some(("Warning", reason, message.to_owned()));
         }
-        status.insert("completionTime".into(), now.wall.to_string().into());
+        // A clock that was set back meanwhile: no job ends before it began.
+        let ended = self.job.status.start_time.map_or(now.wall, |begun| begun.max(now.wall));
+        status.insert("completionTime".into(), ended.to_string().into());
         Some(("Normal", "Completed", "Job completed".to_owned()))
     }
 

@@ -141,7 +141,10 @@ fn failed(code: i64) -> Value {
 }
 
 fn counts(more: Value) -> Value {
-    let mut status = json!({"startTime": "2027-01-01T00:00:00Z", "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}});
+    merged(json!({"startTime": "2027-01-01T00:00:00Z", "ready": 0, "terminating": 0, "uncountedTerminatedPods": {}}), more)
+}
+
+fn merged(mut status: Value, more: Value) -> Value {
     merge(&mut status, more);
     status
 }
@@ -169,6 +172,9 @@ fn a_pod_is_noted_and_let_go_and_counted() {
     // It is counted just the same where it is gone by then.
     world.put(&PODS, "p", Value::Null);
     world.check(&[&last, "tell Completed"]);
+    // It began by a clock that was set back since.
+    world.job(json!({}), merged(noted, json!({"startTime": "2030-01-01T00:00:00Z"})));
+    world.check(&[&last.replace("2027-01-15T08:00:00Z", "2030-01-01T00:00:00Z"), "tell Completed"]);
     // What cannot be read may be it.
     world.cluster.damaged.insert(key(&PODS, "j-abcde"));
     world.check(&[]);

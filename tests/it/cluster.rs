@@ -1,0 +1,49 @@
+//! A whole cluster in one thread: the master's store, API, scheduler and controllers, and three hosts with the agent's own loop and
+//! engines in memory. Messages come late and get lost, each part dies at any moment, clocks jump, people roll out, scale and delete.
+//! At every moment what may never be is not; once the faults end, everything is as it was asked for, and stays so.
+//!
+//!     CORACLE_SEED=17        this history alone, told
+//!     CORACLE_HISTORIES=5000 so many
+
+mod checks;
+mod host;
+mod master;
+mod story;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// In CI; `make simulate` plays more.
+const HISTORIES: u64 = 200;
+/// The simulation uses both cores of a small host.
+const THREADS: u64 = 2;
+
+#[test]
+fn every_history_ends_as_it_was_asked_for() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    if let Some(seed) = number("CORACLE_SEED") {
+        assert_eq!(story::run(seed, true), Vec::<String>::new());
+        return;
+    }
+    let histories = number("CORACLE_HISTORIES").unwrap_or(HISTORIES);
+    let next = AtomicU64::new(0);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= histories {
+                return;
+            }
+            let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(seed, false))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
+            if !wrongs.is_empty() {
+                next.store(histories, Ordering::Relaxed);
+                panic!("CORACLE_SEED={seed} cargo test -p coracle-tests --test it cluster::\n{}", wrongs.join("\n"));
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(work)).collect();
+        for thread in threads {
+            thread.join().expect("a history failed; its seed stands above");
+        }
+    });
+}

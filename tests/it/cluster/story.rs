@@ -1,0 +1,518 @@
+//! One history of a cluster: what people ask for, what breaks, by a seed.
+
+use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+use std::time::Duration;
+
+use coracle_agent::runtime::fake::{Faults, Random};
+use coracle_http::Method;
+use serde_json::{Value, json};
+use tokio::time::{Instant, timeout};
+
+use super::checks::{self, Seen};
+use super::host::Host;
+use super::master::Master;
+
+pub const NAMES: [&str; 3] = ["n1", "n2", "n3"];
+const APPS: &str = "/apis/apps/v1/namespaces/default";
+const JOBS: &str = "/apis/batch/v1/namespaces/default";
+const CORE: &str = "/api/v1/namespaces/default";
+/// These run until somebody ends them.
+const STAYS: [&str; 6] = ["steady:1", "steady:2", "slow:1", "slow:2", "stubborn:1", "steady:3"];
+/// Some of these do not.
+const ANY: [&str; 6] = ["steady:1", "slow:1", "crash:1", "absent:1", "bad:1", "stubborn:1"];
+/// Longer than the grace of a silent node, the toleration of its pods and the longest back-off together.
+const SETTLE: Duration = Duration::from_secs(960);
+const QUIET: Duration = Duration::from_secs(150);
+
+pub struct Story {
+    pub master: Master,
+    pub hosts: Vec<Host>,
+    pub random: Random,
+    pub asked: Asked,
+    pub log: Vec<String>,
+    pub wrongs: Vec<String>,
+    pub seen: Seen,
+    /// A node was deleted that may still run pods: Kubernetes promises nothing of them.
+    pub lost_count: bool,
+    told: bool,
+    began: Instant,
+    checked: u64,
+}
+
+/// What people ask for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    pub web: Option<Web>,
+    pub db: Option<Db>,
+    pub kinds: BTreeSet<&'static str>,
+    pub completions: u64,
+}
+
+#[derive(Debug)]
+pub struct Web {
+    pub replicas: u64,
+    pub surge: u64,
+    pub unavailable: u64,
+}
+
+#[derive(Debug)]
+pub struct Db {
+    pub ordered: bool,
+}
+
+/// What went wrong; empty if all is well.
+pub fn run(seed: u64, told: bool) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let mut story = Story::new(seed, told);
+        story.live().await;
+        if story.wrongs.is_empty() {
+            story.settle().await;
+        }
+        let wrongs = std::mem::take(&mut story.wrongs);
+        if wrongs.is_empty() || told { wrongs } else { story.log.iter().cloned().chain(wrongs).collect() }
+    })
+}
+
+impl Story {
+    fn new(seed: u64, told: bool) -> Story {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc1);
+        let hosts = NAMES.iter().zip(1..).map(|(name, nth)| Host::new(name, nth, random.draw())).collect();
+        Story {
+            master: Master::new(seed),
+            hosts,
+            random,
+            asked: Asked::default(),
+            log: Vec::new(),
+            wrongs: Vec::new(),
+            seen: Seen::default(),
+            lost_count: false,
+            told,
+            began: Instant::now(),
+            checked: 0,
+        }
+    }
+
+    async fn live(&mut self) {
+        for host in &mut self.hosts {
+            host.boot();
+        }
+        self.pass(Duration::from_secs(2)).await;
+        self.ask_for_workloads();
+        for at in 0..self.hosts.len() {
+            self.unsettle(at);
+        }
+        for _ in 0..6 + self.random.below(12) {
+            self.operation();
+            let pause = match self.random.below(4) {
+                0 => self.random.below(400),
+                1 => self.random.below(5_000),
+                2 => self.random.below(30_000),
+                _ => self.random.below(90_000),
+            };
+            self.pass(Duration::from_millis(pause)).await;
+            if !self.wrongs.is_empty() {
+                return;
+            }
+        }
+        if self.random.percent(25) {
+            // Long enough for a silent node's pods to be given up.
+            self.pass(Duration::from_secs(400)).await;
+        }
+    }
+
+    /// The faults end, and what is asked for can be had.
+    async fn settle(&mut self) {
+        self.say("the faults end".to_owned());
+        if !self.master.is_up() {
+            self.master.start();
+        }
+        for host in &mut self.hosts {
+            host.fake.with(|engine| engine.faults = Faults::default());
+            (host.linked, host.losses, host.delay_ms) = (true, 0, 0);
+            if host.agent.is_none() {
+                host.boot();
+            }
+        }
+        self.pass(Duration::from_secs(12)).await;
+        for node in NAMES {
+            self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"unschedulable": null}}));
+        }
+        for (kind, path, fix) in [
+            ("web", format!("{APPS}/deployments/web"), json!({"spec": {"paused": false}})),
+            ("app", format!("{APPS}/deployments/app"), image("steady:9")),
+            ("tick", format!("{JOBS}/cronjobs/tick"), json!({"spec": {"suspend": true}})),
+        ] {
+            if self.asked.kinds.contains(kind) {
+                self.patch(&path, fix);
+            }
+        }
+        self.clear_orphans();
+        self.pass_by(SETTLE, Duration::from_secs(1)).await;
+        checks::settled(self);
+        if !self.wrongs.is_empty() {
+            return;
+        }
+        let before = self.stillness();
+        self.pass_by(QUIET, Duration::from_secs(1)).await;
+        let after = self.stillness();
+        if before != after {
+            self.wrongs.push(format!("a converged cluster goes on: {before:?}, then {after:?}"));
+        }
+    }
+
+    /// What was left without its Deployment may have containers that never stay.
+    fn clear_orphans(&mut self) {
+        let sets = self.master.list(&format!("{APPS}/replicasets"));
+        for set in sets.iter().filter(|set| set["metadata"]["ownerReferences"].is_null()) {
+            self.delete(&format!("{APPS}/replicasets/{}", set["metadata"]["name"].as_str().unwrap_or_default()), &json!({}));
+        }
+    }
+
+    /// The master's revision, and the changes at each engine.
+    fn stillness(&self) -> (u64, Vec<u64>) {
+        (self.master.revision(), self.hosts.iter().map(|host| host.fake.with(|engine| engine.changes_total)).collect())
+    }
+
+    fn say(&mut self, text: String) {
+        let text = format!("{:8.1} s: {text}", self.began.elapsed().as_secs_f64());
+        if self.told {
+            println!("{text}");
+        }
+        self.log.push(text);
+    }
+
+    fn any<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[usize::try_from(self.random.below(of.len() as u64)).unwrap()]
+    }
+
+    fn ask_for_workloads(&mut self) {
+        for kind in ["web", "app", "db", "each", "once", "tick", "doomed"] {
+            if self.random.percent(55) {
+                self.ask_for(kind);
+            }
+        }
+        let asked = format!("asked for {:?}", self.asked);
+        self.say(asked);
+    }
+
+    fn ask_for(&mut self, kind: &'static str) {
+        let (path, mut object) = match kind {
+            "web" => self.web(),
+            "app" => {
+                let how = self.any(&["RollingUpdate", "Recreate"]);
+                let (replicas, image) = (self.random.below(4), self.any(&ANY));
+                let spec =
+                    json!({"replicas": replicas, "selector": select("app"), "template": template("app", image), "strategy": {"type": how}});
+                (format!("{APPS}/deployments"), json!({"spec": spec}))
+            }
+            "db" => self.db(),
+            "each" => {
+                let image = self.any(&STAYS);
+                (format!("{APPS}/daemonsets"), json!({"spec": {"selector": select("each"), "template": template("each", image)}}))
+            }
+            "once" => self.job("done:1"),
+            "doomed" => {
+                let mut job = template("doomed", "crash:1");
+                job["spec"]["restartPolicy"] = "Never".into();
+                (format!("{JOBS}/jobs"), json!({"spec": {"backoffLimit": self.random.below(3), "template": job}}))
+            }
+            _ => self.cron(),
+        };
+        object["metadata"] = json!({"name": kind});
+        if self.post(&path, &object) == 201 {
+            self.asked.kinds.insert(kind);
+        }
+        if kind == "web" {
+            self.post(
+                &format!("{CORE}/services"),
+                &json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}),
+            );
+        }
+    }
+
+    fn web(&mut self) -> (String, Value) {
+        let replicas = 1 + self.random.below(4);
+        let (surge, unavailable) = [(1, 0), (0, 1), (2, 1), (3, 0)][usize::try_from(self.random.below(4)).unwrap()];
+        let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}});
+        let image = self.any(&STAYS);
+        self.asked.web = Some(Web { replicas, surge, unavailable });
+        let spec = json!({"replicas": replicas, "selector": select("web"), "strategy": rolling, "template": template("web", image)});
+        (format!("{APPS}/deployments"), json!({"spec": spec}))
+    }
+
+    fn db(&mut self) -> (String, Value) {
+        let ordered = self.random.percent(70);
+        let image = self.any(&STAYS);
+        let mut pod = template("db", image);
+        pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "data", "mountPath": "/data"}]);
+        let claim = json!({
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}},
+        });
+        let policy = if ordered { "OrderedReady" } else { "Parallel" };
+        self.asked.db = Some(Db { ordered });
+        let spec = json!({
+            "replicas": 1 + self.random.below(3), "serviceName": "db", "selector": select("db"), "template": pod,
+            "podManagementPolicy": policy, "volumeClaimTemplates": [claim],
+        });
+        (format!("{APPS}/statefulsets"), json!({"spec": spec}))
+    }
+
+    fn job(&mut self, image: &str) -> (String, Value) {
+        let mut pod = template("once", image);
+        pod["spec"]["restartPolicy"] = self.any(&["Never", "OnFailure"]).into();
+        let completions = 1 + self.random.below(4);
+        self.asked.completions = completions;
+        let mode = self.any(&["Indexed", "NonIndexed"]);
+        let parallelism = 1 + self.random.below(3);
+        let spec =
+            json!({"completions": completions, "parallelism": parallelism, "completionMode": mode, "backoffLimit": 50, "template": pod});
+        (format!("{JOBS}/jobs"), json!({"spec": spec}))
+    }
+
+    fn cron(&mut self) -> (String, Value) {
+        let mut pod = template("tick", "done:1");
+        pod["spec"]["restartPolicy"] = "OnFailure".into();
+        let policy = self.any(&["Forbid", "Allow", "Replace"]);
+        let spec = json!({"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": pod}}});
+        (format!("{JOBS}/cronjobs"), json!({"spec": spec}))
+    }
+
+    fn operation(&mut self) {
+        if self.random.percent(45) {
+            return self.fault();
+        }
+        if !self.master.is_up() {
+            return;
+        }
+        let kinds = self.asked.kinds.clone();
+        let is_there = |kind| kinds.contains(kind);
+        match self.random.below(14) {
+            0..3 if is_there("web") => {
+                let image = image(self.any(&STAYS));
+                self.patch(&format!("{APPS}/deployments/web"), image);
+            }
+            3 if is_there("web") => {
+                let paused = self.random.percent(50);
+                self.patch(&format!("{APPS}/deployments/web"), json!({"spec": {"paused": paused}}));
+            }
+            4 if is_there("app") => {
+                let image = image(self.any(&ANY));
+                self.patch(&format!("{APPS}/deployments/app"), image);
+            }
+            5 if is_there("app") => {
+                let replicas = self.random.below(5);
+                self.patch(&format!("{APPS}/deployments/app"), json!({"spec": {"replicas": replicas}}));
+            }
+            6 if is_there("app") => self.remove_app(),
+            7 if is_there("db") => {
+                let image = image(self.any(&STAYS));
+                self.patch(&format!("{APPS}/statefulsets/db"), image);
+            }
+            8 if is_there("db") => {
+                let replicas = self.random.below(4);
+                self.patch(&format!("{APPS}/statefulsets/db"), json!({"spec": {"replicas": replicas}}));
+            }
+            9 if is_there("each") => {
+                let image = image(self.any(&STAYS));
+                self.patch(&format!("{APPS}/daemonsets/each"), image);
+            }
+            10 => {
+                let (node, cordoned) = (self.any(&NAMES), self.random.percent(60));
+                self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"unschedulable": cordoned}}));
+            }
+            11 => self.remove_node(),
+            _ => self.remove_pod(),
+        }
+    }
+
+    fn remove_app(&mut self) {
+        let policy = self.any(&["Background", "Foreground", "Orphan"]);
+        self.delete(&format!("{APPS}/deployments/app"), &json!({"propagationPolicy": policy}));
+        self.asked.kinds.remove("app");
+        if self.random.percent(50) {
+            self.ask_for("app");
+        }
+    }
+
+    fn remove_node(&mut self) {
+        let node = self.any(&NAMES);
+        self.lost_count = true;
+        self.delete(&format!("/api/v1/nodes/{node}"), &json!({}));
+    }
+
+    fn remove_pod(&mut self) {
+        let pods = self.master.stored("pods");
+        if pods.is_empty() {
+            return;
+        }
+        let pod = &pods[usize::try_from(self.random.below(pods.len() as u64)).unwrap()];
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        if self.random.percent(40) {
+            let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
+            self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction);
+        } else {
+            self.delete(&format!("{CORE}/pods/{name}"), &json!({}));
+        }
+    }
+
+    fn fault(&mut self) {
+        let at = usize::try_from(self.random.below(self.hosts.len() as u64)).unwrap();
+        let name = self.hosts[at].name;
+        match self.random.below(13) {
+            0 | 1 => {
+                self.hosts[at].linked = false;
+                self.hosts[at].hang_up();
+                self.say(format!("{name} is cut off"));
+            }
+            2 | 3 => {
+                self.hosts[at].linked = true;
+                self.say(format!("{name} is reached again"));
+            }
+            4 => {
+                self.hosts[at].agent = None;
+                self.say(format!("the agent of {name} dies"));
+            }
+            5 => {
+                self.hosts[at].lose_power();
+                self.say(format!("{name} loses power"));
+            }
+            6 | 7 => {
+                for host in self.hosts.iter_mut().filter(|host| host.agent.is_none()) {
+                    host.boot();
+                }
+                self.say("all agents are up".to_owned());
+            }
+            8 => {
+                self.master.die();
+                self.hosts.iter_mut().for_each(Host::hang_up);
+                self.say("the master dies".to_owned());
+            }
+            9 => {
+                if !self.master.is_up() {
+                    self.master.start();
+                    // What was ready is not known any more.
+                    self.seen.forget();
+                    self.say("the master starts".to_owned());
+                }
+            }
+            10 => {
+                let down = self.random.percent(50);
+                self.hosts[at].fake.with(|engine| (engine.faults.down, engine.faults.stuck) = (down, !down));
+                self.say(format!("the engine of {name} does not answer"));
+            }
+            11 => self.unsettle(at),
+            _ => self.jump(at),
+        }
+    }
+
+    /// The engine answers, and calls are lost and late as often as chance has it.
+    fn unsettle(&mut self, at: usize) {
+        let calm = self.random.percent(40);
+        let mut below = |limit: u64| if calm { 0 } else { self.random.below(limit) };
+        let faults = Faults { lost_before: below(6), lost_after: below(6), late_listing: below(20), ..Faults::default() };
+        (self.hosts[at].losses, self.hosts[at].delay_ms) = (below(10), below(4) * 1_000);
+        self.hosts[at].fake.with(|engine| engine.faults = faults);
+        let (name, losses, delay_ms) = (self.hosts[at].name, self.hosts[at].losses, self.hosts[at].delay_ms);
+        self.say(format!("{name}: {faults:?}, {losses} % of requests are lost, events are up to {delay_ms} ms late"));
+    }
+
+    fn jump(&mut self, at: usize) {
+        let by_ms = i64::try_from(self.random.below(20_000_000)).unwrap() - 10_000_000;
+        if self.random.percent(50) {
+            self.hosts[at].fake.with(|engine| engine.wall_offset_ms += by_ms);
+            self.say(format!("the clock of {} jumps by {} s", self.hosts[at].name, by_ms / 1000));
+        } else {
+            self.master.set_clock_ahead(by_ms);
+            self.say(format!("the master's clock jumps by {} s", by_ms / 1000));
+        }
+    }
+
+    fn post(&mut self, path: &str, object: &Value) -> u16 {
+        let (code, answer) = self.master.ask(Method::POST, path, Some(object));
+        // An eviction that a budget forbids, and one of what is gone.
+        assert!(matches!(code, 200 | 201 | 404 | 409 | 429), "POST {path} {object}: {code} {answer}");
+        self.say(format!("POST {path} {}: {code}", object["metadata"]["name"]));
+        code
+    }
+
+    fn patch(&mut self, path: &str, patch: Value) {
+        let (code, answer) = self.master.ask(Method::PATCH, path, Some(&patch));
+        assert!(matches!(code, 200 | 404), "PATCH {path} {patch}: {code} {answer}");
+        self.say(format!("PATCH {path} {patch}: {code}"));
+    }
+
+    fn delete(&mut self, path: &str, options: &Value) {
+        let (code, answer) = self.master.ask(Method::DELETE, path, Some(options));
+        assert!(matches!(code, 200 | 202 | 404), "DELETE {path}: {code} {answer}");
+        self.say(format!("DELETE {path} {options}: {code}"));
+    }
+
+    /// Time passes: the agents work, talk to the master, and the master works.
+    pub async fn pass(&mut self, time: Duration) {
+        self.pass_by(time, Duration::from_millis(250)).await;
+    }
+
+    async fn pass_by(&mut self, time: Duration, slice: Duration) {
+        let until = Instant::now() + time;
+        loop {
+            let slice = slice.min(until - Instant::now());
+            let hosts = &mut self.hosts;
+            let all = poll_fn(|context| {
+                hosts.iter_mut().for_each(|host| host.poll(context));
+                Poll::<()>::Pending
+            });
+            let _ = timeout(slice, all).await;
+            let passed = u64::try_from(self.began.elapsed().as_millis()).expect("a short history");
+            self.master.clocks.passed_ms.store(passed, Ordering::Relaxed);
+            self.exchange();
+            if !self.wrongs.is_empty() || Instant::now() >= until {
+                return;
+            }
+        }
+    }
+
+    fn exchange(&mut self) {
+        if self.master.is_up() {
+            checks::before(self);
+            self.master.work();
+            checks::after(self);
+        }
+        let pods = if self.master.is_up() { self.master.stored("pods") } else { Rc::default() };
+        for host in &mut self.hosts {
+            host.talk(&self.master, &pods);
+        }
+        for host in &self.hosts {
+            self.wrongs.extend(host.fake.with(|engine| std::mem::take(&mut engine.wrongs)));
+        }
+        let revision = if self.master.is_up() { self.master.revision() } else { 0 };
+        if revision != self.checked {
+            self.checked = revision;
+            checks::always(self);
+        }
+    }
+}
+
+fn select(app: &str) -> Value {
+    json!({"matchLabels": {"app": app}})
+}
+
+fn template(app: &str, image: &str) -> Value {
+    json!({
+        "metadata": {"labels": {"app": app}},
+        "spec": {
+            "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 2,
+            "containers": [{"name": "c", "image": image, "imagePullPolicy": "IfNotPresent"}],
+        },
+    })
+}
+
+fn image(image: &str) -> Value {
+    json!({"spec": {"template": {"spec": {"containers": [{"name": "c", "image": image}]}}}})
+}
