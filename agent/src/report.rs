@@ -14,6 +14,7 @@ use self::mirror::{is_contradicted, mirror};
 use self::said::agrees;
 pub use self::said::pod_status;
 use crate::clock::now;
+use crate::desired::Wanted;
 use crate::desired::master::Heard;
 use crate::naming::{Source, Tag, mirror_name};
 use crate::node::{About, Condition, conditions, node_document, node_status};
@@ -276,7 +277,7 @@ pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<Stri
         };
         let Some(status) = shown.statuses.get(local) else {
             // Nothing of it was ever here, and nothing may come.
-            if deleted(pod) && is_over(shown, local) {
+            if is_over(shown, local, pod) {
                 calls.push(delete());
             }
             continue;
@@ -291,7 +292,7 @@ pub fn calls(shown: &Shown, heard: &Heard, node_name: &str, sent: &BTreeMap<Stri
         if !same {
             let (patch, status) = (pod_status(uid, status, shows), status.clone());
             calls.push(Call::Status { uid: uid.clone(), namespace: key.0.clone(), name: key.1.clone(), status, patch });
-        } else if deleted(pod) && is_over(shown, local) {
+        } else if is_over(shown, local, pod) {
             calls.push(delete());
         }
     }
@@ -306,17 +307,25 @@ fn deleted(pod: &Value) -> bool {
     pod["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// The engine was asked, and nothing of the pod runs or is being worked on.
-fn is_over(shown: &Shown, uid: &str) -> bool {
+/// Its deletion was asked for, the loop has heard of that and starts nothing of it any more, the engine was asked, and
+/// nothing of it runs or is being worked on: whoever waits for its name may have it.
+fn is_over(shown: &Shown, uid: &str, pod: &Value) -> bool {
     let of_pod = |tag: &Tag| tag.pod.uid == uid;
-    let runs = shown.world.containers.iter().any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod));
-    shown.looked && shown.engine_trouble.is_none() && !runs && !shown.world.busy.contains(uid)
+    let runs = || shown.world.containers.iter().any(|seen| seen.runs() && Tag::read(&seen.name, &seen.labels).as_ref().is_some_and(of_pod));
+    let heard = || match shown.desired.pods.get(uid) {
+        // A mirror is deleted, and not the file.
+        Some(wanted) if wanted.name.source == Source::File => true,
+        Some(wanted) => deleted(&wanted.document),
+        // What cannot be read is never wanted.
+        None => Wanted::new(Source::Master, pod.clone()).is_err(),
+    };
+    deleted(pod) && shown.looked && shown.engine_trouble.is_none() && !shown.world.busy.contains(uid) && !runs() && heard()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::desired::{Desired, Wanted};
+    use crate::desired::Desired;
 
     fn file_pod() -> Wanted {
         let document = json!({"metadata": {"namespace": "default", "name": "web", "uid": "f1"}, "spec": {"containers": []}});
@@ -388,13 +397,23 @@ mod tests {
     fn a_deleted_pod_goes_when_its_end_was_shown() {
         let failed = json!({"phase": "Failed"});
         let mut gone = pod("a", "u", json!({"phase": "Running"}));
+        gone["spec"] = json!({"containers": [{"name": "c", "image": "i"}]});
+        let wanted = |pod: &Value| Wanted::new(Source::Master, pod.clone()).unwrap();
+        let before = wanted(&gone);
         gone["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        check(&shown(vec![], &[("u", failed.clone())]), &heard(vec![gone.clone()]), &["status a"]);
+        let knows = |pods: Vec<Wanted>, status: &Value| shown(pods, &[("u", status.clone())]);
+        check(&knows(vec![wanted(&gone)], &failed), &heard(vec![gone.clone()]), &["status a"]);
         gone["status"] = failed.clone();
-        check(&shown(vec![], &[("u", failed.clone())]), &heard(vec![gone.clone()]), &["delete a"]);
-        let mut blind = shown(vec![], &[("u", failed)]);
+        check(&knows(vec![wanted(&gone)], &failed), &heard(vec![gone.clone()]), &["delete a"]);
+        let mut blind = knows(vec![wanted(&gone)], &failed);
         blind.engine_trouble = Some(("down".into(), 0));
-        check(&blind, &heard(vec![gone]), &[]);
+        check(&blind, &heard(vec![gone.clone()]), &[]);
+        // A loop that has not heard of the deletion may start the pod in this very moment.
+        check(&knows(vec![before], &failed), &heard(vec![gone.clone()]), &[]);
+        check(&shown(vec![], &[]), &heard(vec![gone.clone()]), &[]);
+        check(&shown(vec![wanted(&gone)], &[]), &heard(vec![gone.clone()]), &["delete a"]);
+        gone["spec"]["containers"] = "none".into();
+        check(&shown(vec![], &[]), &heard(vec![gone]), &["delete a"]);
     }
 
     #[test]

@@ -283,6 +283,7 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.statuses == statuses
         && was.waits == round.waits
         && was.world.containers == world.containers
+        && was.world.busy == world.busy
         && was.world.verdicts == world.verdicts
         && was.world.strain == world.strain;
     if !same {

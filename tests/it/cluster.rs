@@ -10,6 +10,7 @@ mod host;
 mod master;
 mod story;
 
+use coracle_master::control::rules::{Rule, Rules};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,7 +23,7 @@ const THREADS: u64 = 2;
 fn every_history_ends_as_it_was_asked_for() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     if let Some(seed) = number("CORACLE_SEED") {
-        assert_eq!(story::run(seed, true), Vec::<String>::new());
+        assert_eq!(story::run(seed, true, Rules::default()), Vec::<String>::new());
         return;
     }
     let histories = number("CORACLE_HISTORIES").unwrap_or(HISTORIES);
@@ -33,7 +34,8 @@ fn every_history_ends_as_it_was_asked_for() {
             if seed >= histories {
                 return;
             }
-            let wrongs = catch_unwind(AssertUnwindSafe(|| story::run(seed, false))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
+            let wrongs =
+                catch_unwind(AssertUnwindSafe(|| story::run(seed, false, Rules::default()))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
             if !wrongs.is_empty() {
                 next.store(histories, Ordering::Relaxed);
                 panic!("CORACLE_SEED={seed} cargo test -p coracle-tests --test it cluster::\n{}", wrongs.join("\n"));
@@ -46,4 +48,33 @@ fn every_history_ends_as_it_was_asked_for() {
             thread.join().expect("a history failed; its seed stands above");
         }
     });
+}
+
+/// Each rule that is switched off must be missed within that many.
+const HISTORIES_WITHOUT_A_RULE_MAX: u64 = 400;
+
+#[test]
+fn every_rule_of_the_controllers_is_missed() {
+    // A rule that nobody misses is either not needed or not tested.
+    let next = std::sync::Mutex::new(Rule::ALL.iter());
+    let unmissed = std::sync::Mutex::new(Vec::new());
+    let work = || {
+        loop {
+            let Some(rule) = next.lock().unwrap().next().copied() else { return };
+            let rules = Rules { switched_off: Some(rule) };
+            let missed = |seed: &u64| {
+                let wrongs =
+                    catch_unwind(AssertUnwindSafe(|| story::run(*seed, false, rules))).unwrap_or_else(|_| vec!["a panic".to_owned()]);
+                if let Some(last) = wrongs.last() {
+                    println!("{rule:?}: seed {seed}: {last}");
+                }
+                !wrongs.is_empty()
+            };
+            if (0..HISTORIES_WITHOUT_A_RULE_MAX).find(missed).is_none() {
+                unmissed.lock().unwrap().push(rule);
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| _ = scope.spawn(work)));
+    assert_eq!(unmissed.into_inner().unwrap(), []);
 }

@@ -3,6 +3,7 @@
 use super::controller::Now;
 use super::correlate::{Correlator, Telling};
 use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
+use super::rules::Rules;
 use super::settings::{Own, Settings, Zones};
 use super::view::{EVENTS, PODS, namespace_key};
 use super::wakes::{Wake, Wakes};
@@ -42,6 +43,7 @@ pub struct Gate {
     node_grace: Duration,
     /// The directory of the agents' sockets. `None`: nobody is asked.
     agents: Option<PathBuf>,
+    rules: Rules,
 }
 
 impl Gate {
@@ -51,7 +53,8 @@ impl Gate {
 
     pub fn new(registry: Arc<Registry>) -> Gate {
         let (told, correlator) = (AtomicU64::new(0), Mutex::default());
-        Gate { registry, told, correlator, workloads: true, own: None, node_grace: Settings::NODE_GRACE, agents: None }
+        let (node_grace, rules) = (Settings::NODE_GRACE, Rules::default());
+        Gate { registry, told, correlator, workloads: true, own: None, node_grace, agents: None, rules }
     }
 
     /// Counts what is used of the quotas of a namespace.
@@ -76,6 +79,11 @@ impl Gate {
     /// Takes nodes for gone after such a silence.
     pub fn awaiting_nodes_for(self, node_grace: Duration) -> Gate {
         Gate { node_grace, ..self }
+    }
+
+    /// For simulations.
+    pub fn ruled_by(self, rules: Rules) -> Gate {
+        Gate { rules, ..self }
     }
 
     /// Asks the agents in this directory what their pods take.
@@ -113,6 +121,7 @@ impl Gate {
             authority: self.registry.authority(),
             zones: Zones(zone),
             measured: self.agents.is_some(),
+            rules: self.rules,
         }
     }
 

@@ -4,6 +4,7 @@
 //! absent.
 
 use super::cluster::Cluster;
+use super::rules::Rule;
 use super::view::{EndpointsView, PodView, ServiceView, document, protocol, selects};
 use coracle_api::meta::{Key, ObjectReference};
 use coracle_api::quantity::IntOrString;
@@ -78,7 +79,8 @@ fn address(cluster: &Cluster, pod: &PodView, standing: Option<&EndpointsView>) -
     }
     // An address of this host alone reaches nobody, and Endpoints that name it would be refused as a whole.
     let reached = !pod.ip.is_empty() && elsewhere(&pod.ip).is_none();
-    reached.then(|| (pod.ip.clone(), takes(pod.ready == Some(true))))
+    let ready = pod.ready == Some(true) || !cluster.holds(Rule::OnlyReadyPodsServe);
+    reached.then(|| (pod.ip.clone(), takes(ready)))
 }
 
 /// The service's port as this pod has it; a name that none of its containers has is no port.

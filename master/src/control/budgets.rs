@@ -12,6 +12,7 @@ use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::disruption::left;
 use super::intent::{About, Decision, Intent, Tale};
+use super::rules::Rule;
 use super::shelf::View;
 use super::view::{PodView, Selector, document, of_group, read};
 use crate::store::Stored;
@@ -114,7 +115,10 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let own = || About::new(("policy/v1", "PodDisruptionBudget"), key, &budget.uid, budget.revision);
     let (mut tales, status) = match expect(cluster, key, &document["spec"], &guarded) {
         Ok(expected) => {
-            let status = counted(&document, &guarded, &expected, &disrupted, now.wall);
+            let mut status = counted(&document, &guarded, &expected, &disrupted, now.wall);
+            if !cluster.holds(Rule::BudgetsCountTheHealthy) {
+                status["disruptionsAllowed"] = expected.pods.into();
+            }
             (expected.tales(own, &document["spec"]["selector"], &guarded), status)
         }
         Err(why) => {

@@ -3,6 +3,7 @@
 use super::happened::{Happened, Happening};
 use super::readings::Readings;
 use super::references::References;
+use super::rules::Rule;
 use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
 use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
@@ -113,6 +114,10 @@ impl Cluster {
             removed_nodes: BTreeMap::new(),
             heard: BTreeMap::new(),
         }
+    }
+
+    pub fn holds(&self, rule: Rule) -> bool {
+        self.settings.rules.hold(rule)
     }
 
     /// Takes in one change of one object.

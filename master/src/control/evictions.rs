@@ -6,6 +6,7 @@
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::rules::Rule;
 use super::view::{NodeView, PodView, document, node_key, read};
 use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::node::Taint;
@@ -54,7 +55,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
     // The timers of a node that is gone run on.
     if let Some(node) = cluster.nodes.get(name) {
         for (key, pod) in cluster.pods_on(name) {
-            intents.extend(timed(node, key, pod, &mut timers, now.uptime));
+            let forgives = cluster.holds(Rule::PodsOfReturningNodesStay) || node.expelling().next().is_some();
+            intents.extend(forgives.then(|| timed(node, key, pod, &mut timers, now.uptime)).flatten());
         }
     }
     let mut wake_at: Option<Duration> = None;
@@ -62,7 +64,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
         let Some(timer) = timers.get_mut(&pod.uid) else { continue };
         if timer.at > now.uptime {
             wake_at = Some(wake_at.map_or(timer.at, |wake| wake.min(timer.at)));
-        } else if !pod.deleting {
+        } else if !pod.deleting && cluster.holds(Rule::SilentNodesLoseTheirPods) {
             timer.fired = true;
             intents.extend(evicted(key, pod, now.wall));
         }

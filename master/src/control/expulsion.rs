@@ -62,8 +62,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if work.is_empty() {
         memory.due = None;
     } else {
-        // At the next round, so that what happens to several nodes at once is seen together.
-        let due = *memory.due.get_or_insert(cluster.settings.round_after(now.uptime));
+        // Halfway after the next round: nodes that fell silent together, but on two sides of a round's beginning, are seen together.
+        let due = *memory.due.get_or_insert(cluster.settings.round_after(now.uptime) + cluster.settings.node_round() / 2);
         if now.uptime < due {
             wake_at = Some(wake_at.map_or(due, |wake: Duration| wake.min(due)));
         } else {

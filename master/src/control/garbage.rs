@@ -12,6 +12,7 @@ use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::intent::{Decision, Intent};
 use super::references::{Object, Reference, References, Stand, State};
+use super::rules::Rule;
 use super::view::NAMESPACES;
 use coracle_api::meta::Key;
 use coracle_api::strategy::finalizer::{FOREGROUND, ORPHAN};
@@ -26,7 +27,9 @@ pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
 }
 
 pub fn decide(look: &Look<'_>) -> Decision {
-    collect(&look.cluster.references, look.key, |claim| look.cluster.uses(claim))
+    let decision = collect(&look.cluster.references, look.key, |claim| look.cluster.uses(claim));
+    let collects = decision.intents.iter().any(|intent| matches!(intent, Intent::Collect { .. }));
+    if collects && !look.cluster.holds(Rule::OwnedObjectsAreCollected) { Decision::default() } else { decision }
 }
 
 /// `used`: whether a pod uses the claim.

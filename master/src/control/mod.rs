@@ -40,6 +40,7 @@ mod references;
 mod replicas;
 mod replication;
 mod revisions;
+pub mod rules;
 mod schedule;
 mod settings;
 mod shelf;

@@ -7,6 +7,7 @@ use super::cluster::Cluster;
 use super::controller::{Change, Look, Now};
 use super::evictions::doomed;
 use super::intent::{About, Decision, Intent, Tale};
+use super::rules::Rule;
 use super::view::{LeaseView, NOT_READY, NodeView, PodView, UNREACHABLE, document, node_key};
 use coracle_api::meta::{Key, Time};
 use serde_json::{Value, json};
@@ -66,6 +67,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
         let wake_at = (!node.silent()).then_some(silent_at);
         return Decision { wake_at, ..Decision::of(marked(cluster, name, node, now).into_iter().collect()) };
     }
+    if !cluster.holds(Rule::SilentNodesAreUnknown) {
+        return Decision::default();
+    }
     if !node.silent() {
         let message = format!("Node {name} status is now: NodeNotReady");
         let about = About::new(("v1", "Node"), look.key, &node.uid, node.revision);
@@ -96,13 +100,13 @@ fn marked(cluster: &Cluster, name: &str, node: &NodeView, now: Now) -> Option<In
         object["metadata"]["annotations"][TTL] = ttl.into();
         true
     } else {
-        tainted(&mut object, node, now.wall) || mirrored(&mut object, node)
+        tainted(&mut object, node, cluster.holds(Rule::ReturningNodesAreOpen), now.wall) || mirrored(&mut object, node)
     };
     changed.then(|| Intent::Update { key: node_key(name), seen: node.revision, object })
 }
 
 /// New taints come before those that go, in two writes.
-fn tainted(object: &mut Value, node: &NodeView, wall: Time) -> bool {
+fn tainted(object: &mut Value, node: &NodeView, opens: bool, wall: Time) -> bool {
     let cordoned = node.unschedulable.then_some(UNSCHEDULABLE);
     let wanted: Vec<&str> = node.troubles.iter().copied().chain(cordoned).collect();
     let ours = |key: &str, effect: &str| effect == "NoSchedule" && OURS.contains(&key);
@@ -110,7 +114,7 @@ fn tainted(object: &mut Value, node: &NodeView, wall: Time) -> bool {
     let lacking: Vec<&str> = wanted.iter().copied().filter(|key| !stand.contains(key)).collect();
     if !lacking.is_empty() {
         add_taints(object, &lacking, "NoSchedule", wall);
-    } else if stand.iter().any(|key| !wanted.contains(key)) {
+    } else if opens && stand.iter().any(|key| !wanted.contains(key)) {
         remove_taints(object, |key, effect| ours(key, effect) && !wanted.contains(&key));
     } else {
         return false;
@@ -151,7 +155,7 @@ fn mirrored(object: &mut Value, node: &NodeView) -> bool {
 /// come for a while.
 fn orphans(cluster: &Cluster, name: &str, now: Now) -> Decision {
     // What cannot be read is there.
-    if cluster.damaged.contains(&node_key(name)) {
+    if cluster.damaged.contains(&node_key(name)) || !cluster.holds(Rule::PodsOfLostNodesAreGivenUp) {
         return Decision::default();
     }
     let removed = cluster.removed_nodes.get(name).copied().unwrap_or_default();

@@ -7,6 +7,7 @@
 use super::cluster::Cluster;
 use super::controller::Change;
 use super::intent::{About, Doing, Intent, Refusal, Tale};
+use super::rules::Rule;
 use super::shelf::View;
 use super::view::{Labels, PODS, PodView, Selector, document};
 use crate::store::Stored;
@@ -170,7 +171,7 @@ pub fn claim_of<'c>(
             intents.push(owners_changed(pod_key, pod, |owners| owners.retain(|owner| owner["uid"] != parent.uid)));
         }
     }
-    if parent.deleting {
+    if parent.deleting || !cluster.holds(Rule::OrphansAreAdopted) {
         return pods;
     }
     for (pod_key, pod) in cluster.orphaned_pods_in(&key.namespace) {

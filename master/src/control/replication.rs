@@ -8,6 +8,7 @@ use super::counts::Counts;
 use super::deployment;
 use super::intent::{Decision, Intent, Refusal, Tale};
 use super::replicas::{self, BURST_MAX, FAILED_CREATE, FAILED_DELETE, Parent, ParentKind, Pods, TemplateView};
+use super::rules::Rule;
 use super::shelf::View;
 use super::template;
 use super::view::{PodView, Selector, document, of_group, read, selects};
@@ -133,7 +134,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
                 intents.extend(missing.flat_map(|_| replicas::make(key, parent, replicas::pod(key, parent))));
             }
         }
-    } else if pods.active.len() > wanted {
+    } else if pods.active.len() > wanted && cluster.holds(Rule::SurplusPodsGo) {
         let surplus = (pods.active.len() - wanted).min(BURST_MAX);
         let owner = set.owner_key(cluster, key);
         let uid = set.owner.as_ref().map(|owner| owner.uid.as_str()).unwrap_or_default();

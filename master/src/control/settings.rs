@@ -1,5 +1,6 @@
 //! What the controllers know besides objects. PURE.
 
+use super::rules::Rules;
 use coracle_api::strategy::Cidr;
 use jiff::tz::TimeZone;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub struct Settings {
     pub zones: Zones,
     /// There are agents that tell what pods take.
     pub measured: bool,
+    pub rules: Rules,
 }
 
 /// Time zones by name; an empty name is the zone of this host.
@@ -63,6 +65,13 @@ impl Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { node_grace: Settings::NODE_GRACE, own: None, authority: None, zones: Zones::default(), measured: false }
+        Settings {
+            node_grace: Settings::NODE_GRACE,
+            own: None,
+            authority: None,
+            zones: Zones::default(),
+            measured: false,
+            rules: Rules::default(),
+        }
     }
 }

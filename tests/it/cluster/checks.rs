@@ -1,6 +1,7 @@
 //! What holds at every moment of a history, and what holds once the faults have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use coracle_master::control::Intent;
 use serde_json::Value;
@@ -10,23 +11,23 @@ use super::story::{NAMES, Story};
 /// What was seen before, for what may only grow.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Before the controllers worked: the ready pods of `web`, by uid, with their nodes.
+    /// Pods of `web` that were ready at some time, by uid.
+    once_ready: BTreeSet<String>,
+    /// Before the controllers worked: those that were so and ran, with their nodes.
     ready: BTreeMap<String, String>,
-    /// The nodes that were ready then.
+    /// The nodes that were ready then, and those that took pods.
     nodes: BTreeSet<String>,
+    open: BTreeSet<String>,
+    /// Pods that were on a node already, by uid.
+    bound: BTreeSet<String>,
     /// Pods of `db`, by uid.
     known: BTreeSet<String>,
     /// Pods of `once` that have succeeded at some time, by uid.
     succeeded: BTreeSet<String>,
     /// What the job has counted.
     counted: u64,
-}
-
-impl Seen {
-    /// The master has forgotten what is volatile.
-    pub fn forget(&mut self) {
-        self.ready.clear();
-    }
+    /// Since when each host has been silent while all others spoke.
+    alone: BTreeMap<&'static str, Duration>,
 }
 
 fn text<'a>(of: &'a Value, field: &str) -> &'a str {
@@ -59,34 +60,130 @@ fn ready(pods: &[Value], app: &str) -> BTreeMap<String, String> {
     ready.map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned())).collect()
 }
 
+fn node_names(story: &Story, which: impl Fn(&Value) -> bool) -> BTreeSet<String> {
+    story.master.stored("nodes").iter().filter(|node| which(node)).map(|node| meta(node, "name").to_owned()).collect()
+}
+
 fn ready_nodes(story: &Story) -> BTreeSet<String> {
-    story
-        .master
-        .stored("nodes")
-        .iter()
-        .filter(|node| condition(node, "Ready") == "True")
-        .map(|node| meta(node, "name").to_owned())
-        .collect()
+    node_names(story, |node| condition(node, "Ready") == "True")
+}
+
+/// Those that take pods.
+fn open_nodes(story: &Story) -> BTreeSet<String> {
+    // The other taints are borne for a while by every pod.
+    let refuses = |taint: &Value| taint["effect"] == "NoSchedule";
+    let taints = |node: &Value| node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(refuses));
+    node_names(story, |node| node["spec"]["unschedulable"] != true && !taints(node))
+}
+
+/// Pods of `web` that run and were ready, whatever the master remembers of that; and those that it believes to be so.
+fn serving(story: &mut Story) -> BTreeMap<String, String> {
+    let pods = story.master.stored("pods");
+    story.seen.once_ready.extend(ready(&pods, "web").into_keys());
+    let running: BTreeSet<String> = story.hosts.iter().flat_map(|host| host.running()).map(|(_, _, uid)| uid).collect();
+    let serves = |pod: &&Value| {
+        let uid = meta(pod, "uid");
+        let told = condition(pod, "Ready") != "False";
+        !is_deleted(pod) && !is_over(pod) && told && running.contains(uid) && story.seen.once_ready.contains(uid)
+    };
+    let serving = of(&pods, "web").filter(serves).map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
+    serving.chain(ready(&pods, "web")).collect()
 }
 
 pub fn before(story: &mut Story) {
+    story.seen.nodes = ready_nodes(story);
+    story.seen.open = open_nodes(story);
     if story.asked.web.is_some() {
-        story.seen.ready = ready(&story.master.stored("pods"), "web");
-        story.seen.nodes = ready_nodes(story);
+        story.seen.ready = serving(story);
     }
 }
 
-/// What the controllers took away, they might.
 pub fn after(story: &mut Story) {
+    let mut wrongs = Vec::new();
+    enough_is_left(story, &mut wrongs);
+    nodes_take_what_fits(story, &mut wrongs);
+    story.wrongs.extend(wrongs);
+}
+
+/// What the controllers took away, they might.
+fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
+    let nodes = ready_nodes(story);
+    if story.asked.web.is_none() || nodes != story.seen.nodes {
+        return;
+    }
+    let now = serving(story);
     let Some(web) = &story.asked.web else { return };
-    let (pods, nodes) = (story.master.stored("pods"), ready_nodes(story));
-    let now = ready(&pods, "web");
     let gone = story.seen.ready.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
     let needed = web.replicas - web.unavailable.max(u64::from(web.surge == 0)).min(web.replicas);
-    if gone > 0 && nodes == story.seen.nodes && (now.len() as u64) < needed {
-        let wrong = format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len());
+    if gone > 0 && (now.len() as u64) < needed {
+        wrongs.push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
+    }
+}
+
+/// A node that is cordoned or tainted gets no pods of the scheduler, and none more than it has room for.
+fn nodes_take_what_fits(story: &mut Story, wrongs: &mut Vec<String>) {
+    let (pods, open) = (story.master.stored("pods"), open_nodes(story));
+    let milli = |pod: &Value| if pod["spec"]["containers"][0]["resources"]["requests"].is_null() { 0 } else { 1500 };
+    for pod in pods.iter().filter(|pod| !text(&pod["spec"], "nodeName").is_empty() && !is_over(pod)) {
+        let (name, node) = (meta(pod, "name"), text(&pod["spec"], "nodeName"));
+        if !story.seen.bound.insert(meta(pod, "uid").to_owned()) || pod["metadata"]["labels"]["app"] == "each" {
+            continue;
+        }
+        // One that opens meanwhile may take it at once.
+        if !story.seen.open.contains(node) && !open.contains(node) {
+            let nodes = story.master.stored("nodes");
+            let at = nodes.iter().find(|one| meta(one, "name") == node).map(|node| node["spec"].to_string());
+            wrongs.push(format!("{name} was put on {node}, which takes no pods: {at:?}"));
+        }
+        let others = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node && !is_over(other));
+        let asked: u64 = others.map(milli).sum();
+        if asked > 4000 {
+            wrongs.push(format!("{name} was put on {node}, of which {asked} m are asked then"));
+        }
+    }
+}
+
+/// An eviction was allowed: the budget is kept.
+pub fn evicted(story: &mut Story, pods: &[Value], name: &str) {
+    let Some(web) = &story.asked.web else { return };
+    let ready = ready(pods, "web");
+    let was_ready = of(pods, "web").any(|pod| meta(pod, "name") == name && ready.contains_key(meta(pod, "uid")));
+    if was_ready && (ready.len() as u64) < web.replicas {
+        let wrong = format!("{name} was evicted: {} pods of web were ready, and {} have to be", ready.len(), web.replicas - 1);
         story.wrongs.push(wrong);
     }
+}
+
+/// A node that says nothing is not ready, and while the others speak its pods are given up.
+pub fn silent_nodes(story: &mut Story) {
+    const NOTICED: Duration = Duration::from_secs(75);
+    const GIVEN_UP: Duration = Duration::from_secs(450);
+    const SPEAKS: Duration = Duration::from_secs(30);
+    let now = story.master.clocks.passed();
+    let silence = |heard_at: Duration| now.saturating_sub(heard_at.max(story.master.started));
+    let pods = story.master.stored("pods");
+    let mut wrongs = Vec::new();
+    for host in &story.hosts {
+        let silent = silence(host.heard_at.get());
+        if silent > NOTICED && ready_nodes(story).contains(host.name) {
+            wrongs.push(format!("{} has said nothing for {} s, and is ready", host.name, silent.as_secs()));
+        }
+        let mut others = story.hosts.iter().filter(|other| other.name != host.name);
+        if silent < SPEAKS || others.any(|other| silence(other.heard_at.get()) > SPEAKS) {
+            story.seen.alone.remove(host.name);
+            continue;
+        }
+        let since = *story.seen.alone.entry(host.name).or_insert(now);
+        let stays = |pod: &&Value| {
+            text(&pod["spec"], "nodeName") == host.name && pod["metadata"]["labels"]["app"] != "each" && !is_deleted(pod) && !is_over(pod)
+        };
+        if now - since > GIVEN_UP
+            && let Some(pod) = pods.iter().find(stays)
+        {
+            wrongs.push(format!("{} has been away for {} s, and {} stays", host.name, silent.as_secs(), meta(pod, "name")));
+        }
+    }
+    story.wrongs.extend(wrongs);
 }
 
 pub fn always(story: &mut Story) {
@@ -98,6 +195,7 @@ pub fn always(story: &mut Story) {
         in_order(story, &pods, &mut wrongs);
         volumes_are_bound_once(story, &mut wrongs);
         jobs_count_once(story, &pods, &mut wrongs);
+        one_at_a_time(story, &pods, &mut wrongs);
     }
     story.wrongs.extend(wrongs);
 }
@@ -169,6 +267,39 @@ fn jobs_count_once(story: &mut Story, pods: &[Value], wrongs: &mut Vec<String>) 
     story.seen.counted = counted;
 }
 
+/// `Forbid` of a cron job, and `Recreate` of a Deployment.
+fn one_at_a_time(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
+    if story.asked.kinds.contains("tick") && story.asked.forbids {
+        let jobs = story.master.list("/apis/batch/v1/namespaces/default/jobs");
+        let ours = jobs.iter().filter(|job| meta(job, "name").starts_with("tick-") && !is_deleted(job));
+        let going: Vec<&str> = ours.filter(|job| job["status"]["completionTime"].is_null()).map(|job| meta(job, "name")).collect();
+        if going.len() > 1 {
+            wrongs.push(format!("tick has more than one job: {going:?}"));
+        }
+    }
+    if story.asked.kinds.contains("app") && story.asked.recreated && !story.mixed {
+        let there = of(pods, "app").filter(|pod| !is_over(pod));
+        let revisions: BTreeSet<&str> = there.map(|pod| text(&pod["metadata"]["labels"], "pod-template-hash")).collect();
+        if revisions.len() > 1 {
+            wrongs.push(format!("app has pods of more than one revision: {revisions:?}"));
+        }
+    }
+}
+
+/// Whatever has owners has one that is there.
+fn owners_are_there(story: &Story, pods: &[Value], wrongs: &mut Vec<String>) {
+    let lists =
+        ["apps/v1/replicasets", "apps/v1/statefulsets", "apps/v1/daemonsets", "batch/v1/jobs", "batch/v1/cronjobs", "apps/v1/deployments"];
+    let others: Vec<Value> = lists.iter().flat_map(|list| story.master.list(&format!("/apis/{list}"))).collect();
+    let uids: BTreeSet<&str> = others.iter().map(|object| meta(object, "uid")).collect();
+    for object in pods.iter().chain(&others) {
+        let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        for owner in owners.filter(|owner| !uids.contains(text(owner, "uid"))) {
+            wrongs.push(format!("{} belongs to {} that is not there", meta(object, "name"), owner["name"]));
+        }
+    }
+}
+
 pub fn settled(story: &mut Story) {
     let mut wrongs = Vec::new();
     let nodes = ready_nodes(story);
@@ -180,6 +311,7 @@ pub fn settled(story: &mut Story) {
     for kind in story.asked.kinds.clone() {
         is_as_asked(story, kind, &pods, &mut wrongs);
     }
+    owners_are_there(story, &pods, &mut wrongs);
     nothing_is_left_to_do(story, &mut wrongs);
     story.wrongs.extend(wrongs);
 }
@@ -246,6 +378,11 @@ fn is_as_asked(story: &Story, kind: &str, pods: &[Value], wrongs: &mut Vec<Strin
             let tick = get("batch/v1/namespaces/default/cronjobs");
             if tick["status"]["active"].as_array().is_some_and(|active| !active.is_empty()) {
                 wrongs.push(format!("tick is never done: {}", tick["status"]));
+            }
+            let jobs = story.master.list("/apis/batch/v1/namespaces/default/jobs");
+            let kept = jobs.iter().filter(|job| meta(job, "name").starts_with("tick-")).count();
+            if kept > 4 {
+                wrongs.push(format!("{kept} ended jobs of tick are kept"));
             }
         }
     }

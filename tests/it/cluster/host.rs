@@ -1,7 +1,7 @@
 //! One host: an engine in memory, the agent's own loop over it, and the way to the master, imitated: what the watch shows comes late
 //! or breaks off, what is reported gets lost before or after the master has taken it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
@@ -42,6 +42,8 @@ pub struct Host {
     pub linked: bool,
     /// Of a hundred requests, so many are lost on their way, and so many answers.
     pub losses: u64,
+    /// When the master heard its last sign of life, since the history began.
+    pub heard_at: Cell<Duration>,
     /// The longest that an event of the watch is on its way.
     pub delay_ms: u64,
     pub agent: Option<Agent>,
@@ -93,6 +95,7 @@ impl Host {
             fake,
             linked: true,
             losses: 0,
+            heard_at: Cell::default(),
             delay_ms: 0,
             agent: None,
             random: RefCell::new(Random(!seed)),
@@ -262,6 +265,7 @@ impl Host {
                 return None;
             }
             let (code, _) = master.ask(method, path, Some(body));
+            self.heard_at.set(master.clocks.passed());
             (!self.lost()).then_some(code)
         };
         match said(Method::PATCH, &path, &node_status(&document)) {

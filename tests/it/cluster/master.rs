@@ -7,6 +7,7 @@ use coracle_api::strategy::Cidr;
 use coracle_api::strategy::namespace::SYSTEM;
 use coracle_http::{Body, Caller, Method, Request};
 use coracle_master::commit::Registry;
+use coracle_master::control::rules::Rules;
 use coracle_master::control::{Controllers, Gate, Now, Rest, Step, wakes};
 use coracle_master::making::Maker;
 use coracle_master::prepare;
@@ -43,7 +44,7 @@ impl Clocks {
         Time::from_seconds(ms.div_euclid(1000)).expect("a time")
     }
 
-    fn passed(&self) -> Duration {
+    pub fn passed(&self) -> Duration {
         Duration::from_millis(self.passed_ms.load(Ordering::Relaxed))
     }
 }
@@ -53,7 +54,8 @@ pub struct Master {
     dir: PathBuf,
     kinds: Arc<Kinds>,
     chance: Arc<Mutex<Random>>,
-    started: Duration,
+    rules: Rules,
+    pub started: Duration,
     up: Option<Up>,
     read: RefCell<BTreeMap<&'static str, (u64, Rc<Vec<Value>>)>>,
 }
@@ -81,7 +83,7 @@ impl Drop for Master {
 }
 
 impl Master {
-    pub fn new(seed: u64) -> Master {
+    pub fn new(seed: u64, rules: Rules) -> Master {
         static NTH: AtomicU64 = AtomicU64::new(0);
         let memory = PathBuf::from("/dev/shm");
         let parent = if memory.is_dir() { memory } else { std::env::temp_dir() };
@@ -91,6 +93,7 @@ impl Master {
             dir,
             kinds: Arc::new(Kinds::builtin()),
             chance: Arc::new(Mutex::new(Random(!seed))),
+            rules,
             started: Duration::ZERO,
             up: None,
             read: RefCell::default(),
@@ -108,7 +111,7 @@ impl Master {
         }
         registry.ensure_classes().expect("room for the classes");
         self.started = self.clocks.passed();
-        let gate = Gate::new(registry.clone());
+        let gate = Gate::new(registry.clone()).ruled_by(self.rules);
         let (wakes, inbox) = wakes();
         let hearing = wakes.clone();
         let serve = Serve::new(registry.clone(), None).heard_by(Box::new(move |key| hearing.hear(key)));
@@ -170,7 +173,7 @@ impl Master {
     /// The controllers of a master that started now.
     pub fn newcomer(&self) -> Step {
         let up = self.up();
-        Step::new(up.store.clone(), Gate::new(up.registry.clone()), Controllers::builtin(), wakes(), self.now())
+        Step::new(up.store.clone(), Gate::new(up.registry.clone()).ruled_by(self.rules), Controllers::builtin(), wakes(), self.now())
     }
 
     pub fn set_clock_ahead(&self, ms: i64) {

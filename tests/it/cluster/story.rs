@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use coracle_agent::runtime::fake::{Faults, Random};
 use coracle_http::Method;
+use coracle_master::control::rules::Rules;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 
@@ -38,6 +39,8 @@ pub struct Story {
     pub seen: Seen,
     /// A node was deleted that may still run pods: Kubernetes promises nothing of them.
     pub lost_count: bool,
+    /// Pods of `app` may be of another Deployment of that name.
+    pub mixed: bool,
     told: bool,
     began: Instant,
     checked: u64,
@@ -50,6 +53,10 @@ pub struct Asked {
     pub db: Option<Db>,
     pub kinds: BTreeSet<&'static str>,
     pub completions: u64,
+    /// `app` is rolled out by `Recreate`.
+    pub recreated: bool,
+    /// `tick` has one job at a time.
+    pub forbids: bool,
 }
 
 #[derive(Debug)]
@@ -65,10 +72,10 @@ pub struct Db {
 }
 
 /// What went wrong; empty if all is well.
-pub fn run(seed: u64, told: bool) -> Vec<String> {
+pub fn run(seed: u64, told: bool, rules: Rules) -> Vec<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
-        let mut story = Story::new(seed, told);
+        let mut story = Story::new(seed, told, rules);
         story.live().await;
         if story.wrongs.is_empty() {
             story.settle().await;
@@ -79,11 +86,11 @@ pub fn run(seed: u64, told: bool) -> Vec<String> {
 }
 
 impl Story {
-    fn new(seed: u64, told: bool) -> Story {
+    fn new(seed: u64, told: bool, rules: Rules) -> Story {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xc1);
         let hosts = NAMES.iter().zip(1..).map(|(name, nth)| Host::new(name, nth, random.draw())).collect();
         Story {
-            master: Master::new(seed),
+            master: Master::new(seed, rules),
             hosts,
             random,
             asked: Asked::default(),
@@ -91,6 +98,7 @@ impl Story {
             wrongs: Vec::new(),
             seen: Seen::default(),
             lost_count: false,
+            mixed: false,
             told,
             began: Instant::now(),
             checked: 0,
@@ -121,7 +129,7 @@ impl Story {
         }
         if self.random.percent(25) {
             // Long enough for a silent node's pods to be given up.
-            self.pass(Duration::from_secs(400)).await;
+            self.pass(Duration::from_secs(540)).await;
         }
     }
 
@@ -153,6 +161,9 @@ impl Story {
         }
         self.clear_orphans();
         self.pass_by(SETTLE, Duration::from_secs(1)).await;
+        if !self.wrongs.is_empty() {
+            return;
+        }
         checks::settled(self);
         if !self.wrongs.is_empty() {
             return;
@@ -196,6 +207,9 @@ impl Story {
                 self.ask_for(kind);
             }
         }
+        if self.random.percent(20) {
+            self.ask_for_a_disk();
+        }
         let asked = format!("asked for {:?}", self.asked);
         self.say(asked);
     }
@@ -206,8 +220,10 @@ impl Story {
             "app" => {
                 let how = self.any(&["RollingUpdate", "Recreate"]);
                 let (replicas, image) = (self.random.below(4), self.any(&ANY));
-                let spec =
-                    json!({"replicas": replicas, "selector": select("app"), "template": template("app", image), "strategy": {"type": how}});
+                let mut pod = template("app", image);
+                pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "1500m"}});
+                self.asked.recreated = how == "Recreate";
+                let spec = json!({"replicas": replicas, "selector": select("app"), "template": pod, "strategy": {"type": how}});
                 (format!("{APPS}/deployments"), json!({"spec": spec}))
             }
             "db" => self.db(),
@@ -227,11 +243,23 @@ impl Story {
         if self.post(&path, &object) == 201 {
             self.asked.kinds.insert(kind);
         }
-        if kind == "web" {
-            self.post(
-                &format!("{CORE}/services"),
-                &json!({"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}),
-            );
+        if let Some(web) = self.asked.web.as_ref().filter(|_| kind == "web") {
+            let budget = json!({"minAvailable": web.replicas - 1, "selector": select("web")});
+            let service = json!({"selector": {"app": "web"}, "ports": [{"port": 80}]});
+            self.post(&format!("{CORE}/services"), &json!({"metadata": {"name": "web"}, "spec": service}));
+            let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+            self.post(budgets, &json!({"metadata": {"name": "web"}, "spec": budget}));
+        }
+    }
+
+    /// Two claims, and one volume that suits both.
+    fn ask_for_a_disk(&mut self) {
+        let (class, modes) = ("by-hand", json!(["ReadWriteOnce"]));
+        let spec = json!({"capacity": {"storage": "1Gi"}, "accessModes": modes, "hostPath": {"path": "/disk"}, "storageClassName": class});
+        self.post("/api/v1/persistentvolumes", &json!({"metadata": {"name": "disk"}, "spec": spec}));
+        for name in ["one", "other"] {
+            let spec = json!({"accessModes": modes, "storageClassName": class, "resources": {"requests": {"storage": "1Gi"}}});
+            self.post(&format!("{CORE}/persistentvolumeclaims"), &json!({"metadata": {"name": name}, "spec": spec}));
         }
     }
 
@@ -278,7 +306,8 @@ impl Story {
     fn cron(&mut self) -> (String, Value) {
         let mut pod = template("tick", "done:1");
         pod["spec"]["restartPolicy"] = "OnFailure".into();
-        let policy = self.any(&["Forbid", "Allow", "Replace"]);
+        let policy = self.any(&["Forbid", "Forbid", "Allow", "Replace"]);
+        self.asked.forbids = policy == "Forbid";
         let spec = json!({"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": {"spec": {"template": pod}}});
         (format!("{JOBS}/cronjobs"), json!({"spec": spec}))
     }
@@ -335,6 +364,8 @@ impl Story {
         let policy = self.any(&["Background", "Foreground", "Orphan"]);
         self.delete(&format!("{APPS}/deployments/app"), &json!({"propagationPolicy": policy}));
         self.asked.kinds.remove("app");
+        // Pods of the one before may be there still.
+        self.mixed |= policy != "Foreground";
         if self.random.percent(50) {
             self.ask_for("app");
         }
@@ -353,9 +384,11 @@ impl Story {
         }
         let pod = &pods[usize::try_from(self.random.below(pods.len() as u64)).unwrap()];
         let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        if self.random.percent(40) {
+        if self.random.percent(50) {
             let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
-            self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction);
+            if self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction) == 201 {
+                checks::evicted(self, &pods, &name);
+            }
         } else {
             self.delete(&format!("{CORE}/pods/{name}"), &json!({}));
         }
@@ -396,8 +429,6 @@ impl Story {
             9 => {
                 if !self.master.is_up() {
                     self.master.start();
-                    // What was ready is not known any more.
-                    self.seen.forget();
                     self.say("the master starts".to_owned());
                 }
             }
@@ -489,6 +520,9 @@ impl Story {
         }
         for host in &self.hosts {
             self.wrongs.extend(host.fake.with(|engine| std::mem::take(&mut engine.wrongs)));
+        }
+        if self.master.is_up() {
+            checks::silent_nodes(self);
         }
         let revision = if self.master.is_up() { self.master.revision() } else { 0 };
         if revision != self.checked {

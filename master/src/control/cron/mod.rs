@@ -15,6 +15,7 @@ use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::intent::{About, Decision, Intent, Refusal, Tale};
 use super::job::{JOBS, JobView};
+use super::rules::Rule;
 use super::shelf::View;
 use super::view::{document, of_group, read};
 use crate::store::Stored;
@@ -97,7 +98,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let jobs: Vec<Job<'_>> = cluster.dependents::<JobView>(key).filter(|(_, job)| ours(job)).collect();
     let mut books = Books::of(&cron_job);
     let mut intents = Vec::new();
-    for (job_key, job) in forgotten(&cron_job.spec, &jobs) {
+    let over = if cluster.holds(Rule::HistoryIsLimited) { forgotten(&cron_job.spec, &jobs) } else { Vec::new() };
+    for (job_key, job) in over {
         books.active.retain(|one| one["uid"] != job.template.uid);
         intents.extend(delete(view, key, (job_key, job)));
     }
@@ -106,7 +108,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     if cron_job.metadata.deletion_timestamp.is_none() && cron_job.spec.suspend != Some(true) {
         match Clock::of(cluster, &cron_job, now.wall.0) {
             Ok(Some(clock)) => {
-                let (more, of_it) = clock.strike(view, key, &jobs, &mut books);
+                let (more, of_it) = clock.strike(cluster, (view, key), &jobs, &mut books);
                 intents.extend(more);
                 told.extend(of_it);
                 wake_at = clock.wait().map(|wait| now.uptime + wait);
@@ -272,7 +274,13 @@ impl<'a> Clock<'a> {
     }
 
     /// What the tick that is due makes, and what is told of it.
-    fn strike(&self, view: &CronJobView, key: &Key, jobs: &[Job<'_>], books: &mut Books) -> (Vec<Intent>, Vec<Intent>) {
+    fn strike(
+        &self,
+        cluster: &Cluster,
+        (view, key): (&CronJobView, &Key),
+        jobs: &[Job<'_>],
+        books: &mut Books,
+    ) -> (Vec<Intent>, Vec<Intent>) {
         let nothing = (Vec::new(), Vec::new());
         let Some(tick) = self.due.tick else { return nothing };
         let name = format!("{}-{}", key.name, tick.as_second() / 60);
@@ -286,7 +294,7 @@ impl<'a> Clock<'a> {
             return nothing;
         }
         let policy = self.cron_job.spec.concurrency_policy.as_str();
-        if policy == "Forbid" && !books.active.is_empty() {
+        if policy == "Forbid" && cluster.holds(Rule::ForbidWaits) && !books.active.is_empty() {
             let words = "Not starting job because prior execution is running and concurrency policy is Forbid";
             return (Vec::new(), vec![view.tell(key, "JobAlreadyActive", words.to_owned())]);
         }

@@ -24,6 +24,7 @@ use super::cluster::Cluster;
 use super::controller::{Look, Now};
 use super::intent::{Decision, Doing, Intent, Refusal, Tale};
 use super::replication::{REPLICA_SETS, ReplicationView};
+use super::rules::Rule;
 use super::view::document;
 use coracle_api::meta::Key;
 use std::time::Duration;
@@ -64,7 +65,8 @@ impl<'c> Rollout<'c> {
     /// Whether the state of a pod is lost: it may be in any, so none is taken for a bad one.
     fn is_untold(&self) -> bool {
         let cluster = self.cluster;
-        self.all().flat_map(|(key, set)| cluster.pods_of(key, &set.template.uid)).any(|(_, pod)| pod.untold())
+        let mut pods = self.all().flat_map(|(key, set)| cluster.pods_of(key, &set.template.uid));
+        cluster.holds(Rule::UntoldIsNotMissing) && pods.any(|(_, pod)| pod.untold())
     }
 
     /// A write of the Deployment's annotations and status.

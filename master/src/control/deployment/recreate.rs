@@ -1,5 +1,6 @@
 //! Recreate: all old pods are gone before a new one is made. PURE.
 
+use super::super::rules::Rule;
 use super::{Rollout, Stage, sets};
 
 pub fn next(rollout: &Rollout<'_>) -> Stage {
@@ -22,5 +23,5 @@ fn still_runs(rollout: &Rollout<'_>) -> bool {
     let runs = |(key, set): &super::Set<'_>| {
         set.status.replicas > 0 || rollout.cluster.pods_of(key, &set.template.uid).any(|(_, pod)| !pod.terminal())
     };
-    rollout.old.iter().any(runs)
+    rollout.cluster.holds(Rule::RecreateWaits) && rollout.old.iter().any(runs)
 }

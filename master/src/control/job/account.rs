@@ -27,6 +27,8 @@ pub struct Account<'a, 'c> {
     pub verdict: Option<&'a Verdict>,
     /// A pod that cannot be read may be one of them.
     pub damaged: bool,
+    /// Each pod is counted once; see `rules`.
+    pub once: bool,
 }
 
 /// What comes next for a pod that is not counted yet.
@@ -84,7 +86,8 @@ impl<'c> Account<'_, 'c> {
         let held: BTreeSet<&str> = self.members.iter().filter(|pod| pod.uncounted).map(|pod| pod.pod.uid.as_str()).collect();
         // Noted, and let go: it is counted.
         let noted = |uids: &[String]| -> (Vec<String>, i32) {
-            let (held, gone): (Vec<_>, Vec<_>) = uids.iter().cloned().partition(|uid| self.damaged || held.contains(uid.as_str()));
+            let (held, gone): (Vec<_>, Vec<_>) =
+                uids.iter().cloned().partition(|uid| self.damaged || (self.once && held.contains(uid.as_str())));
             (held, i32::try_from(gone.len()).unwrap_or(i32::MAX))
         };
         let ((succeeded, more_succeeded), (failed, more_failed)) = (noted(&stood.succeeded), noted(&stood.failed));

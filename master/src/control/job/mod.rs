@@ -22,6 +22,7 @@ use super::cluster::Cluster;
 use super::controller::{Look, Now};
 use super::intent::{Decision, Intent, Refusal, Tale};
 use super::replicas::{self, Parent, ParentKind, TemplateView};
+use super::rules::Rule;
 use super::shelf::View;
 use super::since::{Since, earlier};
 use super::tracked::TRACKING;
@@ -149,7 +150,8 @@ pub fn decide(look: &Look<'_>) -> Decision {
     intents.extend(work.made);
     // What was made or let go is seen in a moment, and then the status says all of it in one write.
     if (!makes && !dismisses) || look.refusal.is_some() {
-        let account = Account { job: &job, members: &members, tally: &tally, going: &work.going, verdict: verdict.as_ref(), damaged };
+        let (going, verdict, once) = (&work.going, verdict.as_ref(), look.cluster.holds(Rule::JobsCountOnce));
+        let account = Account { job: &job, members: &members, tally: &tally, going, verdict, damaged, once };
         intents.extend(account.intents(key, &view.template, now));
     }
     let deadline = left.filter(|left| verdict.is_none() && !left.is_zero()).map(|left| now.uptime + left);

@@ -1,5 +1,6 @@
 //! Which nodes take a pod, and why the others do not: the first filter that says no gives the only reasons of a node. PURE.
 
+use super::super::rules::Rule;
 use super::ask::{Ask, list};
 use super::rebuff::{Filter, HARD, Rebuff};
 use super::relations::Near;
@@ -27,26 +28,27 @@ impl<'a> Cycle<'a> {
 /// `None`: it takes the pod.
 pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -> Option<Rebuff> {
     let room = &world.rooms[at];
-    stands_open(room, ask)
+    stands_open(world, room, ask)
         .or_else(|| ports(world, room, ask))
-        .or_else(|| resources(room, ask))
+        .or_else(|| resources(room, ask).filter(|_| world.cluster.holds(Rule::RoomIsCounted)))
         .or_else(|| cycle.needs.refuses(world, room, ask))
         .or_else(|| cycle.evenness.refuses(room.node, ask))
         .or_else(|| cycle.near.refuses(room.node, ask))
 }
 
 /// What is known of the node itself.
-fn stands_open(room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
+fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let node = room.node;
+    let holds = |rule| world.cluster.holds(rule);
     // A master that has begun anew knows nothing of a node until it says how it is.
     if node.ready.is_empty() {
         return Some(Rebuff::helpless(Filter::Taints, "node(s) were not ready"));
     }
     let cordon = coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };
-    if node.unschedulable && untolerated(&[cordon], &ask.tolerations, &HARD).is_some() {
+    if holds(Rule::CordonsAreKept) && node.unschedulable && untolerated(&[cordon], &ask.tolerations, &HARD).is_some() {
         return Some(Rebuff::helpless(Filter::Cordon, "node(s) were unschedulable"));
     }
-    if untolerated(&node.taints, &ask.tolerations, &HARD).is_some() {
+    if holds(Rule::TaintsAreKept) && untolerated(&node.taints, &ask.tolerations, &HARD).is_some() {
         return Some(Rebuff::helpless(Filter::Taints, "node(s) had untolerated taint(s)"));
     }
     if !suits(&ask.spec, room.name, &node.labels) {

@@ -5,6 +5,7 @@
 
 use super::super::intent::{Decision, Doing, Intent, Refusal};
 use super::super::replicas::{BURST_MAX, Pod, delete_silently};
+use super::super::rules::Rule;
 use super::super::view::PODS;
 use super::view::CLAIMS;
 use super::{Seen, identity, retention, status};
@@ -65,7 +66,8 @@ impl PodPlan {
                     self.make(seen, nth)
                 }
             };
-            if self.trouble.is_some() || (then == Onward::Wait && !seen.set.parallel) || made == BURST_MAX {
+            let waits = then == Onward::Wait && !seen.set.parallel && seen.cluster.holds(Rule::OrderIsKept);
+            if self.trouble.is_some() || waits || made == BURST_MAX {
                 return Onward::Wait;
             }
         }
@@ -118,7 +120,7 @@ impl PodPlan {
     fn kept(&mut self, seen: &Seen<'_>, nth: i64, pod: Pod<'_>) -> Onward {
         let (key, view) = pod;
         if view.terminal() {
-            if !view.deleting {
+            if !view.deleting && seen.cluster.holds(Rule::EndedPodsAreReplaced) {
                 self.delete(seen, pod);
             }
             return Onward::Wait;

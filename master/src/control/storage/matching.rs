@@ -1,6 +1,7 @@
 //! The volume that a claim gets, of those that there are: the smallest that is large enough. PURE.
 
 use super::super::cluster::Cluster;
+use super::super::rules::Rule;
 use super::super::view::Labels;
 use super::view::{ClaimView, VolumeView};
 use coracle_api::meta::Key;
@@ -21,12 +22,14 @@ pub struct Wish<'a> {
 /// The volume that is kept for the claim, or else the smallest that fits. `free`: whether one may be taken.
 pub fn smallest<'a>(cluster: &'a Cluster, wish: &Wish<'_>, free: impl Fn(&Key) -> bool) -> Option<(&'a Key, &'a VolumeView)> {
     let mut best: Option<(&Key, &VolumeView)> = None;
+    let taken = cluster.holds(Rule::BoundVolumesAreTaken);
     for (key, volume) in cluster.all::<VolumeView>().filter(|(key, volume)| free(key) && is_large_enough(volume, wish)) {
         let reached = wish.node.is_none_or(|(name, labels)| volume.affinity.is_null() || any_term(&volume.affinity, name, labels));
         if volume.is_for(wish.key, wish.claim) {
             return reached.then_some((key, volume));
         }
-        if volume.claim.is_none() && volume.phase == "Available" && reached && suits(volume, wish.claim) {
+        let is_free = volume.claim.is_none() && volume.phase == "Available";
+        if (is_free || !taken) && reached && suits(volume, wish.claim) {
             let smaller = best.is_none_or(|(_, other)| volume.bytes < other.bytes);
             best = if smaller { Some((key, volume)) } else { best };
         }

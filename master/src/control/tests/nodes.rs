@@ -101,9 +101,12 @@ fn nodes_are_given_up_one_by_one() {
     };
     let mut three = cluster(&[node("n1", json!({})), unready("n2"), unready("n3")]);
     let first = look(&three, seconds(2), None);
-    assert_eq!((named(&first), first.wake_at), (vec![], Some(seconds(5))), "at the next round");
-    let then = look(&three, seconds(5), first.memo.as_ref());
-    assert_eq!((named(&then), then.wake_at), (vec!["n2 \"NoExecute\"".to_owned()], Some(seconds(15))));
+    assert_eq!((named(&first), first.wake_at), (vec![], Some(seconds(5))), "after the next round");
+    let halfway = Duration::from_millis(7_500);
+    let next = look(&three, seconds(5), first.memo.as_ref());
+    assert_eq!((named(&next), next.wake_at), (vec![], Some(halfway)), "who fell silent with them is seen by then");
+    let then = look(&three, halfway, next.memo.as_ref());
+    assert_eq!((named(&then), then.wake_at), (vec!["n2 \"NoExecute\"".to_owned()], Some(halfway + seconds(10))));
     // All are down: nobody is given up, and who was is spared.
     let conditions = json!([{"type": "Ready", "status": "Unknown"}]);
     let taints = json!([{"key": UNREACHABLE, "effect": "NoExecute"}]);
@@ -112,7 +115,7 @@ fn nodes_are_given_up_one_by_one() {
     let all = look(&three, seconds(20), then.memo.as_ref());
     assert_eq!(named(&all), ["n2 null"]);
     let told = |decision: &Decision| decision.intents.iter().filter(|intent| matches!(intent, Intent::Announce(_))).count();
-    assert_eq!((told(&first), told(&then), told(&all)), (0, 3, 0), "each is told of once");
+    assert_eq!((told(&first), told(&next), told(&all)), (0, 3, 0), "each is told of once");
     // Most of a small zone: none.
     let most = cluster(&[node("n1", json!({})), node("n2", json!({})), unready("n3"), unready("n4"), unready("n5")]);
     assert_eq!(look(&most, seconds(30), None).wake_at, None);

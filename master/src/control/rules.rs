@@ -1,0 +1,92 @@
+//! The rules of the controllers that the simulation of a cluster switches off, one at a time, to show that each is needed and would be
+//! missed. PURE.
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// A rollout makes no more pods than its surge allows.
+    SurgeIsBounded,
+    /// A rollout takes away no more available pods than may be missing.
+    EnoughStayAvailable,
+    /// Of a pod whose state is lost nobody says that it is missing.
+    UntoldIsNotMissing,
+    /// `Recreate` makes no new pod while an old one runs.
+    RecreateWaits,
+    /// Pods beyond the number asked for go.
+    SurplusPodsGo,
+    /// Pods that match and have no owner are adopted.
+    OrphansAreAdopted,
+    /// A StatefulSet's pods come in order.
+    OrderIsKept,
+    /// A StatefulSet's pod that is over is replaced.
+    EndedPodsAreReplaced,
+    /// A job counts each pod once.
+    JobsCountOnce,
+    /// A cron job that forbids it has one job at a time.
+    ForbidWaits,
+    /// Ended jobs of a cron job are kept up to a limit.
+    HistoryIsLimited,
+    /// A node that is silent for too long is unknown.
+    SilentNodesAreUnknown,
+    /// A node that speaks again loses its taints.
+    ReturningNodesAreOpen,
+    /// The pods of a node that stays away are deleted.
+    SilentNodesLoseTheirPods,
+    /// Unless it comes back in time.
+    PodsOfReturningNodesStay,
+    /// The pods of a node that was deleted are given up.
+    PodsOfLostNodesAreGivenUp,
+    /// What its owners leave behind is collected.
+    OwnedObjectsAreCollected,
+    /// A cordoned node gets no pods.
+    CordonsAreKept,
+    /// A tainted node gets no pods that do not bear it.
+    TaintsAreKept,
+    /// A node gets no more pods than fit.
+    RoomIsCounted,
+    /// Only ready pods serve.
+    OnlyReadyPodsServe,
+    /// A volume that is bound is nobody else's.
+    BoundVolumesAreTaken,
+    /// A budget allows no more than is healthy beyond what it keeps.
+    BudgetsCountTheHealthy,
+}
+
+impl Rule {
+    pub const ALL: [Rule; 23] = [
+        Rule::SurgeIsBounded,
+        Rule::EnoughStayAvailable,
+        Rule::UntoldIsNotMissing,
+        Rule::RecreateWaits,
+        Rule::SurplusPodsGo,
+        Rule::OrphansAreAdopted,
+        Rule::OrderIsKept,
+        Rule::EndedPodsAreReplaced,
+        Rule::JobsCountOnce,
+        Rule::ForbidWaits,
+        Rule::HistoryIsLimited,
+        Rule::SilentNodesAreUnknown,
+        Rule::ReturningNodesAreOpen,
+        Rule::SilentNodesLoseTheirPods,
+        Rule::PodsOfReturningNodesStay,
+        Rule::PodsOfLostNodesAreGivenUp,
+        Rule::OwnedObjectsAreCollected,
+        Rule::CordonsAreKept,
+        Rule::TaintsAreKept,
+        Rule::RoomIsCounted,
+        Rule::OnlyReadyPodsServe,
+        Rule::BoundVolumesAreTaken,
+        Rule::BudgetsCountTheHealthy,
+    ];
+}
+
+/// All of them hold, except in the simulation's own test.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    pub switched_off: Option<Rule>,
+}
+
+impl Rules {
+    pub fn hold(self, rule: Rule) -> bool {
+        self.switched_off != Some(rule)
+    }
+}
