@@ -6,7 +6,7 @@ AGAIN_AS_ROOT := --config "target.'cfg(unix)'.runner=['$(CURDIR)/tests/again.sh'
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 # make run and make test are the two commands of README.md; the others are for who works on it.
-.PHONY: run stop test check e2e test-clients test-crash deb test-packages test-vm bench bench-churn bench-store bench-api conformance
+.PHONY: run stop test check e2e test-clients simulate test-crash deb test-packages test-vm bench bench-churn bench-store bench-api conformance
 
 run:
 	packaging/demo.sh run
@@ -37,6 +37,10 @@ test-clients:
 	packaging/prerequisites.sh test
 	cargo build --release -p coracle-master
 	cargo test -p coracle-tests --features clients --test clients $(AGAIN)
+
+# 20,000 histories of the agent and of a whole cluster: some hours; CORACLE_HISTORIES=2000 for less.
+simulate:
+	CORACLE_HISTORIES=$${CORACLE_HISTORIES:-20000} cargo test --profile bench -p coracle-tests --test it -- simulation::every_history cluster::every_history
 
 # Power cuts below real ext4 and xfs: some minutes, on devices of its own.
 test-crash:

@@ -9,6 +9,7 @@ mod checks;
 mod host;
 mod master;
 mod story;
+mod theme;
 
 use coracle_master::control::rules::{Rule, Rules};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -2,6 +2,7 @@
 
 use super::controller::Now;
 use super::correlate::{Correlator, Telling};
+use super::event::{cut_message, document, name_of, namespace_of};
 use super::intent::{About, Contents, Doing, Intent, Item, Refusal, Tale};
 use super::rules::Rules;
 use super::settings::{Own, Settings, Zones};
@@ -27,10 +28,6 @@ use std::time::Duration;
 
 /// Damaged files that are told as events; the log and `/readyz?verbose` name all of them.
 const DAMAGE_TOLD_MAX: usize = 100;
-/// What an event's name keeps of the name of its object; the rest makes it unique.
-const EVENT_NAME_BYTES_MAX: usize = 220;
-/// Longest message of an event that says when it happened to the microsecond.
-const EVENT_MESSAGE_BYTES_MAX: usize = 1024;
 
 /// Where intents become writes.
 pub struct Gate {
@@ -196,12 +193,12 @@ impl Gate {
     /// An event that cannot be stored is no reason for anything. `made`: what the tale is about was done to this object.
     pub fn tell(&self, tale: &Tale, made: Option<&Key>, now: Now) {
         let made = made.filter(|_| tale.names_made).map(|key| key.name.as_str()).unwrap_or_default();
-        let name = event_name(tale, self.told.fetch_add(1, Ordering::Relaxed), now);
+        let name = name_of(tale, self.told.fetch_add(1, Ordering::Relaxed), now);
         let message = format!("{}{made}", tale.message);
         let telling = self.correlator.lock().unwrap_or_else(PoisonError::into_inner).tell(tale, message, &name, now.uptime);
         let told = match telling {
             Telling::Nothing => return,
-            Telling::New { message } => self.create(&EVENTS, &namespace_of(tale), &event(tale, (&name, &message, 1), now)).map(drop),
+            Telling::New { message } => self.create(&EVENTS, &namespace_of(tale), &document(tale, (&name, &message, 1), now)).map(drop),
             Telling::Again { name, count, message } => self.tell_again(tale, (&name, &message, count), now),
         };
         if let Err(refusal) = told {
@@ -213,13 +210,13 @@ impl Gate {
     fn tell_again(&self, tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Result<(), Refusal> {
         let key = Key { resource: EVENTS, namespace: namespace_of(tale), name: name.to_owned() };
         let Ok(Some(stored)) = self.registry.store.get(&key) else {
-            return self.create(&EVENTS, &key.namespace, &event(tale, (name, message, count), now)).map(drop);
+            return self.create(&EVENTS, &key.namespace, &document(tale, (name, message, count), now)).map(drop);
         };
         let again = |_: &Kind, old: Standing<'_>| {
             let mut object = old.object.clone();
             object["count"] = count.into();
             object["lastTimestamp"] = now.wall.to_string().into();
-            object["message"] = cut(message, EVENT_MESSAGE_BYTES_MAX).into();
+            object["message"] = cut_message(message).into();
             Ok(whole(Part::Main, object))
         };
         self.change(&key, stored.revision, again).map(drop).map_err(Refusal::from)
@@ -353,57 +350,4 @@ fn parting(object: &Value) -> Option<Fate> {
     let finalizers = object["metadata"]["finalizers"].as_array();
     let says = finalizers.is_some_and(|all| all.iter().any(|one| one == ORPHAN || one == FOREGROUND));
     (!says).then_some(Fate::Background)
-}
-
-fn namespace_of(tale: &Tale) -> String {
-    // Events about what has no namespace are kept in `default`, as in Kubernetes.
-    if tale.about.namespace.is_empty() { "default".to_owned() } else { tale.about.namespace.clone() }
-}
-
-/// The beginning of a text that is too long.
-fn cut(text: &str, bytes_max: usize) -> &str {
-    let end = (0..=bytes_max.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
-    &text[..end.unwrap_or_default()]
-}
-
-/// As Kubernetes calls them: by the moment.
-fn event_name(tale: &Tale, nth: u64, now: Now) -> String {
-    let moment = now.wall.0.as_nanosecond().unsigned_abs() + u128::from(nth);
-    format!("{}.{moment:016x}", cut(&tale.about.name, EVENT_NAME_BYTES_MAX))
-}
-
-fn event(tale: &Tale, (name, message, count): (&str, &str, u32), now: Now) -> Value {
-    let about = &tale.about;
-    let at = now.wall.to_string();
-    let mut event = json!({
-        "metadata": {"name": name, "namespace": namespace_of(tale)},
-        "involvedObject": reference(about),
-        "type": tale.severity, "reason": tale.reason, "message": cut(message, EVENT_MESSAGE_BYTES_MAX), "source": {"component": tale.source},
-        "eventTime": null, "reportingComponent": tale.source, "reportingInstance": "",
-        "firstTimestamp": at, "lastTimestamp": at, "count": count,
-    });
-    // An event that has a time of its own says what was done, and where the reporter is.
-    if let Some(action) = tale.action {
-        event["eventTime"] = format!("{:.6}", now.wall.0).into();
-        event["action"] = action.into();
-        event["reportingInstance"] = tale.source.into();
-    }
-    if let Some(related) = &tale.related {
-        event["related"] = reference(related);
-    }
-    event
-}
-
-/// Nothing is said of what is not known.
-fn reference(about: &About) -> Value {
-    let mut said = json!({"apiVersion": about.api_version, "kind": about.kind, "name": about.name});
-    for (field, text) in [("namespace", &about.namespace), ("uid", &about.uid)] {
-        if !text.is_empty() {
-            said[field] = text.as_str().into();
-        }
-    }
-    if about.revision > Revision(0) {
-        said["resourceVersion"] = about.revision.to_string().into();
-    }
-    said
 }

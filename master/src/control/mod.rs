@@ -23,6 +23,7 @@ mod daemon;
 mod deployment;
 mod disruption;
 mod endpoints;
+mod event;
 mod events;
 mod evictions;
 mod expulsion;

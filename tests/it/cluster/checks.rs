@@ -28,6 +28,10 @@ pub struct Seen {
     counted: u64,
     /// Since when each host has been silent while all others spoke.
     alone: BTreeMap<&'static str, Duration>,
+    /// Since when pods have been on nodes that are not there.
+    strays: BTreeMap<String, Duration>,
+    /// The revision at which services were looked at.
+    served_at: u64,
 }
 
 fn text<'a>(of: &'a Value, field: &str) -> &'a str {
@@ -64,6 +68,11 @@ fn node_names(story: &Story, which: impl Fn(&Value) -> bool) -> BTreeSet<String>
     story.master.stored("nodes").iter().filter(|node| which(node)).map(|node| meta(node, "name").to_owned()).collect()
 }
 
+/// Those of which nothing bad is known: of a node that has not spoken since the master started its pods may run.
+fn trusted_nodes(story: &Story) -> BTreeSet<String> {
+    node_names(story, |node| matches!(condition(node, "Ready"), "True" | ""))
+}
+
 fn ready_nodes(story: &Story) -> BTreeSet<String> {
     node_names(story, |node| condition(node, "Ready") == "True")
 }
@@ -91,7 +100,7 @@ fn serving(story: &mut Story) -> BTreeMap<String, String> {
 }
 
 pub fn before(story: &mut Story) {
-    story.seen.nodes = ready_nodes(story);
+    story.seen.nodes = trusted_nodes(story);
     story.seen.open = open_nodes(story);
     if story.asked.web.is_some() {
         story.seen.ready = serving(story);
@@ -102,12 +111,13 @@ pub fn after(story: &mut Story) {
     let mut wrongs = Vec::new();
     enough_is_left(story, &mut wrongs);
     nodes_take_what_fits(story, &mut wrongs);
+    only_ready_pods_serve(story, &mut wrongs);
     story.wrongs.extend(wrongs);
 }
 
 /// What the controllers took away, they might.
 fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
-    let nodes = ready_nodes(story);
+    let nodes = trusted_nodes(story);
     if story.asked.web.is_none() || nodes != story.seen.nodes {
         return;
     }
@@ -139,6 +149,23 @@ fn nodes_take_what_fits(story: &mut Story, wrongs: &mut Vec<String>) {
         let asked: u64 = others.map(milli).sum();
         if asked > 4000 {
             wrongs.push(format!("{name} was put on {node}, of which {asked} m are asked then"));
+        }
+    }
+}
+
+/// Nothing is sent to a pod that is known not to be ready.
+fn only_ready_pods_serve(story: &mut Story, wrongs: &mut Vec<String>) {
+    let revision = story.master.revision();
+    if story.asked.web.is_none() || story.seen.served_at == revision {
+        return;
+    }
+    story.seen.served_at = revision;
+    let (pods, slices) = (story.master.stored("pods"), story.master.stored_of("discovery.k8s.io", "endpointslices"));
+    let unready: BTreeSet<&str> = of(&pods, "web").filter(|pod| condition(pod, "Ready") == "False").map(|pod| meta(pod, "uid")).collect();
+    let spots = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+    for spot in spots.filter(|spot| spot["conditions"]["ready"] == true) {
+        if unready.contains(text(&spot["targetRef"], "uid")) {
+            wrongs.push(format!("web is served by {}, which is not ready", spot["targetRef"]["name"]));
         }
     }
 }
@@ -184,6 +211,22 @@ pub fn silent_nodes(story: &mut Story) {
         }
     }
     story.wrongs.extend(wrongs);
+}
+
+/// The pods of a node that is not there are given up.
+pub fn nodes_that_are_gone(story: &mut Story) {
+    const GIVEN_UP: Duration = Duration::from_secs(120);
+    let now = story.master.clocks.passed();
+    let (pods, nodes) = (story.master.stored("pods"), node_names(story, |_| true));
+    let there = |pod: &&Value| text(&pod["spec"], "nodeName").is_empty() || nodes.contains(text(&pod["spec"], "nodeName"));
+    let strays: BTreeSet<String> = pods.iter().filter(|pod| !there(pod)).map(|pod| meta(pod, "name").to_owned()).collect();
+    story.seen.strays.retain(|name, _| strays.contains(name));
+    for name in strays {
+        let since = *story.seen.strays.entry(name.clone()).or_insert(now);
+        if now.saturating_sub(since.max(story.master.started)) > GIVEN_UP {
+            story.wrongs.push(format!("{name} stays on a node that is gone"));
+        }
+    }
 }
 
 pub fn always(story: &mut Story) {
@@ -312,6 +355,9 @@ pub fn settled(story: &mut Story) {
         is_as_asked(story, kind, &pods, &mut wrongs);
     }
     owners_are_there(story, &pods, &mut wrongs);
+    // What is over nobody takes on.
+    let unowned = pods.iter().filter(|pod| pod["metadata"]["ownerReferences"].is_null() && !is_over(pod));
+    wrongs.extend(unowned.map(|pod| format!("{} belongs to nobody", meta(pod, "name"))));
     nothing_is_left_to_do(story, &mut wrongs);
     story.wrongs.extend(wrongs);
 }

@@ -57,7 +57,7 @@ pub struct Master {
     rules: Rules,
     pub started: Duration,
     up: Option<Up>,
-    read: RefCell<BTreeMap<&'static str, (u64, Rc<Vec<Value>>)>>,
+    read: RefCell<BTreeMap<(&'static str, &'static str), (u64, Rc<Vec<Value>>)>>,
 }
 
 struct Up {
@@ -234,14 +234,18 @@ impl Master {
 
     /// Every object of a core kind, as it is stored. Each revision is read once.
     pub fn stored(&self, plural: &'static str) -> Rc<Vec<Value>> {
+        self.stored_of("", plural)
+    }
+
+    pub fn stored_of(&self, group: &'static str, plural: &'static str) -> Rc<Vec<Value>> {
         let revision = self.revision();
         let mut read = self.read.borrow_mut();
-        if let Some((_, objects)) = read.get(plural).filter(|(of, _)| *of == revision) {
+        if let Some((_, objects)) = read.get(&(group, plural)).filter(|(of, _)| *of == revision) {
             return objects.clone();
         }
-        let items = self.up().store.list(&Resource::core(plural), None).items;
+        let items = self.up().store.list(&Resource { group: group.into(), plural: plural.into() }, None).items;
         let objects = Rc::new(items.iter().map(|stored| serde_json::from_slice(&stored.json).expect("JSON")).collect());
-        read.insert(plural, (revision, Rc::clone(&objects)));
+        read.insert((group, plural), (revision, Rc::clone(&objects)));
         objects
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::checks::{self, Seen};
 use super::host::Host;
 use super::master::Master;
+use super::theme::{Deed, Theme, WORKLOADS};
 
 pub const NAMES: [&str; 3] = ["n1", "n2", "n3"];
 const APPS: &str = "/apis/apps/v1/namespaces/default";
@@ -41,6 +42,7 @@ pub struct Story {
     pub lost_count: bool,
     /// Pods of `app` may be of another Deployment of that name.
     pub mixed: bool,
+    theme: Theme,
     told: bool,
     began: Instant,
     checked: u64,
@@ -99,6 +101,7 @@ impl Story {
             seen: Seen::default(),
             lost_count: false,
             mixed: false,
+            theme: Theme::of(rules.switched_off),
             told,
             began: Instant::now(),
             checked: 0,
@@ -202,13 +205,14 @@ impl Story {
     }
 
     fn ask_for_workloads(&mut self) {
-        for kind in ["web", "app", "db", "each", "once", "tick", "doomed"] {
-            if self.random.percent(55) {
-                self.ask_for(kind);
+        for kind in WORKLOADS {
+            let chance = if kind == "disk" { 20 } else { 55 };
+            let asked = self.theme.workloads.map_or_else(|| self.random.percent(chance), |all| all.contains(&kind));
+            match kind {
+                "disk" if asked => self.ask_for_a_disk(),
+                _ if asked => self.ask_for(kind),
+                _ => {}
             }
-        }
-        if self.random.percent(20) {
-            self.ask_for_a_disk();
         }
         let asked = format!("asked for {:?}", self.asked);
         self.say(asked);
@@ -319,45 +323,101 @@ impl Story {
         if !self.master.is_up() {
             return;
         }
-        let kinds = self.asked.kinds.clone();
-        let is_there = |kind| kinds.contains(kind);
-        match self.random.below(14) {
-            0..3 if is_there("web") => {
-                let image = image(self.any(&STAYS));
-                self.patch(&format!("{APPS}/deployments/web"), image);
-            }
-            3 if is_there("web") => {
-                let paused = self.random.percent(50);
-                self.patch(&format!("{APPS}/deployments/web"), json!({"spec": {"paused": paused}}));
-            }
-            4 if is_there("app") => {
-                let image = image(self.any(&ANY));
-                self.patch(&format!("{APPS}/deployments/app"), image);
-            }
-            5 if is_there("app") => {
-                let replicas = self.random.below(5);
-                self.patch(&format!("{APPS}/deployments/app"), json!({"spec": {"replicas": replicas}}));
-            }
-            6 if is_there("app") => self.remove_app(),
-            7 if is_there("db") => {
-                let image = image(self.any(&STAYS));
-                self.patch(&format!("{APPS}/statefulsets/db"), image);
-            }
-            8 if is_there("db") => {
-                let replicas = self.random.below(4);
-                self.patch(&format!("{APPS}/statefulsets/db"), json!({"spec": {"replicas": replicas}}));
-            }
-            9 if is_there("each") => {
-                let image = image(self.any(&STAYS));
-                self.patch(&format!("{APPS}/daemonsets/each"), image);
-            }
-            10 => {
+        let deed = self.theme.deed.filter(|_| self.random.percent(50));
+        let deed = deed.or_else(|| {
+            Some(match self.random.below(17) {
+                0..3 => Deed::RollWeb,
+                3 => return self.pause(),
+                4 => Deed::RollApp,
+                5 => Deed::ScaleApp,
+                6 => Deed::RemoveApp,
+                7 => Deed::RollDb,
+                8 => Deed::ScaleDb,
+                9 => return self.roll("daemonsets", "each", &STAYS),
+                10 => Deed::Cordon,
+                11 => Deed::RemoveNode,
+                12 => Deed::TakeHost,
+                13 => Deed::Disown,
+                14 => Deed::EndPod,
+                15 => Deed::RestartInRollout,
+                _ => Deed::RemovePod,
+            })
+        });
+        if let Some(deed) = deed {
+            self.act(deed);
+        }
+    }
+
+    fn act(&mut self, deed: Deed) {
+        let at = usize::try_from(self.random.below(self.hosts.len() as u64)).unwrap();
+        match deed {
+            Deed::RollWeb => _ = self.roll::<()>("deployments", "web", &STAYS),
+            Deed::RollApp => _ = self.roll::<()>("deployments", "app", &ANY),
+            Deed::RollDb => _ = self.roll::<()>("statefulsets", "db", &STAYS),
+            Deed::ScaleApp => self.scale("deployments", "app", 5),
+            Deed::ScaleDb => self.scale("statefulsets", "db", 4),
+            Deed::RemoveApp => self.remove_app(),
+            Deed::Cordon => {
                 let (node, cordoned) = (self.any(&NAMES), self.random.percent(60));
                 self.patch(&format!("/api/v1/nodes/{node}"), json!({"spec": {"unschedulable": cordoned}}));
             }
-            11 => self.remove_node(),
-            _ => self.remove_pod(),
+            Deed::RemoveNode => self.remove_node(self.hosts[at].name),
+            Deed::TakeHost => {
+                self.hosts[at].lose_power();
+                self.remove_node(self.hosts[at].name);
+            }
+            Deed::CutOff => self.cut_off(at, self.hosts[at].linked),
+            Deed::RemovePod => self.remove_pod(),
+            Deed::Evict => self.evict(),
+            Deed::Disown => self.change_pod(&["web", "db", "each"], &json!({"metadata": {"ownerReferences": null}})),
+            Deed::EndPod => self.change_pod(&["web", "db", "each"], &json!({"spec": {"activeDeadlineSeconds": 1}})),
+            Deed::RestartInRollout => {
+                self.roll::<()>("deployments", "web", &STAYS);
+                if self.random.percent(50) {
+                    self.restart_master();
+                }
+            }
         }
+    }
+
+    /// One of these images for the pods of this workload, if it is asked for.
+    fn roll<T>(&mut self, plural: &str, name: &str, images: &[&str]) -> Option<T> {
+        if self.asked.kinds.contains(name) {
+            let image = image(self.any(images));
+            self.patch(&format!("{APPS}/{plural}/{name}"), image);
+        }
+        None
+    }
+
+    fn scale(&mut self, plural: &str, name: &str, below: u64) {
+        if self.asked.kinds.contains(name) {
+            let replicas = self.random.below(below);
+            self.patch(&format!("{APPS}/{plural}/{name}"), json!({"spec": {"replicas": replicas}}));
+        }
+    }
+
+    fn pause<T>(&mut self) -> Option<T> {
+        if self.asked.kinds.contains("web") {
+            let paused = self.random.percent(50);
+            self.patch(&format!("{APPS}/deployments/web"), json!({"spec": {"paused": paused}}));
+        }
+        None
+    }
+
+    fn restart_master(&mut self) {
+        self.master.die();
+        self.hosts.iter_mut().for_each(Host::hang_up);
+        self.master.start();
+        self.say("the master dies and starts".to_owned());
+    }
+
+    fn cut_off(&mut self, at: usize, cut_off: bool) {
+        self.hosts[at].linked = !cut_off;
+        if cut_off {
+            self.hosts[at].hang_up();
+        }
+        let how = if cut_off { "cut off" } else { "reached again" };
+        self.say(format!("{} is {how}", self.hosts[at].name));
     }
 
     fn remove_app(&mut self) {
@@ -371,26 +431,40 @@ impl Story {
         }
     }
 
-    fn remove_node(&mut self) {
-        let node = self.any(&NAMES);
+    fn remove_node(&mut self, node: &str) {
         self.lost_count = true;
         self.delete(&format!("/api/v1/nodes/{node}"), &json!({}));
     }
 
-    fn remove_pod(&mut self) {
+    /// One of the pods of these workloads.
+    fn any_pod(&mut self, apps: &[&str]) -> Option<String> {
         let pods = self.master.stored("pods");
-        if pods.is_empty() {
-            return;
+        let among = |pod: &&Value| apps.is_empty() || apps.iter().any(|app| pod["metadata"]["labels"]["app"] == *app);
+        let pods: Vec<&Value> = pods.iter().filter(among).collect();
+        let nth = usize::try_from(self.random.below(pods.len() as u64)).unwrap();
+        pods.get(nth).and_then(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned)
+    }
+
+    fn change_pod(&mut self, apps: &[&str], patch: &Value) {
+        if let Some(name) = self.any_pod(apps) {
+            self.patch(&format!("{CORE}/pods/{name}"), patch.clone());
         }
-        let pod = &pods[usize::try_from(self.random.below(pods.len() as u64)).unwrap()];
-        let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    }
+
+    fn remove_pod(&mut self) {
         if self.random.percent(50) {
-            let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
-            if self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction) == 201 {
-                checks::evicted(self, &pods, &name);
-            }
-        } else {
+            self.evict();
+        } else if let Some(name) = self.any_pod(&[]) {
             self.delete(&format!("{CORE}/pods/{name}"), &json!({}));
+        }
+    }
+
+    fn evict(&mut self) {
+        let pods = self.master.stored("pods");
+        let Some(name) = self.any_pod(&[]) else { return };
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}});
+        if self.post(&format!("{CORE}/pods/{name}/eviction"), &eviction) == 201 {
+            checks::evicted(self, &pods, &name);
         }
     }
 
@@ -398,15 +472,8 @@ impl Story {
         let at = usize::try_from(self.random.below(self.hosts.len() as u64)).unwrap();
         let name = self.hosts[at].name;
         match self.random.below(13) {
-            0 | 1 => {
-                self.hosts[at].linked = false;
-                self.hosts[at].hang_up();
-                self.say(format!("{name} is cut off"));
-            }
-            2 | 3 => {
-                self.hosts[at].linked = true;
-                self.say(format!("{name} is reached again"));
-            }
+            0 | 1 => self.cut_off(at, true),
+            2 | 3 => self.cut_off(at, false),
             4 => {
                 self.hosts[at].agent = None;
                 self.say(format!("the agent of {name} dies"));
@@ -523,6 +590,7 @@ impl Story {
         }
         if self.master.is_up() {
             checks::silent_nodes(self);
+            checks::nodes_that_are_gone(self);
         }
         let revision = if self.master.is_up() { self.master.revision() } else { 0 };
         if revision != self.checked {

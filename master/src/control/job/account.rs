@@ -119,7 +119,7 @@ impl<'c> Account<'_, 'c> {
 
     fn next(&self, pod: &Member<'c>, stood: &UncountedTerminatedPods) -> Next {
         let spec = &self.job.spec;
-        let noted = |uids: &[String]| uids.contains(&pod.pod.uid);
+        let noted = |uids: &[String]| self.once && uids.contains(&pod.pod.uid);
         let failed = pod.failed(spec.replaces_only_failed());
         let deleting = self.job.metadata.deletion_timestamp.is_some();
         let indexed = self.tally.indexed.as_ref();

@@ -23,7 +23,10 @@ pub struct Wish<'a> {
 pub fn smallest<'a>(cluster: &'a Cluster, wish: &Wish<'_>, free: impl Fn(&Key) -> bool) -> Option<(&'a Key, &'a VolumeView)> {
     let mut best: Option<(&Key, &VolumeView)> = None;
     let taken = cluster.holds(Rule::BoundVolumesAreTaken);
-    for (key, volume) in cluster.all::<VolumeView>().filter(|(key, volume)| free(key) && is_large_enough(volume, wish)) {
+    for (key, volume) in cluster
+        .all::<VolumeView>()
+        .filter(|(key, volume)| free(key) && (!taken || !is_anothers(volume, wish)) && is_large_enough(volume, wish))
+    {
         let reached = wish.node.is_none_or(|(name, labels)| volume.affinity.is_null() || any_term(&volume.affinity, name, labels));
         if volume.is_for(wish.key, wish.claim) {
             return reached.then_some((key, volume));
@@ -37,9 +40,12 @@ pub fn smallest<'a>(cluster: &'a Cluster, wish: &Wish<'_>, free: impl Fn(&Key) -
     best
 }
 
+fn is_anothers(volume: &VolumeView, wish: &Wish<'_>) -> bool {
+    volume.claim.is_some() && !volume.is_for(wish.key, wish.claim)
+}
+
 fn is_large_enough(volume: &VolumeView, wish: &Wish<'_>) -> bool {
-    let others = volume.claim.is_some() && !volume.is_for(wish.key, wish.claim);
-    !others && volume.bytes >= wish.claim.bytes && volume.block == wish.claim.block && !volume.deleting
+    volume.bytes >= wish.claim.bytes && volume.block == wish.claim.block && !volume.deleting
 }
 
 fn suits(volume: &VolumeView, claim: &ClaimView) -> bool {
