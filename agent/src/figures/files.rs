@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::usage::{Interface, Usage, interfaces, of_host, of_v1, of_v2};
+use super::usage::{Interface, Texts, Usage, interfaces, mounted_from, of_host, of_v1, of_v2};
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -49,16 +49,42 @@ pub fn disk(path: &str) -> Option<Disk> {
     })
 }
 
+/// The block device that a path is on, as the mount of it says.
+pub fn device(path: &str) -> String {
+    mounted_from(&text("/proc/self/mounts"), path)
+}
+
 /// None: the group is where nobody would look for it.
 pub fn container(id: &str) -> Option<Usage> {
     let folder = |controller: &str| group(controller, id);
     if Path::new(ROOT).join("cgroup.controllers").exists() {
         let of = folder("")?;
         let read = |name: &str| text(of.join(name));
-        return of_v2(&read("cpu.stat"), &read("memory.current"), &read("memory.stat"), &read("memory.swap.current"));
+        return of_v2(&Texts {
+            cpu: read("cpu.stat"),
+            memory: read("memory.current"),
+            memory_stat: read("memory.stat"),
+            swap: read("memory.swap.current"),
+            memory_limit: read("memory.max"),
+            cpu_limit: read("cpu.max"),
+            io: read("io.stat"),
+            ..Texts::default()
+        });
     }
-    let (cpu, memory) = (folder("cpuacct").or_else(|| folder("cpu,cpuacct"))?, folder("memory")?);
-    of_v1(&text(cpu.join("cpuacct.usage")), &text(memory.join("memory.usage_in_bytes")), &text(memory.join("memory.stat")))
+    let (time, memory) = (folder("cpuacct").or_else(|| folder("cpu,cpuacct"))?, folder("memory")?);
+    let of = |folder: &Option<PathBuf>, name: &str| folder.as_ref().map(|folder| text(folder.join(name))).unwrap_or_default();
+    let (cpu, disks) = (folder("cpu").or_else(|| folder("cpu,cpuacct")), folder("blkio"));
+    of_v1(&Texts {
+        cpu: text(time.join("cpuacct.usage")),
+        throttle: of(&cpu, "cpu.stat"),
+        memory: text(memory.join("memory.usage_in_bytes")),
+        memory_stat: text(memory.join("memory.stat")),
+        memory_limit: text(memory.join("memory.limit_in_bytes")),
+        cpu_limit: of(&cpu, "cpu.cfs_quota_us") + &of(&cpu, "cpu.cfs_period_us"),
+        io: of(&disks, "blkio.throttle.io_service_bytes"),
+        io_counts: of(&disks, "blkio.throttle.io_serviced"),
+        ..Texts::default()
+    })
 }
 
 /// The network of a container, as the first of its processes sees it.

@@ -100,6 +100,34 @@ const GROUPS: [Figure; 7] = [
     ("container_memory_failures_total", "counter", "Cumulative count of memory allocation failures.", |usage| usage.page_faults as f64),
 ];
 
+/// Of groups that have a limit of processor time.
+const THROTTLES: [Figure; 3] = [
+    ("container_cpu_cfs_periods_total", "counter", "Number of elapsed enforcement period intervals.", |usage| {
+        usage.throttle.periods as f64
+    }),
+    ("container_cpu_cfs_throttled_periods_total", "counter", "Number of throttled period intervals.", |usage| {
+        usage.throttle.held_periods as f64
+    }),
+    ("container_cpu_cfs_throttled_seconds_total", "counter", "Total time duration the container has been throttled.", |usage| {
+        usage.throttle.held_ns as f64 / NANOSECONDS
+    }),
+];
+
+/// The limits that a group has.
+const LIMITS: [Figure; 3] = [
+    ("container_spec_memory_limit_bytes", "gauge", "Memory limit for the container.", |usage| usage.limits.memory as f64),
+    ("container_spec_cpu_quota", "gauge", "CPU quota of the container.", |usage| usage.limits.cpu_quota as f64),
+    ("container_spec_cpu_period", "gauge", "CPU period of the container.", |usage| usage.limits.cpu_period as f64),
+];
+
+/// Of all disks together: the label `device` is empty.
+const DISKS: [Figure; 4] = [
+    ("container_fs_reads_total", "counter", "Cumulative count of reads completed", |usage| usage.io.reads as f64),
+    ("container_fs_reads_bytes_total", "counter", "Cumulative count of bytes read", |usage| usage.io.read_bytes as f64),
+    ("container_fs_writes_total", "counter", "Cumulative count of writes completed", |usage| usage.io.writes as f64),
+    ("container_fs_writes_bytes_total", "counter", "Cumulative count of bytes written", |usage| usage.io.written_bytes as f64),
+];
+
 type Carried = (&'static str, &'static str, fn(&Interface) -> u64);
 
 const NETWORKS: [Carried; 4] = [
@@ -112,6 +140,36 @@ const NETWORKS: [Carried; 4] = [
         interface.send_errors
     }),
 ];
+
+/// The figures of groups that have something to tell of.
+fn groups(text: &mut Text, reading: &Reading, figures: &[Figure], more: &[(&str, &str)], tells: impl Fn(&Usage) -> bool) {
+    for (name, kind, help, figure) in figures {
+        text.family(name, kind, help);
+        for (subject, usage) in reading.containers.iter().filter(|(_, usage)| tells(usage)) {
+            text.line(name, &[&group(subject)[..], more].concat(), figure(usage), Some(reading.wall_ms));
+        }
+    }
+}
+
+/// The file system of the agent's data, which is the root's on most hosts.
+fn disk(text: &mut Text, reading: &Reading) {
+    let Some(disk) = reading.disk else { return };
+    let labels = [("device", reading.device.as_str()), ("id", "/")];
+    let figures = [
+        ("container_fs_limit_bytes", "Number of bytes that can be consumed by the container on this filesystem.", disk.bytes),
+        (
+            "container_fs_usage_bytes",
+            "Number of bytes that are consumed by the container on this filesystem.",
+            disk.bytes - disk.free.min(disk.bytes),
+        ),
+        ("container_fs_inodes_total", "Number of Inodes", disk.files),
+        ("container_fs_inodes_free", "Number of available Inodes", disk.files_free),
+    ];
+    for (name, help, figure) in figures {
+        text.family(name, "gauge", help);
+        text.line(name, &labels, figure, Some(reading.wall_ms));
+    }
+}
 
 pub fn cadvisor(reading: &Reading, cores: u64, memory_bytes: u64) -> String {
     let mut text = Text::default();
@@ -133,6 +191,11 @@ pub fn cadvisor(reading: &Reading, cores: u64, memory_bytes: u64) -> String {
             text.line(name, cpu, figure(host), at);
         }
     }
+    groups(&mut text, reading, &THROTTLES, &[], |usage| usage.limits.cpu_quota > 0);
+    groups(&mut text, reading, &LIMITS[..1], &[], |_| true);
+    groups(&mut text, reading, &LIMITS[1..], &[], |usage| usage.limits.cpu_quota > 0);
+    groups(&mut text, reading, &DISKS, &[("device", "")], |_| true);
+    disk(&mut text, reading);
     text.family("container_start_time_seconds", "gauge", "Start time of the container since unix epoch in seconds.");
     for (subject, _) in &reading.containers {
         text.line("container_start_time_seconds", &group(subject), subject.started_ms as f64 / 1000.0, at);
@@ -218,7 +281,9 @@ pub fn probes(tallies: &[Tally], node_name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::files::Disk;
     use super::super::probes::Tallies;
+    use super::super::usage::{Io, Limits, Throttle};
     use super::*;
     use crate::naming::{PodName, Source};
     use crate::plan::checks::ProbeKind;
@@ -235,14 +300,22 @@ mod tests {
             image: "busybox".into(),
             started_ms: 1500,
         };
-        let usage = Usage { cpu_ns: 2_500_000_000, working_set: 4096, ..Usage::default() };
+        let usage = Usage {
+            cpu_ns: 2_500_000_000,
+            working_set: 4096,
+            throttle: Throttle { periods: 9, held_periods: 3, held_ns: 1_500_000_000 },
+            io: Io { reads: 1, read_bytes: 10, writes: 2, written_bytes: 20 },
+            limits: Limits { memory: 0, cpu_quota: 50_000, cpu_period: 100_000 },
+            ..Usage::default()
+        };
         let eth0 = Interface { name: "eth0".into(), received: 7, ..Interface::default() };
         Reading {
             at: Instant::now(),
             wall_ms: 9000,
             host: Some(usage),
-            disk: None,
-            containers: vec![(subject("s", "POD"), usage), (subject("c", "web"), usage)],
+            disk: Some(Disk { bytes: 100, free: 40, files: 9, files_free: 4 }),
+            device: "/dev/sda1".into(),
+            containers: vec![(subject("s", "POD"), Usage { limits: Limits::default(), ..usage }), (subject("c", "web"), usage)],
             networks: vec![("s".into(), vec![eth0])],
         }
     }
@@ -264,9 +337,15 @@ mod tests {
             "container_network_receive_bytes_total{container=\"POD\",id=\"s\",image=\"busybox\",name=\"k8s_POD\",namespace=\"default\",pod=\"p\",interface=\"eth0\"} 7 9000",
             "container_cpu_usage_seconds_total{cpu=\"total\",id=\"/\"} 2.5 9000",
             "machine_cpu_cores 4",
+            "container_fs_usage_bytes{device=\"/dev/sda1\",id=\"/\"} 60 9000",
+            "container_cpu_cfs_throttled_seconds_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\"} 1.5 9000",
+            "container_fs_writes_bytes_total{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\",device=\"\"} 20 9000",
+            "container_spec_cpu_quota{container=\"web\",id=\"c\",image=\"busybox\",name=\"k8s_web\",namespace=\"default\",pod=\"p\"} 50000 9000",
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
+        // A container without a limit is never held up by one.
+        assert!(!text.lines().any(|line| line.starts_with("container_cpu_cfs") && line.contains("POD")));
     }
 
     #[test]

@@ -60,6 +60,8 @@ pub struct Reading {
     pub wall_ms: i64,
     pub host: Option<Usage>,
     pub disk: Option<Disk>,
+    /// The block device of that disk. Empty: nobody says.
+    pub device: String,
     /// In the order of their pods.
     pub containers: Vec<(Subject, Usage)>,
     /// By the id of the sandbox.
@@ -163,10 +165,10 @@ pub async fn read(docker: &Docker, subjects: Vec<Subject>, data_dir: &str, wall_
             .collect();
         let networks = found.iter().filter(|(subject, _)| subject.is_sandbox());
         let networks = networks.map(|(subject, _)| (subject.id.clone(), files::network(&subject.id))).collect();
-        (found, networks, files::host(), files::disk(&data_dir))
+        (found, networks, files::host(), (files::disk(&data_dir), files::device(&data_dir)))
     };
-    let Ok((found, networks, host, disk)) = tokio::task::spawn_blocking(from_files).await else {
-        return Reading { at, wall_ms, host: None, disk: None, containers: Vec::new(), networks: Vec::new() };
+    let Ok((found, networks, host, (disk, device))) = tokio::task::spawn_blocking(from_files).await else {
+        return Reading { at, wall_ms, host: None, disk: None, device: String::new(), containers: Vec::new(), networks: Vec::new() };
     };
     let mut containers = Vec::with_capacity(found.len());
     for (subject, usage) in found {
@@ -176,7 +178,7 @@ pub async fn read(docker: &Docker, subjects: Vec<Subject>, data_dir: &str, wall_
         };
         containers.extend(usage.map(|usage| (subject, usage)));
     }
-    Reading { at, wall_ms, host, disk, containers, networks }
+    Reading { at, wall_ms, host, disk, device, containers, networks }
 }
 
 #[cfg(test)]
@@ -185,7 +187,7 @@ mod tests {
 
     fn reading(at: Instant, cpu_ns: u64) -> Reading {
         let host = Some(Usage { cpu_ns, ..Usage::default() });
-        Reading { at, wall_ms: 0, host, disk: None, containers: Vec::new(), networks: Vec::new() }
+        Reading { at, wall_ms: 0, host, disk: None, device: String::new(), containers: Vec::new(), networks: Vec::new() }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::intent::{Contents, Decision, Errand, Intent, Item};
+use super::rules::Rule;
 use super::shelf::View;
 use super::view::{NamespaceView, PODS, document, namespace_key};
 use crate::store::Stored;
@@ -61,6 +62,7 @@ pub fn decide(look: &Look<'_>) -> Decision {
     match (look.cluster.get::<NamespaceView>(look.key), look.contents) {
         (None, _) => Decision::default(),
         (Some(NamespaceView { ends: false, .. }), _) => Decision::of(lacking(look.cluster, &look.key.name)),
+        (Some(_), _) if !look.cluster.holds(Rule::EndingNamespacesAreEmptied) => Decision::default(),
         (Some(NamespaceView { ends: true, .. }), None) => Decision::errand(Errand::Contents(look.key.name.clone())),
         (Some(NamespaceView { ends: true, .. }), Some(contents)) => Decision::of(end(look.key, contents, look.now.wall)),
     }

@@ -47,12 +47,24 @@ pub enum Rule {
     OnlyReadyPodsServe,
     /// A volume that is bound is nobody else's.
     BoundVolumesAreTaken,
+    /// A DaemonSet's update takes away no more pods than may be missing.
+    DaemonsStayAvailable,
+    /// A StatefulSet's update goes on when the pod before is available again.
+    UpdatesGoOneByOne,
+    /// Ended jobs go when their time is over.
+    EndedJobsGo,
+    /// Pods of less importance make room.
+    ImportantPodsGetRoom,
+    /// Pods that are to be apart stand apart.
+    PodsStandApart,
+    /// A namespace that ends loses what is in it.
+    EndingNamespacesAreEmptied,
     /// A budget allows no more than is healthy beyond what it keeps.
     BudgetsCountTheHealthy,
 }
 
 impl Rule {
-    pub const ALL: [Rule; 23] = [
+    pub const ALL: [Rule; 29] = [
         Rule::SurgeIsBounded,
         Rule::EnoughStayAvailable,
         Rule::UntoldIsNotMissing,
@@ -76,6 +88,12 @@ impl Rule {
         Rule::OnlyReadyPodsServe,
         Rule::BoundVolumesAreTaken,
         Rule::BudgetsCountTheHealthy,
+        Rule::DaemonsStayAvailable,
+        Rule::UpdatesGoOneByOne,
+        Rule::EndedJobsGo,
+        Rule::ImportantPodsGetRoom,
+        Rule::PodsStandApart,
+        Rule::EndingNamespacesAreEmptied,
     ];
 }
 

@@ -3,6 +3,7 @@
 use super::controller::Look;
 use super::intent::{Decision, Intent};
 use super::job::JobView;
+use super::rules::Rule;
 use std::time::Duration;
 
 pub fn decide(look: &Look<'_>) -> Decision {
@@ -11,6 +12,9 @@ pub fn decide(look: &Look<'_>) -> Decision {
     let ended = job.and_then(|job| Some((job, job.finished?.1, job.over?, u64::try_from(job.ttl?).ok()?)));
     let Some((job, at, over, ttl)) = ended else { return Decision::default() };
     let left = Duration::from_secs(ttl).saturating_sub(over.elapsed(at, now));
+    if !look.cluster.holds(Rule::EndedJobsGo) {
+        return Decision::default();
+    }
     if !left.is_zero() {
         return Decision::later(now.uptime + left);
     }

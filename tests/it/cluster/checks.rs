@@ -6,20 +6,18 @@ use std::time::Duration;
 use coracle_master::control::Intent;
 use serde_json::Value;
 
+use super::moves::Before;
 use super::story::{NAMES, Story};
 
 /// What was seen before, for what may only grow.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// Pods of `web` that were ready at some time, by uid.
-    once_ready: BTreeSet<String>,
-    /// Before the controllers worked: those that were so and ran, with their nodes.
-    ready: BTreeMap<String, String>,
-    /// The nodes that were ready then, and those that took pods.
-    nodes: BTreeSet<String>,
-    open: BTreeSet<String>,
+    pub once_ready: BTreeSet<String>,
+    /// What was so before the controllers worked.
+    pub before: Before,
     /// Pods that were on a node already, by uid.
-    bound: BTreeSet<String>,
+    pub bound: BTreeSet<String>,
     /// Pods of `db`, by uid.
     known: BTreeSet<String>,
     /// Pods of `once` that have succeeded at some time, by uid.
@@ -31,143 +29,58 @@ pub struct Seen {
     /// Since when pods have been on nodes that are not there.
     strays: BTreeMap<String, Duration>,
     /// The revision at which services were looked at.
-    served_at: u64,
+    pub served_at: u64,
 }
 
-fn text<'a>(of: &'a Value, field: &str) -> &'a str {
+pub fn text<'a>(of: &'a Value, field: &str) -> &'a str {
     of[field].as_str().unwrap_or_default()
 }
 
-fn meta<'a>(of: &'a Value, field: &str) -> &'a str {
+pub fn meta<'a>(of: &'a Value, field: &str) -> &'a str {
     text(&of["metadata"], field)
 }
 
-fn condition<'a>(of: &'a Value, kind: &str) -> &'a str {
+pub fn condition<'a>(of: &'a Value, kind: &str) -> &'a str {
     let conditions = of["status"]["conditions"].as_array().into_iter().flatten();
     conditions.filter(|one| one["type"] == kind).map(|one| text(one, "status")).next().unwrap_or_default()
 }
 
-fn is_deleted(object: &Value) -> bool {
+pub fn is_deleted(object: &Value) -> bool {
     !meta(object, "deletionTimestamp").is_empty()
 }
 
-fn is_over(pod: &Value) -> bool {
+pub fn is_over(pod: &Value) -> bool {
     matches!(text(&pod["status"], "phase"), "Failed" | "Succeeded")
 }
 
-fn of<'a>(pods: &'a [Value], app: &'a str) -> impl Iterator<Item = &'a Value> {
+pub fn of<'a>(pods: &'a [Value], app: &'a str) -> impl Iterator<Item = &'a Value> {
     pods.iter().filter(move |pod| pod["metadata"]["labels"]["app"] == app)
 }
 
-fn ready(pods: &[Value], app: &str) -> BTreeMap<String, String> {
+pub fn ready(pods: &[Value], app: &str) -> BTreeMap<String, String> {
     let ready = of(pods, app).filter(|pod| !is_deleted(pod) && !is_over(pod) && condition(pod, "Ready") == "True");
     ready.map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned())).collect()
 }
 
-fn node_names(story: &Story, which: impl Fn(&Value) -> bool) -> BTreeSet<String> {
+pub fn node_names(story: &Story, which: impl Fn(&Value) -> bool) -> BTreeSet<String> {
     story.master.stored("nodes").iter().filter(|node| which(node)).map(|node| meta(node, "name").to_owned()).collect()
 }
 
 /// Those of which nothing bad is known: of a node that has not spoken since the master started its pods may run.
-fn trusted_nodes(story: &Story) -> BTreeSet<String> {
+pub fn trusted_nodes(story: &Story) -> BTreeSet<String> {
     node_names(story, |node| matches!(condition(node, "Ready"), "True" | ""))
 }
 
-fn ready_nodes(story: &Story) -> BTreeSet<String> {
+pub fn ready_nodes(story: &Story) -> BTreeSet<String> {
     node_names(story, |node| condition(node, "Ready") == "True")
 }
 
 /// Those that take pods.
-fn open_nodes(story: &Story) -> BTreeSet<String> {
+pub fn open_nodes(story: &Story) -> BTreeSet<String> {
     // The other taints are borne for a while by every pod.
     let refuses = |taint: &Value| taint["effect"] == "NoSchedule";
     let taints = |node: &Value| node["spec"]["taints"].as_array().is_some_and(|taints| taints.iter().any(refuses));
     node_names(story, |node| node["spec"]["unschedulable"] != true && !taints(node))
-}
-
-/// Pods of `web` that run and were ready, whatever the master remembers of that; and those that it believes to be so.
-fn serving(story: &mut Story) -> BTreeMap<String, String> {
-    let pods = story.master.stored("pods");
-    story.seen.once_ready.extend(ready(&pods, "web").into_keys());
-    let running: BTreeSet<String> = story.hosts.iter().flat_map(|host| host.running()).map(|(_, _, uid)| uid).collect();
-    let serves = |pod: &&Value| {
-        let uid = meta(pod, "uid");
-        let told = condition(pod, "Ready") != "False";
-        !is_deleted(pod) && !is_over(pod) && told && running.contains(uid) && story.seen.once_ready.contains(uid)
-    };
-    let serving = of(&pods, "web").filter(serves).map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
-    serving.chain(ready(&pods, "web")).collect()
-}
-
-pub fn before(story: &mut Story) {
-    story.seen.nodes = trusted_nodes(story);
-    story.seen.open = open_nodes(story);
-    if story.asked.web.is_some() {
-        story.seen.ready = serving(story);
-    }
-}
-
-pub fn after(story: &mut Story) {
-    let mut wrongs = Vec::new();
-    enough_is_left(story, &mut wrongs);
-    nodes_take_what_fits(story, &mut wrongs);
-    only_ready_pods_serve(story, &mut wrongs);
-    story.wrongs.extend(wrongs);
-}
-
-/// What the controllers took away, they might.
-fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
-    let nodes = trusted_nodes(story);
-    if story.asked.web.is_none() || nodes != story.seen.nodes {
-        return;
-    }
-    let now = serving(story);
-    let Some(web) = &story.asked.web else { return };
-    let gone = story.seen.ready.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
-    let needed = web.replicas - web.unavailable.max(u64::from(web.surge == 0)).min(web.replicas);
-    if gone > 0 && (now.len() as u64) < needed {
-        wrongs.push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
-    }
-}
-
-/// A node that is cordoned or tainted gets no pods of the scheduler, and none more than it has room for.
-fn nodes_take_what_fits(story: &mut Story, wrongs: &mut Vec<String>) {
-    let (pods, open) = (story.master.stored("pods"), open_nodes(story));
-    let milli = |pod: &Value| if pod["spec"]["containers"][0]["resources"]["requests"].is_null() { 0 } else { 1500 };
-    for pod in pods.iter().filter(|pod| !text(&pod["spec"], "nodeName").is_empty() && !is_over(pod)) {
-        let (name, node) = (meta(pod, "name"), text(&pod["spec"], "nodeName"));
-        if !story.seen.bound.insert(meta(pod, "uid").to_owned()) || pod["metadata"]["labels"]["app"] == "each" {
-            continue;
-        }
-        // One that opens meanwhile may take it at once.
-        if !story.seen.open.contains(node) && !open.contains(node) {
-            let nodes = story.master.stored("nodes");
-            let at = nodes.iter().find(|one| meta(one, "name") == node).map(|node| node["spec"].to_string());
-            wrongs.push(format!("{name} was put on {node}, which takes no pods: {at:?}"));
-        }
-        let others = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node && !is_over(other));
-        let asked: u64 = others.map(milli).sum();
-        if asked > 4000 {
-            wrongs.push(format!("{name} was put on {node}, of which {asked} m are asked then"));
-        }
-    }
-}
-
-/// Nothing is sent to a pod that is known not to be ready.
-fn only_ready_pods_serve(story: &mut Story, wrongs: &mut Vec<String>) {
-    let revision = story.master.revision();
-    if story.asked.web.is_none() || story.seen.served_at == revision {
-        return;
-    }
-    story.seen.served_at = revision;
-    let (pods, slices) = (story.master.stored("pods"), story.master.stored_of("discovery.k8s.io", "endpointslices"));
-    let unready: BTreeSet<&str> = of(&pods, "web").filter(|pod| condition(pod, "Ready") == "False").map(|pod| meta(pod, "uid")).collect();
-    let spots = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
-    for spot in spots.filter(|spot| spot["conditions"]["ready"] == true) {
-        if unready.contains(text(&spot["targetRef"], "uid")) {
-            wrongs.push(format!("web is served by {}, which is not ready", spot["targetRef"]["name"]));
-        }
-    }
 }
 
 /// An eviction was allowed: the budget is kept.
@@ -391,7 +304,7 @@ fn is_as_asked(story: &Story, kind: &str, pods: &[Value], wrongs: &mut Vec<Strin
         }
     };
     match kind {
-        "web" | "app" => {
+        "web" | "app" | "vip" | "apart" => {
             let deployment = get("apps/v1/namespaces/default/deployments");
             let replicas = deployment["spec"]["replicas"].as_u64().unwrap_or(99);
             expect(&deployment, &["replicas", "updatedReplicas", "availableReplicas"], replicas);
@@ -412,6 +325,17 @@ fn is_as_asked(story: &Story, kind: &str, pods: &[Value], wrongs: &mut Vec<Strin
             expect(&job, &["succeeded"], story.asked.completions);
             if condition(&job, "Complete") != "True" {
                 wrongs.push(format!("once is not complete: {}", job["status"]));
+            }
+        }
+        "room" => {
+            if story.master.get("/api/v1/namespaces/room").is_some() {
+                wrongs.push("namespace room is never gone".to_owned());
+            }
+        }
+        "brief" => {
+            let job = get("batch/v1/namespaces/default/jobs");
+            if !job.is_null() {
+                wrongs.push(format!("brief was to go, and stays: {}", job["status"]));
             }
         }
         "doomed" => {

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout};
 use super::checks::{self, Seen};
 use super::host::Host;
 use super::master::Master;
+use super::moves;
 use super::theme::{Deed, Theme, WORKLOADS};
 
 pub const NAMES: [&str; 3] = ["n1", "n2", "n3"];
@@ -163,6 +164,9 @@ impl Story {
             }
         }
         self.clear_orphans();
+        if self.asked.kinds.contains("room") {
+            self.delete("/api/v1/namespaces/room", &json!({}));
+        }
         self.pass_by(SETTLE, Duration::from_secs(1)).await;
         if !self.wrongs.is_empty() {
             return;
@@ -206,10 +210,11 @@ impl Story {
 
     fn ask_for_workloads(&mut self) {
         for kind in WORKLOADS {
-            let chance = if kind == "disk" { 20 } else { 55 };
+            let chance = if matches!(kind, "disk" | "brief" | "vip" | "apart" | "room") { 20 } else { 55 };
             let asked = self.theme.workloads.map_or_else(|| self.random.percent(chance), |all| all.contains(&kind));
             match kind {
                 "disk" if asked => self.ask_for_a_disk(),
+                "room" if asked => self.ask_for_a_room(),
                 _ if asked => self.ask_for(kind),
                 _ => {}
             }
@@ -236,6 +241,13 @@ impl Story {
                 (format!("{APPS}/daemonsets"), json!({"spec": {"selector": select("each"), "template": template("each", image)}}))
             }
             "once" => self.job("done:1"),
+            "brief" => {
+                let mut job = template("brief", "done:1");
+                job["spec"]["restartPolicy"] = "Never".into();
+                (format!("{JOBS}/jobs"), json!({"spec": {"ttlSecondsAfterFinished": 20, "template": job}}))
+            }
+            "vip" => self.important(),
+            "apart" => self.apart(),
             "doomed" => {
                 let mut job = template("doomed", "crash:1");
                 job["spec"]["restartPolicy"] = "Never".into();
@@ -254,6 +266,32 @@ impl Story {
             let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
             self.post(budgets, &json!({"metadata": {"name": "web"}, "spec": budget}));
         }
+    }
+
+    /// One that needs most of a node, and goes before others.
+    fn important(&mut self) -> (String, Value) {
+        let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+        self.post(classes, &json!({"metadata": {"name": "vip"}, "value": 1000}));
+        let mut pod = template("vip", "steady:1");
+        pod["spec"]["priorityClassName"] = "vip".into();
+        pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "3000m"}});
+        (format!("{APPS}/deployments"), json!({"spec": {"replicas": 1, "selector": select("vip"), "template": pod}}))
+    }
+
+    /// Two that never stand on one node.
+    fn apart(&mut self) -> (String, Value) {
+        let mut pod = template("apart", "steady:1");
+        let term = json!({"labelSelector": select("apart"), "topologyKey": "kubernetes.io/hostname"});
+        pod["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}});
+        (format!("{APPS}/deployments"), json!({"spec": {"replicas": 2, "selector": select("apart"), "template": pod}}))
+    }
+
+    /// A namespace with a Deployment in it.
+    fn ask_for_a_room(&mut self) {
+        self.post("/api/v1/namespaces", &json!({"metadata": {"name": "room"}}));
+        let spec = json!({"replicas": 1, "selector": select("room"), "template": template("room", "steady:1")});
+        self.post("/apis/apps/v1/namespaces/room/deployments", &json!({"metadata": {"name": "room"}, "spec": spec}));
+        self.asked.kinds.insert("room");
     }
 
     /// Two claims, and one volume that suits both.
@@ -323,37 +361,39 @@ impl Story {
         if !self.master.is_up() {
             return;
         }
-        let deed = self.theme.deed.filter(|_| self.random.percent(50));
-        let deed = deed.or_else(|| {
-            Some(match self.random.below(17) {
-                0..3 => Deed::RollWeb,
-                3 => return self.pause(),
-                4 => Deed::RollApp,
-                5 => Deed::ScaleApp,
-                6 => Deed::RemoveApp,
-                7 => Deed::RollDb,
-                8 => Deed::ScaleDb,
-                9 => return self.roll("daemonsets", "each", &STAYS),
-                10 => Deed::Cordon,
-                11 => Deed::RemoveNode,
-                12 => Deed::TakeHost,
-                13 => Deed::Disown,
-                14 => Deed::EndPod,
-                15 => Deed::RestartInRollout,
-                _ => Deed::RemovePod,
-            })
+        let deed = self.theme.deed.filter(|_| self.random.percent(50)).unwrap_or_else(|| match self.random.below(19) {
+            0..3 => Deed::RollWeb,
+            3 => Deed::Pause,
+            4 => Deed::RollApp,
+            5 => Deed::ScaleApp,
+            6 => Deed::RemoveApp,
+            7 => Deed::RollDb,
+            8 => Deed::ScaleDb,
+            9 => Deed::RollEach,
+            10 => Deed::Cordon,
+            11 => Deed::RemoveNode,
+            12 => Deed::TakeHost,
+            13 => Deed::Disown,
+            14 => Deed::EndPod,
+            15 => Deed::RestartInRollout,
+            16 => Deed::RollApart,
+            17 => Deed::EndRoom,
+            _ => Deed::RemovePod,
         });
-        if let Some(deed) = deed {
-            self.act(deed);
-        }
+        self.act(deed);
     }
 
     fn act(&mut self, deed: Deed) {
         let at = usize::try_from(self.random.below(self.hosts.len() as u64)).unwrap();
         match deed {
-            Deed::RollWeb => _ = self.roll::<()>("deployments", "web", &STAYS),
-            Deed::RollApp => _ = self.roll::<()>("deployments", "app", &ANY),
-            Deed::RollDb => _ = self.roll::<()>("statefulsets", "db", &STAYS),
+            Deed::RollWeb => self.roll("deployments", "web", &STAYS),
+            Deed::Pause => self.pause(),
+            Deed::RollApp => self.roll("deployments", "app", &ANY),
+            Deed::RollDb => self.roll("statefulsets", "db", &STAYS),
+            Deed::RollEach => self.roll("daemonsets", "each", &STAYS),
+            Deed::RollApart => self.roll("deployments", "apart", &STAYS),
+            Deed::EndRoom if self.asked.kinds.contains("room") => self.delete("/api/v1/namespaces/room", &json!({})),
+            Deed::EndRoom => {}
             Deed::ScaleApp => self.scale("deployments", "app", 5),
             Deed::ScaleDb => self.scale("statefulsets", "db", 4),
             Deed::RemoveApp => self.remove_app(),
@@ -372,7 +412,7 @@ impl Story {
             Deed::Disown => self.change_pod(&["web", "db", "each"], &json!({"metadata": {"ownerReferences": null}})),
             Deed::EndPod => self.change_pod(&["web", "db", "each"], &json!({"spec": {"activeDeadlineSeconds": 1}})),
             Deed::RestartInRollout => {
-                self.roll::<()>("deployments", "web", &STAYS);
+                self.roll("deployments", "web", &STAYS);
                 if self.random.percent(50) {
                     self.restart_master();
                 }
@@ -381,12 +421,11 @@ impl Story {
     }
 
     /// One of these images for the pods of this workload, if it is asked for.
-    fn roll<T>(&mut self, plural: &str, name: &str, images: &[&str]) -> Option<T> {
+    fn roll(&mut self, plural: &str, name: &str, images: &[&str]) {
         if self.asked.kinds.contains(name) {
             let image = image(self.any(images));
             self.patch(&format!("{APPS}/{plural}/{name}"), image);
         }
-        None
     }
 
     fn scale(&mut self, plural: &str, name: &str, below: u64) {
@@ -396,12 +435,11 @@ impl Story {
         }
     }
 
-    fn pause<T>(&mut self) -> Option<T> {
+    fn pause(&mut self) {
         if self.asked.kinds.contains("web") {
             let paused = self.random.percent(50);
             self.patch(&format!("{APPS}/deployments/web"), json!({"spec": {"paused": paused}}));
         }
-        None
     }
 
     fn restart_master(&mut self) {
@@ -577,9 +615,9 @@ impl Story {
 
     fn exchange(&mut self) {
         if self.master.is_up() {
-            checks::before(self);
+            moves::before(self);
             self.master.work();
-            checks::after(self);
+            moves::after(self);
         }
         let pods = if self.master.is_up() { self.master.stored("pods") } else { Rc::default() };
         for host in &mut self.hosts {

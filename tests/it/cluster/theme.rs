@@ -4,7 +4,7 @@
 use coracle_master::control::rules::Rule;
 
 /// The workloads that a history may ask for.
-pub const WORKLOADS: [&str; 8] = ["web", "app", "db", "each", "once", "tick", "doomed", "disk"];
+pub const WORKLOADS: [&str; 12] = ["web", "app", "db", "each", "once", "tick", "doomed", "disk", "brief", "vip", "apart", "room"];
 
 #[derive(Clone, Copy, Debug)]
 pub struct Theme {
@@ -17,10 +17,13 @@ pub struct Theme {
 /// What people and the world do to a cluster.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed {
-    /// A rollout of `web`, of `app` or of `db`.
+    /// A rollout.
     RollWeb,
+    Pause,
     RollApp,
     RollDb,
+    RollEach,
+    RollApart,
     ScaleApp,
     ScaleDb,
     RemoveApp,
@@ -39,6 +42,8 @@ pub enum Deed {
     Disown,
     /// A pod gets a deadline, and ends.
     EndPod,
+    /// Namespace `room` is deleted.
+    EndRoom,
     /// A rollout begins, and the master dies and comes back in the middle of it.
     RestartInRollout,
 }
@@ -67,6 +72,12 @@ impl Theme {
             Rule::OnlyReadyPodsServe => (&["web"], RollWeb),
             Rule::BoundVolumesAreTaken => (&["disk"], CutOff),
             Rule::BudgetsCountTheHealthy => (&["web"], Evict),
+            Rule::DaemonsStayAvailable => (&["each"], RollEach),
+            Rule::UpdatesGoOneByOne => (&["db"], RollDb),
+            Rule::EndedJobsGo => (&["brief"], CutOff),
+            Rule::ImportantPodsGetRoom => (&["app", "vip"], ScaleApp),
+            Rule::PodsStandApart => (&["apart"], RollApart),
+            Rule::EndingNamespacesAreEmptied => (&["room"], EndRoom),
         };
         Theme { workloads: Some(workloads), deed: Some(deed) }
     }

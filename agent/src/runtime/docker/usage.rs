@@ -34,6 +34,7 @@ impl Docker {
             swap: figure("total_swap"),
             page_faults: figure("pgfault"),
             major_page_faults: figure("pgmajfault"),
+            ..Usage::default()
         })
     }
 }

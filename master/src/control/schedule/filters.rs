@@ -33,15 +33,15 @@ pub fn refuses(world: &World<'_>, at: usize, ask: &Ask<'_>, cycle: &Cycle<'_>) -
         .or_else(|| resources(room, ask).filter(|_| world.cluster.holds(Rule::RoomIsCounted)))
         .or_else(|| cycle.needs.refuses(world, room, ask))
         .or_else(|| cycle.evenness.refuses(room.node, ask))
-        .or_else(|| cycle.near.refuses(room.node, ask))
+        .or_else(|| cycle.near.refuses(room.node, ask).filter(|_| world.cluster.holds(Rule::PodsStandApart)))
 }
 
 /// What is known of the node itself.
 fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
     let node = room.node;
     let holds = |rule| world.cluster.holds(rule);
-    // A master that has begun anew knows nothing of a node until it says how it is.
-    if node.ready.is_empty() {
+    // A master that has begun anew knows nothing of a node until it says how it is; of one that stays silent it never hears what fits.
+    if node.ready.is_empty() || (node.ready == "Unknown" && node.pods_max.is_none()) {
         return Some(Rebuff::helpless(Filter::Taints, "node(s) were not ready"));
     }
     let cordon = coracle_api::node::Taint { key: UNSCHEDULABLE.into(), effect: "NoSchedule".into(), ..Default::default() };

@@ -1,6 +1,7 @@
 //! Preemption: which pods of lower priority leave a node, so that a more important one can stand there. PURE.
 
 use super::super::budgets::BudgetView;
+use super::super::rules::Rule;
 use super::super::view::{PodView, document};
 use super::ask::{Ask, list};
 use super::filters::{Cycle, refuses};
@@ -36,7 +37,7 @@ pub enum InVain {
 
 /// Looks for a node on which others make room. `said`: why each node does not take the pod.
 pub fn sacrifice<'a>(world: &mut World<'a>, ask: &Ask<'a>, needs: &Needs<'_>, said: &[Rebuff]) -> Result<Sacrifice<'a>, InVain> {
-    if ask.never_preempts {
+    if ask.never_preempts || !world.cluster.holds(Rule::ImportantPodsGetRoom) {
         return Err(InVain::NotEligible("not eligible due to preemptionPolicy=Never."));
     }
     if waits_for_victims(world, ask, said) {

@@ -183,7 +183,7 @@ impl PodPlan {
                 }
                 return;
             }
-            if seen.unavailable(pod) {
+            if seen.unavailable(pod) && seen.cluster.holds(Rule::UpdatesGoOneByOne) {
                 return;
             }
         }

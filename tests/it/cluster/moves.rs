@@ -1,0 +1,137 @@
+//! What the controllers did in one go: what is so before they work is held against what is so after.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::checks::{condition, is_deleted, is_over, meta, of, open_nodes, ready, text, trusted_nodes};
+use super::story::Story;
+
+#[derive(Debug, Default)]
+pub struct Before {
+    /// Pods of `web` that were ready and ran, with their nodes.
+    web: BTreeMap<String, String>,
+    /// Those of `each`, and of `db`.
+    each: BTreeMap<String, String>,
+    db: BTreeMap<String, String>,
+    /// The nodes of which nothing bad was known, and those that took pods.
+    nodes: BTreeSet<String>,
+    open: BTreeSet<String>,
+}
+
+/// Pods of `web` that run and were ready, whatever the master remembers of that; and those that it believes to be so.
+fn serving(story: &mut Story) -> BTreeMap<String, String> {
+    let pods = story.master.stored("pods");
+    story.seen.once_ready.extend(ready(&pods, "web").into_keys());
+    let running: BTreeSet<String> = story.hosts.iter().flat_map(|host| host.running()).map(|(_, _, uid)| uid).collect();
+    let serves = |pod: &&Value| {
+        let uid = meta(pod, "uid");
+        let told = condition(pod, "Ready") != "False";
+        !is_deleted(pod) && !is_over(pod) && told && running.contains(uid) && story.seen.once_ready.contains(uid)
+    };
+    let serving = of(&pods, "web").filter(serves).map(|pod| (meta(pod, "uid").to_owned(), text(&pod["spec"], "nodeName").to_owned()));
+    serving.chain(ready(&pods, "web")).collect()
+}
+
+pub fn before(story: &mut Story) {
+    let pods = story.master.stored("pods");
+    let web = if story.asked.web.is_some() { serving(story) } else { BTreeMap::new() };
+    let (each, db) = (ready(&pods, "each"), ready(&pods, "db"));
+    story.seen.before = Before { web, each, db, nodes: trusted_nodes(story), open: open_nodes(story) };
+}
+
+pub fn after(story: &mut Story) {
+    let mut wrongs = Vec::new();
+    enough_is_left(story, &mut wrongs);
+    one_goes_at_a_time(story, &mut wrongs);
+    nodes_take_what_fits(story, &mut wrongs);
+    only_ready_pods_serve(story, &mut wrongs);
+    story.wrongs.extend(wrongs);
+}
+
+/// What the controllers took away, they might.
+fn enough_is_left(story: &mut Story, wrongs: &mut Vec<String>) {
+    let nodes = trusted_nodes(story);
+    if story.asked.web.is_none() || nodes != story.seen.before.nodes {
+        return;
+    }
+    let now = serving(story);
+    let Some(web) = &story.asked.web else { return };
+    let gone = story.seen.before.web.iter().filter(|(uid, node)| !now.contains_key(*uid) && nodes.contains(*node)).count();
+    let needed = web.replicas - web.unavailable.max(u64::from(web.surge == 0)).min(web.replicas);
+    if gone > 0 && (now.len() as u64) < needed {
+        wrongs.push(format!("{gone} ready pods of web were taken away, {} are left, and {needed} are needed", now.len()));
+    }
+}
+
+/// Of a DaemonSet one good pod may be missing, and a StatefulSet is updated pod by pod.
+fn one_goes_at_a_time(story: &Story, wrongs: &mut Vec<String>) {
+    let (nodes, before) = (trusted_nodes(story), &story.seen.before);
+    if nodes != before.nodes {
+        return;
+    }
+    let pods = story.master.stored("pods");
+    let sets = story.master.stored_of("apps", "statefulsets");
+    let replicas = sets.first().and_then(|set| set["spec"]["replicas"].as_u64()).unwrap_or(0);
+    let kept = |pod: &Value| meta(pod, "name").strip_prefix("db-").and_then(|nth| nth.parse().ok()).is_some_and(|nth: u64| nth < replicas);
+    for (app, was) in [("each", &before.each), ("db", &before.db)] {
+        let there = of(&pods, app).filter(|pod| was.get(meta(pod, "uid")).is_some_and(|node| nodes.contains(node)));
+        let leave = there.filter(|pod| is_deleted(pod) && (app == "each" || kept(pod))).count();
+        if leave > 1 {
+            wrongs.push(format!("{leave} good pods of {app} were taken away at once"));
+        }
+    }
+}
+
+/// A node that is cordoned or tainted gets no pods of the scheduler, and none more than it has room for.
+fn nodes_take_what_fits(story: &mut Story, wrongs: &mut Vec<String>) {
+    let (pods, open) = (story.master.stored("pods"), open_nodes(story));
+    let milli = |pod: &Value| match pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str() {
+        None => 0,
+        Some("3") => 3000,
+        Some(cpu) => cpu.trim_end_matches('m').parse().expect("milli"),
+    };
+    for pod in pods.iter().filter(|pod| !text(&pod["spec"], "nodeName").is_empty() && !is_over(pod)) {
+        let (name, node) = (meta(pod, "name"), text(&pod["spec"], "nodeName"));
+        if !story.seen.bound.insert(meta(pod, "uid").to_owned()) || pod["metadata"]["labels"]["app"] == "each" {
+            continue;
+        }
+        // One that opens meanwhile may take it at once.
+        if !story.seen.before.open.contains(node) && !open.contains(node) {
+            let nodes = story.master.stored("nodes");
+            let at = nodes.iter().find(|one| meta(one, "name") == node).map(|node| node["spec"].to_string());
+            wrongs.push(format!("{name} was put on {node}, which takes no pods: {at:?}"));
+        }
+        let app = &pod["metadata"]["labels"]["app"];
+        let near = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node && !is_over(other));
+        if *app == "apart" && near.filter(|other| other["metadata"]["labels"]["app"] == "apart").count() > 1 {
+            wrongs.push(format!("{name} was put on {node} beside one that it is to be apart from"));
+        }
+        let others = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node && !is_over(other));
+        let asked: u64 = others.map(milli).sum();
+        if asked > 4000 {
+            let nodes = story.master.stored("nodes");
+            let room = nodes.iter().find(|one| meta(one, "name") == node).map(|node| node["status"]["allocatable"].to_string());
+            let there = pods.iter().filter(|other| text(&other["spec"], "nodeName") == node).map(|other| meta(other, "name"));
+            let there: Vec<&str> = there.collect();
+            wrongs.push(format!("{name} was put on {node}, of which {asked} m are asked then by {there:?}; it has {room:?}"));
+        }
+    }
+}
+
+/// Nothing is sent to a pod that is known not to be ready.
+fn only_ready_pods_serve(story: &mut Story, wrongs: &mut Vec<String>) {
+    let revision = story.master.revision();
+    if story.asked.web.is_none() || story.seen.served_at == revision {
+        return;
+    }
+    story.seen.served_at = revision;
+    let (pods, slices) = (story.master.stored("pods"), story.master.stored_of("discovery.k8s.io", "endpointslices"));
+    let unready: BTreeSet<&str> = of(&pods, "web").filter(|pod| condition(pod, "Ready") == "False").map(|pod| meta(pod, "uid")).collect();
+    let spots = slices.iter().flat_map(|slice| slice["endpoints"].as_array().into_iter().flatten());
+    for spot in spots.filter(|spot| spot["conditions"]["ready"] == true) {
+        if unready.contains(text(&spot["targetRef"], "uid")) {
+            wrongs.push(format!("web is served by {}, which is not ready", spot["targetRef"]["name"]));
+        }
+    }
+}
