@@ -176,7 +176,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
     let (leaving_in, leaving) = watch::channel(false);
     let (strain_in, strain) = watch::channel(Arc::default());
-    let (desired, heard) = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings));
+    let (desired, heard, network) = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings));
     let ends = Ends {
         desired,
         verdicts,
@@ -212,6 +212,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         () = notify.tell(shown.clone()) => Ok(()),
     };
     if ended.is_ok() {
+        // First: pods that end for good need not be known, and the host may not wait.
+        Known::new(&config.data_dir).keep_last(network.borrow().as_deref());
         leaving::leave(&leaving_in, shown).await;
         notify::Notify::from_environment().stopping();
         log::info!("stops; containers and service rules stay as they are");
@@ -270,7 +272,7 @@ fn spawn_sources(
     docker: &Docker,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
-) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>) {
+) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>, watch::Receiver<Option<Arc<Network>>>) {
     let (files_in, files) = watch::channel(None);
     let (fetched_in, fetched) = watch::channel(());
     let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);
@@ -302,6 +304,7 @@ fn spawn_sources(
         ..Default::default()
     };
     spawn_local(balance(network.clone(), shown.clone(), (dns.clone(), here), (rules_in, names_in, checked_in), happenings_in));
+    let last = network.clone();
     spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
@@ -311,7 +314,7 @@ fn spawn_sources(
             let _open = (pods_in, network_in, node_in, heard_in, objects_in);
             std::future::pending::<()>().await;
         });
-        return (desired, heard);
+        return (desired, heard, last);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let about = node::About {
@@ -331,7 +334,7 @@ fn spawn_sources(
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
     let name = config.node_name.clone();
     spawn_local(async move { events::run(client, &name, happenings, shown).await });
-    (desired, heard)
+    (desired, heard, last)
 }
 
 /// Services and their endpoints -> the rules that nft should hold, and what their names mean. A service that does not get all it asks for is told
