@@ -11,7 +11,7 @@ use std::time::Duration;
 use coracle_api::strategy::Cidr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,6 +19,7 @@ use super::answer::{self, Ask, Facts, Step, finish, given_back, step};
 use super::cache::Cache;
 use super::upstream;
 use super::zone::Zone;
+use crate::happening::Happening;
 use crate::net;
 
 const PORT: u16 = 53;
@@ -46,6 +47,8 @@ struct Server {
     names: watch::Receiver<Arc<Names>>,
     address: IpAddr,
     pods: Option<Cidr>,
+    /// Whom to ask what this zone does not know.
+    upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
     cache: RefCell<Cache>,
     asking: Semaphore,
     chance: File,
@@ -57,7 +60,7 @@ struct Server {
 }
 
 /// Never ends. `pod_cidr`: where this host's pods ask from.
-pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String) {
+pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String, (node, happenings): (String, mpsc::Sender<Happening>)) {
     let mut said = None;
     let mut retry = RETRY;
     loop {
@@ -92,7 +95,10 @@ pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String) {
         tokio::select! {
             why = failed => {
                 if said.as_ref() != Some(&why) {
-                    log::warn!("DNS: pods cannot be answered at {at}: {why}; it is tried again");
+                    let what = format!("pods cannot be answered at {at}: {why}; it is tried again");
+                    log::warn!("DNS: {what}");
+                    // A queue that is full loses events, never more.
+                    let _ = happenings.try_send(Happening::of_node(&node, "DNSUnavailable", what));
                     said = Some(why);
                 }
                 sleep(retry).await;
@@ -107,17 +113,7 @@ async fn open(at: IpAddr, pod_cidr: &str, names: watch::Receiver<Arc<Names>>) ->
     net::make_local(at).await?;
     let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
     let tcp = TcpListener::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/TCP: {error}"))?;
-    let server = Server {
-        names,
-        address: at,
-        pods: Cidr::parse(pod_cidr),
-        cache: RefCell::default(),
-        asking: Semaphore::new(ASKING_MAX),
-        chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
-        begun: Instant::now(),
-        turn: Cell::new(0),
-        first: Cell::new(0),
-    };
+    let server = Server::new(names, at, pod_cidr, Box::new(move || upstream::servers(at)))?;
     Ok((server, udp, tcp))
 }
 
@@ -192,6 +188,26 @@ async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
 }
 
 impl Server {
+    fn new(
+        names: watch::Receiver<Arc<Names>>,
+        address: IpAddr,
+        pod_cidr: &str,
+        upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
+    ) -> Result<Server, String> {
+        Ok(Server {
+            names,
+            address,
+            pods: Cidr::parse(pod_cidr),
+            upstreams,
+            cache: RefCell::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
+            begun: Instant::now(),
+            turn: Cell::new(0),
+            first: Cell::new(0),
+        })
+    }
+
     /// Nobody on the LAN is served: whoever answers everybody is used against others.
     fn admits(&self, from: IpAddr) -> bool {
         let of_pod = match from {
@@ -218,7 +234,7 @@ impl Server {
 
     async fn elsewhere(&self, ask: &Ask, tcp: bool) -> Vec<u8> {
         let Ok(_turn) = self.asking.try_acquire() else { return finish(ask, None) };
-        let servers = upstream::servers(self.address);
+        let servers = (self.upstreams)();
         let mut number = [0; 2];
         if (&self.chance).read_exact(&mut number).is_err() {
             return finish(ask, None);
