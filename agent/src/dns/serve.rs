@@ -252,3 +252,122 @@ impl Server {
         finish(ask, Some(&reply))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::upstream::tests::{QUERY, any_port, dead, locally, reply, tcp, udp, with_length};
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const WHOLE: [u8; 2] = [0x81, 0x80];
+
+    /// A server that asks these, at a port of the loopback for both protocols.
+    async fn served(elsewhere: Vec<SocketAddr>) -> SocketAddr {
+        let names = Names { zone: Zone::new("cluster.local", &[], &[]), address: None };
+        let names = watch::channel(Arc::new(names)).1;
+        let server = Server::new(names, Ipv4Addr::LOCALHOST.into(), "", Box::new(move || elsewhere.clone())).unwrap();
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = tcp.local_addr().unwrap();
+        let udp = UdpSocket::bind(at).await.unwrap();
+        spawn_local(serve(Rc::new(server), Rc::new(udp), tcp));
+        at
+    }
+
+    /// What a client with that number gets over UDP.
+    async fn asked(at: SocketAddr, number: u8, query: &[u8]) -> Vec<u8> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        socket.connect(at).await.unwrap();
+        let mut query = query.to_vec();
+        query[1] = number;
+        socket.send(&query).await.unwrap();
+        let mut reply = vec![0; 4096];
+        let length = socket.recv(&mut reply).await.unwrap();
+        reply.truncate(length);
+        assert_eq!(reply[..2], [0, number], "the client's own number");
+        reply
+    }
+
+    async fn asked_over_tcp(at: SocketAddr, query: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(&with_length(query.to_vec())).await.unwrap();
+        let mut reply = vec![0; usize::from(stream.read_u16().await.unwrap())];
+        stream.read_exact(&mut reply).await.unwrap();
+        reply
+    }
+
+    fn code(reply: &[u8]) -> u8 {
+        reply[3] & 0x0f
+    }
+
+    #[tokio::test]
+    async fn what_is_known_is_not_asked_again() {
+        locally(async {
+            let (upstream, came) = udp(|query| vec![reply(query, WHOLE, 1)]).await;
+            let at = served(vec![upstream]).await;
+            for number in 1..4 {
+                assert_eq!(asked(at, number, QUERY).await.last(), Some(&1));
+            }
+            assert_eq!(*came.borrow(), 1);
+            // Names of the zone are asked of nobody.
+            let own = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01x\x01d\x03svc\x07cluster\x05local\0\0\x01\0\x01";
+            assert_eq!(code(&asked(at, 4, own).await), 3);
+            assert_eq!(*came.borrow(), 1);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_lie_is_neither_given_back_nor_kept() {
+        locally(async {
+            let mut lies = true;
+            let (upstream, _) = udp(move |query| {
+                let mut lie = reply(query, WHOLE, 66);
+                lie[0] ^= 1;
+                if std::mem::take(&mut lies) { vec![lie] } else { vec![lie, reply(query, WHOLE, 1)] }
+            })
+            .await;
+            let at = served(vec![upstream]).await;
+            assert_eq!(asked(at, 1, QUERY).await.last(), Some(&1), "it was asked again");
+            assert_eq!(asked(at, 2, QUERY).await.last(), Some(&1));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn where_nobody_answers_it_says_so_and_goes_on() {
+        locally(async {
+            let at = served(vec![dead().await, dead().await]).await;
+            assert_eq!(code(&asked(at, 1, QUERY).await), 2);
+            assert_eq!(code(&asked_over_tcp(at, QUERY).await), 2);
+            let at = served(Vec::new()).await;
+            assert_eq!(code(&asked(at, 1, QUERY).await), 2);
+            // What is no question is not answered; the next one is.
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            for bytes in [&[][..], &[0], &reply(QUERY, WHOLE, 1)] {
+                socket.send_to(bytes, at).await.unwrap();
+            }
+            assert_eq!(code(&asked(at, 2, QUERY).await), 2);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_was_cut_is_asked_whole_for_who_has_room() {
+        locally(async {
+            let whole = tcp(any_port(), |query| with_length(reply(query, WHOLE, 1))).await;
+            let packets = UdpSocket::bind(whole).await.unwrap();
+            spawn_local(async move {
+                let mut packet = vec![0; 4096];
+                while let Ok((length, from)) = packets.recv_from(&mut packet).await {
+                    packets.send_to(&reply(&packet[..length], [0x83, 0x80], 8), from).await.unwrap();
+                }
+            });
+            let at = served(vec![whole]).await;
+            let over_udp = asked(at, 1, QUERY).await;
+            assert!(answer::is_cut(&over_udp), "{over_udp:?}");
+            let over_tcp = asked_over_tcp(at, QUERY).await;
+            assert!(!answer::is_cut(&over_tcp) && over_tcp.last() == Some(&1), "{over_tcp:?}");
+        })
+        .await;
+    }
+}
