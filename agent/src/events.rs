@@ -91,7 +91,7 @@ pub async fn run(client: Client, node_name: &str, mut happenings: mpsc::Receiver
             happening = happenings.recv() => happening,
             () = sleep_until(forget_at.unwrap_or_else(Instant::now)), if forget_at.is_some() => {
                 let shown = shown.borrow();
-                forget_at = told.forget(|uid| is_here(&shown, uid), Instant::now(), now().seconds());
+                forget_at = told.forget(|uid| uid == node_name || is_here(&shown, uid), Instant::now(), now().seconds());
                 continue;
             }
         };
@@ -178,6 +178,7 @@ fn involved(happening: &Happening, shown: &Shown, node_name: &str) -> Value {
         }
         Subject::Pod(Source::Master) => ("Pod", name.clone(), uid.clone()),
         Subject::Service => ("Service", name.clone(), uid.clone()),
+        Subject::Node => return json!({ "kind": "Node", "apiVersion": "v1", "name": name, "uid": uid }),
     };
     let mut involved = json!({ "kind": kind, "apiVersion": "v1", "namespace": namespace, "name": name, "uid": uid });
     if let Some(container) = &happening.container {
@@ -240,6 +241,11 @@ mod tests {
         check(Subject::Pod(Source::File), &Shown::default(), ("Pod", "web-n1", "u"));
         check(Subject::Pod(Source::Master), &shown, ("Pod", "web", "u"));
         check(Subject::Service, &shown, ("Service", "web", "u"));
+        let of_node = Happening::of_node("n1", "DNSUnavailable", "53 is taken".to_owned());
+        let counted = Counted { name: "n1.0", count: 1, first: now(), last: now() };
+        let told = event(&of_node, &shown, "n1", counted);
+        assert_eq!(told["metadata"]["namespace"], "default");
+        assert_eq!(told["involvedObject"], json!({"kind": "Node", "apiVersion": "v1", "name": "n1", "uid": "n1"}));
     }
 
     #[test]

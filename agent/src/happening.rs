@@ -31,6 +31,8 @@ pub enum Subject {
     /// The API calls a file's pod by the name of its mirror.
     Pod(Source),
     Service,
+    /// This host itself.
+    Node,
 }
 
 /// What happened to a pod, or to one of its containers.
@@ -189,7 +191,23 @@ impl Happening {
         Happening::of_service([namespace, name, uid], "RulesRefused", service.message())
     }
 
-    fn of_service([namespace, name, uid]: [&String; 3], reason: &'static str, message: String) -> Happening {
+    /// Something of this host, in the words of a kubelet: it is its own uid.
+    pub fn of_node(node: &str, reason: &'static str, message: String) -> Happening {
+        let (name, uid) = (node.to_owned(), node.to_owned());
+        Happening {
+            subject: Subject::Node,
+            // Events of what is in no namespace are kept there.
+            namespace: "default".to_owned(),
+            name,
+            uid,
+            container: None,
+            warning: true,
+            reason: reason.into(),
+            message,
+        }
+    }
+
+    pub fn of_service([namespace, name, uid]: [&String; 3], reason: &'static str, message: String) -> Happening {
         Happening {
             subject: Subject::Service,
             namespace: namespace.clone(),

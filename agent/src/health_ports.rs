@@ -13,10 +13,11 @@ use coracle_api::service::{EndpointSlice, Service};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{sleep, timeout};
 
+use crate::happening::Happening;
 use crate::services::Here;
 use crate::services::ends::{ends, slices_of};
 
@@ -34,6 +35,7 @@ const RETRY: Duration = Duration::from_secs(30);
 pub struct Said {
     namespace: String,
     name: String,
+    uid: String,
     endpoints: usize,
 }
 
@@ -48,7 +50,8 @@ pub fn ports(services: &[Service], slices: &[Arc<EndpointSlice>], here: &Here) -
         let slices: Vec<Arc<EndpointSlice>> = slices_of(service, slices).into_iter().cloned().collect();
         let ready = spec.ports.iter().map(|port| ends(port, &slices, here)).flat_map(|ends| ends.local);
         let endpoints = ready.map(|(ip, _)| ip).collect::<std::collections::BTreeSet<_>>().len();
-        Some((port, Said { namespace: service.metadata.namespace.clone(), name: service.metadata.name.clone(), endpoints }))
+        let meta = &service.metadata;
+        Some((port, Said { namespace: meta.namespace.clone(), name: meta.name.clone(), uid: meta.uid.clone(), endpoints }))
     };
     services.iter().filter_map(of).collect()
 }
@@ -69,7 +72,7 @@ impl Said {
 }
 
 /// Ends with the sender.
-pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>) {
+pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>, happenings: mpsc::Sender<Happening>) {
     let mut open: BTreeMap<u16, JoinHandle<()>> = BTreeMap::new();
     let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -82,7 +85,7 @@ pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>) {
             stays
         });
         for port in ports.keys() {
-            open.entry(*port).or_insert_with(|| spawn_local(serve(*port, wanted.clone(), connections.clone())));
+            open.entry(*port).or_insert_with(|| spawn_local(serve(*port, wanted.clone(), connections.clone(), happenings.clone())));
         }
         if wanted.changed().await.is_err() {
             open.values().for_each(JoinHandle::abort);
@@ -91,14 +94,16 @@ pub async fn run(mut wanted: watch::Receiver<Arc<Ports>>) {
     }
 }
 
-async fn serve(port: u16, ports: watch::Receiver<Arc<Ports>>, connections: Arc<Semaphore>) {
+async fn serve(port: u16, ports: watch::Receiver<Arc<Ports>>, connections: Arc<Semaphore>, happenings: mpsc::Sender<Happening>) {
     let mut said = false;
     let listener = loop {
         match TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).await {
             Ok(listener) => break listener,
             Err(error) if !said => {
                 said = true;
-                log::warn!("health check node port {port}: {error}; balancers are told nothing of its service, and it is tried again");
+                let what =
+                    format!("health check node port {port}: {error}; balancers are told nothing of its service, and it is tried again");
+                tell(what, ports.borrow().get(&port), &happenings);
             }
             Err(_) => {}
         }
@@ -118,6 +123,13 @@ async fn serve(port: u16, ports: watch::Receiver<Arc<Ports>>, connections: Arc<S
             });
         }
     }
+}
+
+fn tell(what: String, of: Option<&Said>, happenings: &mpsc::Sender<Happening>) {
+    let Some(Said { namespace, name, uid, .. }) = of else { return };
+    log::warn!("service {namespace}/{name}: {what}");
+    // A queue that is full loses events, never more.
+    let _ = happenings.try_send(Happening::of_service([namespace, name, uid], "PortTaken", what));
 }
 
 /// Whatever is asked, the answer is the same; it is given when the question has ended.
@@ -166,7 +178,7 @@ mod tests {
 
     #[test]
     fn words_of_the_answer() {
-        let said = |endpoints| Said { namespace: "shop".to_owned(), name: "web".to_owned(), endpoints }.answer();
+        let said = |endpoints| Said { namespace: "shop".to_owned(), name: "web".to_owned(), uid: String::new(), endpoints }.answer();
         assert!(said(2).starts_with("HTTP/1.1 200 OK\r\n") && said(2).contains("X-Load-Balancing-Endpoint-Weight: 2\r\n"), "{}", said(2));
         let body = r#"{"localEndpoints":0,"service":{"name":"web","namespace":"shop"},"serviceProxyHealthy":true}"#;
         assert!(said(0).starts_with("HTTP/1.1 503 ") && said(0).ends_with(body), "{}", said(0));

@@ -9,7 +9,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::statvfs::statvfs;
 
-/// Read once at the start.
+/// Read once at the start; `address` says of a change of the address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
     pub name: String,
@@ -60,17 +60,21 @@ pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
     }
 }
 
-/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. A host that is on no network is
-/// known to its own pods alone, by the first address of theirs.
+/// A host that is on no network is known to its own pods alone, by the first address of theirs.
 fn address(pod_cidr: &str) -> IpAddr {
+    outward().unwrap_or_else(|| first_of(pod_cidr).unwrap_or(Ipv4Addr::LOCALHOST).into())
+}
+
+/// The address that other hosts know this one by: where a packet to the world would leave. Nothing is sent. None: it is on no network.
+pub fn outward() -> Option<IpAddr> {
     let outward = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9))?;
         socket.local_addr()
     });
     match outward {
-        Ok(address) if !address.ip().is_unspecified() => address.ip(),
+        Ok(address) if !address.ip().is_unspecified() => Some(address.ip()),
         // Without a default route the kernel cannot tell; the first address of a LAN will do.
-        _ => IpAddr::V4(first_of_lan(&interfaces()).or_else(|| first_of(pod_cidr)).unwrap_or(Ipv4Addr::LOCALHOST)),
+        _ => first_of_lan(&interfaces()).map(IpAddr::V4),
     }
 }
 

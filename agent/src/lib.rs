@@ -9,6 +9,7 @@
 //! use another.
 
 pub mod act;
+pub mod address;
 pub mod claims;
 pub mod clock;
 pub mod command;
@@ -25,11 +26,14 @@ mod environment;
 pub mod events;
 pub mod figures;
 mod file_variables;
+pub mod firewall;
 pub mod giving;
 pub mod happening;
 pub mod hash;
 pub mod health_ports;
+pub mod heed;
 pub mod host;
+pub mod host_ports;
 pub mod hosts;
 pub mod images;
 pub mod inside;
@@ -74,7 +78,7 @@ use std::time::Duration;
 
 use coracle_http::client::Client;
 use coracle_http::network::{self, Access, UnixDoor};
-use coracle_http::{Limits, resident};
+use coracle_http::resident;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
@@ -101,35 +105,6 @@ const HAPPENINGS_MAX: usize = 256;
 
 /// How long the start waits for the engine before everything else begins.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
-
-/// The agent's port tells any program of this host whether the agent is well, and nothing else.
-const PORT: Limits = Limits {
-    connections_max: 64,
-    connections_per_address_max: 48,
-    requests_max: 32,
-    requests_per_address_max: 24,
-    handlers_max: 1,
-    handlers_per_address_max: 1,
-    writers_max: 1,
-    writers_per_address_max: 1,
-    streams_max: 1,
-    ..Limits::EDGE
-};
-
-/// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long as somebody is at its
-/// other end, however quiet it is; the master's clients leave root some of their own.
-const SOCKET: Limits = Limits {
-    connections_max: 224,
-    connections_per_address_max: 176,
-    requests_max: 32,
-    requests_per_address_max: 24,
-    handlers_max: 3,
-    handlers_per_address_max: 2,
-    writers_max: 1,
-    writers_per_address_max: 1,
-    streams_max: 176,
-    ..Limits::EDGE
-};
 
 /// Why the agent ended by itself.
 #[derive(Debug)]
@@ -161,22 +136,20 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     if let Ok(Err(error)) = timeout(FIRST_LOOK, docker.first_contact()).await {
         return Err(RunError::Engine(error));
     }
-    log::info!(
-        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on {}, and how it is on http://{}/healthz",
-        env!("CARGO_PKG_VERSION"),
-        config.node_name,
-        config.manifest_dir,
-        config.docker_host,
-        config.socket.display(),
-        port.local_addr().unwrap_or(config.listen)
-    );
+    say_start(&config, &port);
     let wake = Arc::new(Notify::new());
     let (shown_in, shown) = watch::channel(Arc::new(Shown::default()));
     let (happenings_in, happenings) = mpsc::channel(HAPPENINGS_MAX);
     let (verdicts_in, verdicts) = watch::channel(Arc::default());
     let (leaving_in, leaving) = watch::channel(false);
     let (strain_in, strain) = watch::channel(Arc::default());
-    let (desired, heard) = spawn_sources(&config, &host, &docker, shown.clone(), (happenings_in.clone(), happenings));
+    let (address_in, address) = watch::channel(host.address.clone());
+    // One that was given stays.
+    if config.node_ip.is_none() {
+        spawn_local(address::follow(address_in));
+    }
+    let told = (happenings_in.clone(), happenings);
+    let (desired, heard, network) = spawn_sources(&config, (&host, address.clone()), &docker, shown.clone(), told);
     let ends = Ends {
         desired,
         verdicts,
@@ -184,6 +157,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         leaving,
         wake: wake.clone(),
         node: node(&config, &host),
+        address,
         wall_ms: Rc::new(wall_ms),
         shown: shown_in,
         happenings: happenings_in.clone(),
@@ -200,8 +174,8 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     let told = probe::Told { happenings: happenings_in, tallies: view.tallies.clone() };
     spawn_local(probe::run(docker.clone(), shown.clone(), heard, Arc::new(verdicts_in), told));
     let (stop, stopping) = watch::channel(false);
-    let port = spawn_local(network::serve(port, endpoints::port(view.clone()), PORT, Access::LoopbackOnly, stopping.clone()));
-    let socket = spawn_local(network::serve(socket, endpoints::socket(view), SOCKET, Access::LoopbackOnly, stopping));
+    let port = spawn_local(network::serve(port, endpoints::port(view.clone()), endpoints::PORT, Access::LoopbackOnly, stopping.clone()));
+    let socket = spawn_local(network::serve(socket, endpoints::socket(view), endpoints::SOCKET, Access::LoopbackOnly, stopping));
     spawn_local(images::run(docker.clone(), config.images.clone(), shown.clone()));
     spawn_local(giving::run(shown.clone(), resident::give_back));
     let notify = notify::Notify::from_environment();
@@ -212,9 +186,9 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         () = notify.tell(shown.clone()) => Ok(()),
     };
     if ended.is_ok() {
-        leaving::leave(&leaving_in, shown).await;
-        notify::Notify::from_environment().stopping();
-        log::info!("stops; containers and service rules stay as they are");
+        // First: pods that end for good need not be known, and the host may not wait.
+        Known::new(&config.data_dir).keep_last(network.borrow().as_deref());
+        leave(&leaving_in, shown).await;
     }
     stop.send_replace(true);
     for served in [port, socket] {
@@ -223,6 +197,24 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         }
     }
     ended
+}
+
+fn say_start(config: &Config, port: &TcpListener) {
+    log::info!(
+        "coracle-agent {} runs node {}: manifests from {}, engine at {}, answers on {}, and how it is on http://{}/healthz",
+        env!("CARGO_PKG_VERSION"),
+        config.node_name,
+        config.manifest_dir,
+        config.docker_host,
+        config.socket.display(),
+        port.local_addr().unwrap_or(config.listen)
+    );
+}
+
+async fn leave(leaving: &watch::Sender<bool>, shown: watch::Receiver<Arc<Shown>>) {
+    leaving::leave(leaving, shown).await;
+    notify::Notify::from_environment().stopping();
+    log::info!("stops; containers and service rules stay as they are");
 }
 
 fn engine(config: &Config) -> Settings {
@@ -266,11 +258,11 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
 /// Everything that speaks of what should run: the directory, the master and what goes with it.
 fn spawn_sources(
     config: &Config,
-    host: &host::Host,
+    (host, address): (&host::Host, watch::Receiver<String>),
     docker: &Docker,
     shown: watch::Receiver<Arc<Shown>>,
     (happenings_in, happenings): (mpsc::Sender<Happening>, mpsc::Receiver<Happening>),
-) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>) {
+) -> (watch::Receiver<Arc<Desired>>, watch::Receiver<Arc<Heard>>, watch::Receiver<Option<Arc<Network>>>) {
     let (files_in, files) = watch::channel(None);
     let (fetched_in, fetched) = watch::channel(());
     let directory = Directory::open(&config.manifest_dir, &config.data_dir, &config.node_name);
@@ -290,11 +282,12 @@ fn spawn_sources(
     spawn_local(net::run(rules, shown.clone(), happenings_in.clone()));
     let (desired_in, desired) = watch::channel(Arc::new(Desired::default()));
     let dns = ClusterNames::new(config.cluster_domain.clone(), config.cluster_dns, config.master.is_some());
-    let address = dns.of_cluster(&[]).map(|dns| dns.address);
-    let (names_in, names) = watch::channel(Arc::new(Names { zone: Zone::new(&dns.domain, &[], &[]), address }));
-    spawn_local(dns::serve::run(names, config.pod_cidr.clone()));
+    let served = dns.of_cluster(&[]).map(|dns| dns.address);
+    let (names_in, names) = watch::channel(Arc::new(Names { zone: Zone::new(&dns.domain, &[], &[]), address: served }));
+    spawn_local(dns::serve::run(names, config.pod_cidr.clone(), (config.node_name.clone(), happenings_in.clone())));
     let (checked_in, checked) = watch::channel(Arc::default());
-    spawn_local(health_ports::run(checked));
+    spawn_local(health_ports::run(checked, happenings_in.clone()));
+    spawn_local(heed::run(network.clone(), config.node_name.clone(), happenings_in.clone()));
     let here = services::Here {
         node: config.node_name.clone(),
         pod_cidr: config.pod_cidr.clone(),
@@ -302,6 +295,7 @@ fn spawn_sources(
         ..Default::default()
     };
     spawn_local(balance(network.clone(), shown.clone(), (dns.clone(), here), (rules_in, names_in, checked_in), happenings_in));
+    let last = network.clone();
     spawn_local(together::follow(files, pods, network, objects, node, dns, desired_in));
     let Some(target) = config.master.clone() else {
         // Nobody takes events: the loop's queue must not fill up.
@@ -311,7 +305,7 @@ fn spawn_sources(
             let _open = (pods_in, network_in, node_in, heard_in, objects_in);
             std::future::pending::<()>().await;
         });
-        return (desired, heard);
+        return (desired, heard, last);
     };
     let client = Client::new(target, concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let about = node::About {
@@ -320,6 +314,7 @@ fn spawn_sources(
         pod_cidr: config.pod_cidr.clone(),
         devices: config.devices.clone(),
         engine: docker.version(),
+        address,
     };
     let outlets = Outlets { objects: objects_in, pods: pods_in, heard: heard_in, network: network_in, node: node_in };
     let (name, data_dir, secrets_on_disk) = (config.node_name.clone(), config.data_dir.clone(), config.secrets_on_disk);
@@ -331,7 +326,7 @@ fn spawn_sources(
     spawn_local(report::run(client.clone(), about, shown.clone(), heard.clone()));
     let name = config.node_name.clone();
     spawn_local(async move { events::run(client, &name, happenings, shown).await });
-    (desired, heard)
+    (desired, heard, last)
 }
 
 /// Services and their endpoints -> the rules that nft should hold, and what their names mean. A service that does not get all it asks for is told

@@ -204,6 +204,12 @@ pub async fn rule_set() -> Result<String, String> {
     run_tool("nft", &["list", "chains"], None).await
 }
 
+/// What a table holds, by its family and name.
+pub async fn table(name: &str) -> Result<String, String> {
+    let words: Vec<&str> = ["list", "table"].into_iter().chain(name.split_whitespace()).collect();
+    run_tool("nft", &words, None).await
+}
+
 pub async fn routes() -> Result<(), String> {
     run_tool("ip", &["route", "list"], None).await.map(drop)
 }

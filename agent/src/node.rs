@@ -16,6 +16,8 @@ pub struct About {
     pub pod_cidr: String,
     pub devices: Vec<Devices>,
     pub engine: watch::Receiver<String>,
+    /// Where this host is known, which may change.
+    pub address: watch::Receiver<String>,
 }
 
 /// What a node says of how it is.
@@ -91,7 +93,7 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
         "spec": { "podCIDR": about.pod_cidr },
         "status": {
             "capacity": capacity, "allocatable": allocatable,
-            "addresses": [{ "type": "InternalIP", "address": host.address }, { "type": "Hostname", "address": host.name }],
+            "addresses": [{ "type": "InternalIP", "address": *about.address.borrow() }, { "type": "Hostname", "address": host.name }],
             "conditions": conditions,
             "nodeInfo": {
                 "machineID": host.machine_id, "systemUUID": host.machine_id, "bootID": host.boot_id, "kernelVersion": host.kernel,

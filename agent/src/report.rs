@@ -1,6 +1,6 @@
 //! Tells the master about this node and its pods.
 //!
-//!     every 10 s, when a condition changed, and when a master answers that does not know the node: the node's status
+//!     every 10 s, when a condition or this host's address changed, when a master answers that does not know the node: the node's status
 //!     each pod of the master: compare our status with what its watch shows -> PATCH where they differ; deleted and ended -> DELETE
 //!     each pod of a file: a mirror pod, its status; a mirror whose file is gone -> DELETE
 //!
@@ -69,6 +69,7 @@ pub async fn run(client: Client, about: About, mut shown: watch::Receiver<Arc<Sh
             () = sleep_until(heartbeat), if speaks => {}
             changed = shown.changed() => if changed.is_err() { return },
             changed = heard.changed() => if changed.is_err() { return },
+            Ok(()) = report.about.address.changed() => heartbeat = Instant::now(),
         }
         sleep(SETTLE).await;
         let (seen, told) = (shown.borrow_and_update().clone(), heard.borrow_and_update().clone());

@@ -41,6 +41,8 @@ pub struct Ends {
     /// Something may have changed (an engine event): look again. Carries nothing.
     pub wake: Arc<Notify>,
     pub node: Node,
+    /// Where this host is known, which may change. Empty: as `node` says.
+    pub address: watch::Receiver<String>,
     /// The wall clock, in milliseconds since 1970.
     pub wall_ms: Rc<dyn Fn() -> i64>,
     /// After each look: what is there and what each pod's status is.
@@ -87,6 +89,10 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
         let verdicts = ends.verdicts.borrow_and_update().clone();
         let strain = ends.strain.borrow_and_update().clone();
         let leaving = *ends.leaving.borrow_and_update();
+        let address = ends.address.borrow_and_update().clone();
+        if !address.is_empty() {
+            ends.node.address = address;
+        }
         let mut world =
             World { leaving, node: ends.node.clone(), verdicts: (*verdicts).clone(), busy: busy.clone(), strain, ..World::default() };
         let mut finished = Vec::new();
@@ -131,6 +137,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 Ok(()) = ends.verdicts.changed() => {}
                 Ok(()) = ends.strain.changed() => {}
                 Ok(()) = ends.leaving.changed() => {}
+                Ok(()) = ends.address.changed() => {}
                 () = sleep_until(clock.at(wake_at_ms)) => {}
             }
         }
@@ -283,6 +290,7 @@ fn show(shown: &watch::Sender<Arc<Shown>>, desired: &Arc<Desired>, world: &World
         && was.statuses == statuses
         && was.waits == round.waits
         && was.world.containers == world.containers
+        && was.world.node.address == world.node.address
         && was.world.busy == world.busy
         && was.world.verdicts == world.verdicts
         && was.world.strain == world.strain;

@@ -17,6 +17,7 @@ pub mod figures;
 pub mod form;
 pub mod making;
 pub mod memory;
+mod neighbours;
 pub mod notify;
 pub mod owner;
 pub mod page;
@@ -109,6 +110,7 @@ pub fn start(config: &Config) -> Result<Master, String> {
             log::error!("{why}");
         }
     }
+    neighbours::tell_of_overlaps(config.service_cidr);
     let own = Own { range: config.service_cidr, host: making::host_name(), balancer: config.balancer };
     let gate = Gate::new(registry.clone())
         .with_workloads(config.workloads)

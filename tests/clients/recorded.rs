@@ -33,10 +33,11 @@ struct Play {
 }
 
 /// Each with a master of its own, all beside each other: most of the time of a scenario is spent waiting for quiet.
-const PLAYS: [Play; 4] = [
+const PLAYS: [Play; 5] = [
     Play { name: "controllers", folder: "controllers", cases: "cases", master: &[], player: &["--parallel", "10"] },
     Play { name: "cluster-scheduler", folder: "cluster", cases: "cases/scheduler", master: &[], player: CLUSTER },
     Play { name: "cluster-placement", folder: "cluster", cases: "cases/placement", master: &[], player: CLUSTER },
+    Play { name: "cluster-services", folder: "cluster", cases: "cases/services", master: &[], player: CLUSTER },
     Play { name: "cluster-nodes", folder: "cluster", cases: "cases/nodes", master: &["--node-monitor-grace", "6s"], player: CLUSTER },
 ];
 

@@ -3,6 +3,7 @@
 
 pub mod documents;
 pub mod engines;
+pub mod names;
 pub mod old;
 pub mod patches;
 pub mod store;

@@ -8,7 +8,7 @@
 mod linear;
 mod server;
 
-use coracle_tests::fuzz::{Dice, engines, old, patches, store, streams, texts};
+use coracle_tests::fuzz::{Dice, engines, names, old, patches, store, streams, texts};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a target with many seeds, or with the one that CORACLE_SEED names.
@@ -105,6 +105,11 @@ fn loads() {
 #[test]
 fn frames_of_web_sockets() {
     rounds(20_000, streams::web_socket_frames);
+}
+
+#[test]
+fn messages_of_dns() {
+    rounds(5_000, names::messages);
 }
 
 #[test]

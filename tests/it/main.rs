@@ -3,6 +3,7 @@
 // Helpers of tests are tests too.
 #![allow(clippy::unwrap_used)]
 
+mod address;
 mod api_v1;
 mod api_v1beta1;
 mod circles;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::Told;
 use crate::figures::files::Disk;
+use crate::firewall::{Chain, Obstacle, obstacles};
 use crate::images::collect::{free_percent, is_full};
 use crate::runtime::docker::Engine;
 
@@ -13,15 +14,6 @@ use crate::runtime::docker::Engine;
 const FREE_PERCENT_LOW: u64 = 15;
 /// This program was written later: a clock that shows less was never set.
 const CLOCK_MS_MIN: i64 = 1_767_225_600_000;
-
-/// A chain of nftables through which packets go.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Chain {
-    pub table: String,
-    pub name: String,
-    pub hook: String,
-    pub drops: bool,
-}
 
 /// This host at one moment.
 #[derive(Clone, Debug)]
@@ -223,26 +215,8 @@ fn firewall(host: &Readings, all: &mut Vec<Finding>) {
             all.push(Finding::problem("firewall", format!("{tool} cannot be run ({why}): services have no addresses"), mend));
         }
     }
-    // Of iptables' own tables the engine has opened what it needs.
-    let foreign = |chain: &&Chain| chain.drops && !["ip filter", "ip6 filter"].contains(&chain.table.as_str());
-    for chain in host.nft.iter().flatten().filter(foreign) {
-        let place = format!("table {}, chain {}", chain.table, chain.name);
-        match chain.hook.as_str() {
-            "forward" => all.push(Finding::problem(
-                "firewall",
-                format!("{place} drops what is forwarded: pods reach nobody"),
-                format!(
-                    "let the pods' bridge through: nft insert rule {} {} iifname coracle0 accept, and oifname likewise",
-                    chain.table, chain.name
-                ),
-            )),
-            "input" => all.push(Finding::warning(
-                "firewall",
-                format!("{place} drops what comes to this host: names and node ports may not work"),
-                format!("let the pods' bridge in: nft insert rule {} {} iifname coracle0 accept", chain.table, chain.name),
-            )),
-            _ => {}
-        }
+    for Obstacle { forward, says, mend } in host.nft.iter().flat_map(|chains| obstacles(chains)) {
+        all.push(if forward { Finding::problem("firewall", says, mend) } else { Finding::warning("firewall", says, mend) });
     }
     if all.len() == before {
         all.push(Finding::good("firewall", "nft and ip work, and no other firewall drops what pods send"));

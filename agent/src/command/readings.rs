@@ -1,18 +1,18 @@
 //! This host, read for `doctor`.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 
-use super::doctor::{Chain, Readings};
+use super::doctor::Readings;
 use super::{check, look};
 use crate::clock::wall_ms;
 use crate::config::Config;
 use crate::figures::files::disk;
-use crate::{net, private};
+use crate::host_ports::listening;
+use crate::{heed, net, private};
 
 pub async fn read(config: &Config, agent_answers: bool) -> Readings {
     let engine = look::engine(config).about().await.map_err(|failure| failure.to_string());
@@ -33,7 +33,7 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
         wall_ms: wall_ms(),
         listen: config.listen,
-        listening: listening(&text("/proc/net/tcp")).into_iter().chain(listening(&text("/proc/net/tcp6"))).collect(),
+        listening: listening([&text("/proc/net/tcp"), &text("/proc/net/tcp6")], [""; 2]).tcp,
         controllers: controllers(&text("/sys/fs/cgroup/cgroup.controllers"), &text("/proc/cgroups")),
         overlay: text("/proc/filesystems").lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay"),
         ip_forward: match text("/proc/sys/net/ipv4/ip_forward").trim() {
@@ -41,7 +41,7 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             said => Some(said != "0"),
         },
         bridges_are_seen: net::bridges_are_seen(),
-        nft: net::rule_set().await.map(|text| chains(&text)),
+        nft: heed::chains().await,
         ip: net::routes().await,
         master: match &config.master {
             None => None,
@@ -79,46 +79,6 @@ fn controllers(v2: &str, v1: &str) -> Vec<String> {
     rows.filter(|row| row.last() == Some(&"1")).filter_map(|row| row.first().map(|name| (*name).to_owned())).collect()
 }
 
-/// Addresses in the state LISTEN of the kernel's table.
-fn listening(table: &str) -> Vec<SocketAddr> {
-    const LISTEN: &str = "0A";
-    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    rows.filter(|row| row.get(3) == Some(&LISTEN)).filter_map(|row| address(row.get(1)?)).collect()
-}
-
-/// `0100007F:280A`: words of the machine's own order.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (ip, port) = text.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
-    let ip = match ip.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
-        32 => {
-            let words = [word(0)?, word(8)?, word(16)?, word(24)?];
-            IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(words.concat()).ok()?))
-        }
-        _ => return None,
-    };
-    Some(SocketAddr::new(ip, port))
-}
-
-/// Chains with a hook, in the text that `nft list chains` writes.
-fn chains(text: &str) -> Vec<Chain> {
-    let (mut table, mut name, mut found) = (String::new(), String::new(), Vec::new());
-    for line in text.lines().map(str::trim) {
-        let rest = |word: &str| line.strip_prefix(word).map(|rest| rest.trim_end_matches('{').trim().to_owned());
-        if let Some(rest) = rest("table ") {
-            table = rest;
-        } else if let Some(rest) = rest("chain ") {
-            name = rest;
-        } else if let Some((_, hook)) = line.split_once(" hook ") {
-            let hook = hook.split_whitespace().next().unwrap_or_default().to_owned();
-            found.push(Chain { table: table.clone(), name: name.clone(), hook, drops: line.contains("policy drop") });
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,19 +88,6 @@ mod tests {
         let v1 = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t3\t1\t1\nmemory\t0\t90\t0\n";
         assert_eq!(controllers("", v1), ["cpu"]);
         assert_eq!(controllers("cpuset cpu memory\n", v1), ["cpuset", "cpu", "memory"]);
-        let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
-        let table = format!("  sl  local_address rem\n   0: {loopback}:280A 0:0 0A 0\n   1: {loopback}:0016 0:0 01 0\n");
-        assert_eq!(listening(&table), ["127.0.0.1:10250".parse().unwrap()]);
-        assert_eq!(address(&format!("{:032}:0050", 0)), Some("[::]:80".parse().unwrap()));
-        assert_eq!(address("nonsense"), None);
-    }
-
-    #[test]
-    fn chains_with_a_hook() {
-        let text = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n\tchain DOCKER {\n\t}\n}\n\
-                    table inet coracle {\n\tchain out {\n\t\ttype nat hook output priority -100; policy accept;\n\t}\n}\n";
-        let chain = |table: &str, name: &str, hook: &str, drops| Chain { table: table.into(), name: name.into(), hook: hook.into(), drops };
-        assert_eq!(chains(text), [chain("ip filter", "FORWARD", "forward", true), chain("inet coracle", "out", "output", false)]);
     }
 
     #[test]

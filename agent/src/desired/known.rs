@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coracle_api::pod::PodSpec;
-use coracle_api::service::{EndpointSlice, Service, ServicePort, SliceEndpoint};
+use coracle_api::pod::{ContainerPort, PodSpec};
+use coracle_api::quantity::IntOrString;
+use coracle_api::service::{EndpointSlice, Hint, Service, ServicePort, SliceEndpoint};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -19,6 +20,7 @@ use tokio::time::sleep;
 use super::Wanted;
 use super::master::Network;
 use crate::private;
+use crate::services::ends::slices_of;
 
 const NAME: &str = "last-services.json";
 /// Ten thousand services with ten endpoints each take less.
@@ -64,6 +66,15 @@ impl Known {
         }
     }
 
+    /// At a stop: what was heard since the last write, endpoints too. What is on the disk already is not written again.
+    pub fn keep_last(&self, network: Option<&Network>) {
+        if let Some(network) = network.filter(|network| network.heard)
+            && self.read().is_none_or(|known| file(&known) != file(network))
+        {
+            self.keep(network);
+        }
+    }
+
     /// Never ends.
     pub async fn follow(self, mut network: watch::Receiver<Option<Arc<Network>>>) {
         let mut kept = None;
@@ -101,7 +112,8 @@ pub fn as_they_are(network: &Network, node: &str, pods: &BTreeMap<String, Arc<Wa
     let mut slices: Vec<Arc<EndpointSlice>> = elsewhere.collect();
     for service in network.services.iter().filter(|service| !service.spec.selector.is_empty()) {
         let selected = pods.iter().filter(|(_, pod)| selects(service, pod));
-        slices.extend(selected.filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, pod, node, statuses.get(uid)?)?))));
+        let before = numbers(network, service);
+        slices.extend(selected.filter_map(|(uid, pod)| Some(Arc::new(own_slice(service, &before, pod, node, statuses.get(uid)?)?))));
     }
     Network { slices, ..network.clone() }
 }
@@ -111,39 +123,57 @@ fn selects(service: &Service, pod: &Wanted) -> bool {
     pod.name.namespace == service.metadata.namespace && service.spec.selector.iter().all(|(name, value)| labels.get(name) == Some(value))
 }
 
-/// None: it has no address.
-fn own_slice(service: &Service, pod: &Wanted, node: &str, status: &Value) -> Option<EndpointSlice> {
+/// What the ports of a service led to when it was heard of, by name and protocol. Files of agents before do not
+/// say `targetPort`.
+fn numbers<'n>(network: &'n Network, service: &Service) -> BTreeMap<(&'n str, &'n str), i64> {
+    let slices = slices_of(service, &network.slices).into_iter();
+    let ports = slices.flat_map(|slice| slice.ports.iter().flatten());
+    ports.filter_map(|one| Some(((one.name.as_str(), protocol(&one.protocol)), i64::from(one.port?)))).collect()
+}
+
+fn protocol(text: &str) -> &str {
+    if text.is_empty() { "TCP" } else { text }
+}
+
+/// None: it has no address, or none of the service's ports.
+fn own_slice(service: &Service, before: &BTreeMap<(&str, &str), i64>, pod: &Wanted, node: &str, status: &Value) -> Option<EndpointSlice> {
     let address = status["podIP"].as_str().filter(|ip| !ip.is_empty())?;
     if matches!(status["phase"].as_str(), Some("Succeeded" | "Failed")) {
         return None;
     }
     let ready = status["conditions"].as_array().into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True");
     let spec = &pod.pod.spec;
-    let port = |port: &ServicePort| Some(json!({"name": port.name, "protocol": port.protocol, "port": target(port, spec)?}));
+    let number = |port: &ServicePort| match &port.target_port {
+        None => Some(before.get(&(port.name.as_str(), protocol(&port.protocol))).copied().unwrap_or_else(|| port.port.into())),
+        Some(target) => resolved(target, port, spec),
+    };
+    let port = |port: &ServicePort| Some(json!({"name": port.name, "protocol": port.protocol, "port": number(port)?}));
+    let ports: Vec<Value> = service.spec.ports.iter().filter_map(port).collect();
+    if ports.is_empty() && !service.spec.ports.is_empty() {
+        return None;
+    }
     let hostname = Some(&spec.hostname).filter(|name| !name.is_empty() && spec.subdomain == service.metadata.name);
     let conditions = json!({"ready": ready || service.spec.publish_not_ready_addresses, "serving": ready});
     let slice = json!({
         "metadata": {"namespace": service.metadata.namespace, "name": format!("{}-{}", service.metadata.name, pod.name.uid),
             "labels": {"kubernetes.io/service-name": service.metadata.name}},
         "endpoints": [{"addresses": [address], "nodeName": node, "hostname": hostname, "conditions": conditions}],
-        "ports": service.spec.ports.iter().filter_map(port).collect::<Vec<_>>(),
+        "ports": ports,
     });
     EndpointSlice::read(&slice).ok()
 }
 
-/// The port of the pod that a port of the service leads to.
-fn target(port: &ServicePort, spec: &PodSpec) -> Option<i64> {
-    let protocol = |text: &str| if text.is_empty() { "TCP".to_owned() } else { text.to_owned() };
-    let Some(text) = port.target_port.as_ref().map(ToString::to_string) else { return Some(i64::from(port.port)) };
-    match text.parse::<i64>() {
-        Ok(0) => Some(i64::from(port.port)),
-        Ok(number) => Some(number),
-        Err(_) => {
-            let of_pod = spec.containers.iter().flat_map(|container| &container.ports);
-            let mut named = of_pod.filter(|one| one.name == text && protocol(&one.protocol) == protocol(&port.protocol));
-            named.next().map(|one| i64::from(one.container_port))
-        }
-    }
+/// The port of the pod that a port of the service leads to. None: no container of it has one of that name.
+fn resolved(target: &IntOrString, port: &ServicePort, spec: &PodSpec) -> Option<i64> {
+    let name = match target {
+        IntOrString::Int(0) => return Some(port.port.into()),
+        IntOrString::Int(number) => return Some((*number).into()),
+        IntOrString::String(name) => name,
+    };
+    let sidecars = spec.init_containers.iter().filter(|container| container.restart_policy == "Always");
+    let mut of_pod = spec.containers.iter().chain(sidecars).flat_map(|container| &container.ports);
+    let same = |one: &&ContainerPort| one.name == *name && protocol(&one.protocol) == protocol(&port.protocol);
+    of_pod.find(same).map(|one| i64::from(one.container_port))
 }
 
 fn network(file: &Value) -> Network {
@@ -163,7 +193,16 @@ fn file(network: &Network) -> Value {
 /// What of a service this host goes by.
 fn of_service(service: &Service) -> Value {
     let (meta, spec) = (&service.metadata, &service.spec);
-    let port = |port: &coracle_api::service::ServicePort| json!({"name": port.name, "protocol": port.protocol, "port": port.port, "nodePort": port.node_port});
+    let target = |port: &ServicePort| match &port.target_port {
+        None => Value::Null,
+        Some(IntOrString::Int(number)) => json!(number),
+        Some(IntOrString::String(name)) => json!(name),
+    };
+    let port = |port: &ServicePort| {
+        json!({
+            "name": port.name, "protocol": port.protocol, "port": port.port, "targetPort": target(port), "nodePort": port.node_port,
+        })
+    };
     let ingress = service.status.load_balancer.ingress.iter().map(|one| json!({"ip": one.ip, "ipMode": one.ip_mode}));
     json!({
         "metadata": {"namespace": meta.namespace, "name": meta.name, "uid": meta.uid},
@@ -181,11 +220,14 @@ fn of_service(service: &Service) -> Value {
 }
 
 fn of_slice(slice: &EndpointSlice) -> Value {
+    let named =
+        |hints: &Option<Vec<Hint>>| json!(hints.as_ref().map(|all| all.iter().map(|hint| json!({"name": hint.name})).collect::<Vec<_>>()));
     let endpoint = |endpoint: &SliceEndpoint| {
         let conditions = &endpoint.conditions;
         json!({
             "addresses": endpoint.addresses, "hostname": endpoint.hostname, "nodeName": endpoint.node_name,
             "conditions": {"ready": conditions.ready, "serving": conditions.serving, "terminating": conditions.terminating},
+            "hints": endpoint.hints.as_ref().map(|hints| json!({"forNodes": named(&hints.for_nodes), "forZones": named(&hints.for_zones)})),
             "targetRef": endpoint.target_ref.as_ref().map(|target| json!({"kind": target.kind, "uid": target.uid})),
         })
     };
@@ -202,6 +244,7 @@ fn of_slice(slice: &EndpointSlice) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn heard() -> Network {
         let service = json!({"metadata": {"namespace": "default", "name": "web", "uid": "s", "annotations": {"a": "b"}},
@@ -224,11 +267,36 @@ mod tests {
         endpoints.map(|endpoint| format!("{} {}", endpoint.addresses[0], endpoint.is_ready())).collect()
     }
 
+    /// A folder of its own, gone with the test.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("coracle-known-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&path);
+            Folder(path)
+        }
+
+        fn known(&self) -> Known {
+            Known { folder: self.0.clone() }
+        }
+
+        /// Every write makes another file.
+        fn file(&self) -> u64 {
+            fs::metadata(self.0.join(NAME)).unwrap().ino()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     #[test]
     fn what_is_read_makes_the_same_rules() {
-        let dir = std::env::temp_dir().join(format!("coracle-known-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        let known = Known::new(dir.to_str().unwrap());
+        let folder = Folder::new("rules");
+        let known = folder.known();
         assert!(known.read().is_none());
         known.keep(&heard());
         let read = known.read().unwrap();
@@ -236,28 +304,104 @@ mod tests {
         let rules = |network: &Network| crate::services::rules(&network.services, &network.slices, &crate::services::Here::default(), None);
         assert_eq!(rules(&read), rules(&heard()));
         assert_eq!(file(&read), file(&heard()));
-        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn a_stop_keeps_what_was_heard_last() {
+        let folder = Folder::new("stop");
+        let known = folder.known();
+        known.keep(&heard());
+        let first = folder.file();
+        known.keep_last(Some(&heard()));
+        assert_eq!(folder.file(), first, "it stands there already");
+        let mut other = Network { slices: Vec::new(), heard: false, ..heard() };
+        known.keep_last(Some(&other));
+        known.keep_last(None);
+        assert_eq!(folder.file(), first, "nothing was heard");
+        other.heard = true;
+        known.keep_last(Some(&other));
+        assert_eq!(file(&known.read().unwrap()), file(&other), "endpoints alone have changed");
+        let service = json!({"metadata": {"namespace": "default", "name": "new"}, "spec": {"ports": [{"port": 1, "targetPort": 2}]}});
+        other.services = Arc::new(vec![Service::read(&service).unwrap()]);
+        known.keep_last(Some(&other));
+        assert_eq!(file(&known.read().unwrap()), file(&other), "a service is new");
+    }
+
+    /// Pods of this host, and their statuses.
+    fn here() -> (BTreeMap<String, Arc<Wanted>>, BTreeMap<String, Value>) {
+        let pod = |uid: &str, app: &str, spec: Value| {
+            let metadata = json!({"namespace": "default", "name": uid, "uid": uid, "labels": {"app": app}});
+            let document = json!({"metadata": metadata, "spec": spec});
+            (uid.to_owned(), Arc::new(Wanted::new(super::super::Source::Master, document).unwrap()))
+        };
+        let named = || json!({"containers": [{"name": "c", "image": "i", "ports": [{"name": "www", "containerPort": 8081}]}]});
+        let bare = || json!({"containers": [{"name": "c", "image": "i"}]});
+        let sidecar = json!({"containers": [{"name": "c", "image": "i"}], "initContainers": [{"name": "s", "image": "i",
+            "restartPolicy": "Always", "ports": [{"name": "www", "protocol": "UDP", "containerPort": 1},
+                {"name": "www", "containerPort": 8082}]}]});
+        let status = |ip: &str, ready: &str| json!({"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]});
+        let pods = [
+            (pod("a", "web", named()), status("10.244.0.7", "True")),
+            (pod("b", "web", named()), status("10.244.0.8", "False")),
+            (pod("d", "other", named()), status("10.244.0.9", "True")),
+            (pod("e", "web", named()), json!({"phase": "Pending"})),
+            (pod("f", "web", sidecar), status("10.244.0.10", "True")),
+            (pod("g", "web", bare()), status("10.244.0.11", "True")),
+        ];
+        let statuses = pods.iter().map(|((uid, _), status)| (uid.clone(), status.clone())).collect();
+        (pods.into_iter().map(|(pod, _)| pod).collect(), statuses)
     }
 
     #[test]
     fn own_pods_are_as_they_are_now() {
-        let pod = |uid: &str, app: &str| {
-            let ports = json!([{"name": "www", "containerPort": 8081}]);
-            let metadata = json!({"namespace": "default", "name": uid, "uid": uid, "labels": {"app": app}});
-            let document = json!({"metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i", "ports": ports}]}});
-            (uid.to_owned(), Arc::new(Wanted::new(super::super::Source::Master, document).unwrap()))
+        let (pods, statuses) = here();
+        let folder = Folder::new("pods");
+        folder.known().keep(&heard());
+        for network in [heard(), folder.known().read().unwrap()] {
+            let now = as_they_are(&network, "n1", &pods, &statuses);
+            // The last one has no port of that name.
+            let own = ["10.244.0.7 true", "10.244.0.8 false", "10.244.0.10 true"];
+            assert_eq!(addresses(&now), [["10.244.1.2 true", "192.0.2.9 true"].as_slice(), own.as_slice()].concat());
+            let ports = |slice: &Arc<EndpointSlice>| slice.ports.as_ref().unwrap()[0].port.unwrap();
+            assert_eq!(now.slices.iter().map(ports).collect::<Vec<_>>(), [8080, 8081, 8081, 8082]);
+            assert_eq!(addresses(&as_they_are(&network, "n1", &BTreeMap::new(), &BTreeMap::new())), ["10.244.1.2 true", "192.0.2.9 true"]);
+        }
+    }
+
+    #[test]
+    fn a_file_leads_to_the_ports_that_were_asked_for() {
+        let (pods, statuses) = here();
+        let folder = Folder::new("ports");
+        let leads = |target: Value, kept: &dyn Fn(&mut Value), slices: bool, expected: &[i32]| {
+            let mut network = heard();
+            let mut service = json!({"metadata": {"namespace": "default", "name": "web"}, "spec": {"selector": {"app": "web"},
+                "ports": [{"name": "http", "port": 80}]}});
+            service["spec"]["ports"][0]["targetPort"] = target.clone();
+            network.services = Arc::new(vec![Service::read(&service).unwrap()]);
+            network.slices.retain(|_| slices);
+            folder.known().keep(&network);
+            let path = folder.0.join(NAME);
+            let mut text: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+            kept(&mut text);
+            fs::write(&path, text.to_string()).unwrap();
+            let now = as_they_are(&folder.known().read().unwrap(), "n1", &pods, &statuses);
+            let of_a = now.slices.iter().filter(|slice| slice.metadata.name == "web-a");
+            assert_eq!(
+                of_a.flat_map(|slice| slice.ports.iter().flatten()).filter_map(|port| port.port).collect::<Vec<_>>(),
+                expected,
+                "{target}"
+            );
         };
-        let status = |ip: &str, ready: &str| json!({"podIP": ip, "conditions": [{"type": "Ready", "status": ready}]});
-        let pods = BTreeMap::from([pod("a", "web"), pod("b", "web"), pod("d", "other"), pod("e", "web")]);
-        let statuses = BTreeMap::from([
-            ("a".to_owned(), status("10.244.0.7", "True")),
-            ("b".to_owned(), status("10.244.0.8", "False")),
-            ("d".to_owned(), status("10.244.0.9", "True")),
-            ("e".to_owned(), json!({"phase": "Pending"})),
-        ]);
-        let now = as_they_are(&heard(), "n1", &pods, &statuses);
-        assert_eq!(addresses(&now), ["10.244.1.2 true", "192.0.2.9 true", "10.244.0.7 true", "10.244.0.8 false"]);
-        assert_eq!(now.slices[1].ports.as_ref().unwrap()[0].port, Some(8081));
-        assert_eq!(addresses(&as_they_are(&heard(), "n1", &BTreeMap::new(), &BTreeMap::new())), ["10.244.1.2 true", "192.0.2.9 true"]);
+        let as_written = |_: &mut Value| {};
+        let of_before = |file: &mut Value| {
+            file["services"][0]["spec"]["ports"][0].as_object_mut().unwrap().remove("targetPort").unwrap();
+        };
+        leads(json!(8080), &as_written, false, &[8080]);
+        leads(json!("www"), &as_written, true, &[8081]);
+        leads(json!("gone"), &as_written, true, &[]);
+        leads(json!(0), &as_written, true, &[80]);
+        leads(json!(8080), &of_before, true, &[8080]);
+        leads(json!("www"), &of_before, true, &[8080]);
+        leads(json!(80), &of_before, false, &[80]);
     }
 }

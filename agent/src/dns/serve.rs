@@ -11,7 +11,7 @@ use std::time::Duration;
 use coracle_api::strategy::Cidr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::spawn_local;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -19,6 +19,7 @@ use super::answer::{self, Ask, Facts, Step, finish, given_back, step};
 use super::cache::Cache;
 use super::upstream;
 use super::zone::Zone;
+use crate::happening::Happening;
 use crate::net;
 
 const PORT: u16 = 53;
@@ -46,6 +47,8 @@ struct Server {
     names: watch::Receiver<Arc<Names>>,
     address: IpAddr,
     pods: Option<Cidr>,
+    /// Whom to ask what this zone does not know.
+    upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
     cache: RefCell<Cache>,
     asking: Semaphore,
     chance: File,
@@ -57,7 +60,7 @@ struct Server {
 }
 
 /// Never ends. `pod_cidr`: where this host's pods ask from.
-pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String) {
+pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String, (node, happenings): (String, mpsc::Sender<Happening>)) {
     let mut said = None;
     let mut retry = RETRY;
     loop {
@@ -92,7 +95,10 @@ pub async fn run(mut names: watch::Receiver<Arc<Names>>, pod_cidr: String) {
         tokio::select! {
             why = failed => {
                 if said.as_ref() != Some(&why) {
-                    log::warn!("DNS: pods cannot be answered at {at}: {why}; it is tried again");
+                    let what = format!("pods cannot be answered at {at}: {why}; it is tried again");
+                    log::warn!("DNS: {what}");
+                    // A queue that is full loses events, never more.
+                    let _ = happenings.try_send(Happening::of_node(&node, "DNSUnavailable", what));
                     said = Some(why);
                 }
                 sleep(retry).await;
@@ -107,17 +113,7 @@ async fn open(at: IpAddr, pod_cidr: &str, names: watch::Receiver<Arc<Names>>) ->
     net::make_local(at).await?;
     let udp = UdpSocket::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/UDP: {error}"))?;
     let tcp = TcpListener::bind((at, PORT)).await.map_err(|error| format!("bind {at}:{PORT}/TCP: {error}"))?;
-    let server = Server {
-        names,
-        address: at,
-        pods: Cidr::parse(pod_cidr),
-        cache: RefCell::default(),
-        asking: Semaphore::new(ASKING_MAX),
-        chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
-        begun: Instant::now(),
-        turn: Cell::new(0),
-        first: Cell::new(0),
-    };
+    let server = Server::new(names, at, pod_cidr, Box::new(move || upstream::servers(at)))?;
     Ok((server, udp, tcp))
 }
 
@@ -192,6 +188,26 @@ async fn converse(server: &Server, mut stream: TcpStream) -> Option<()> {
 }
 
 impl Server {
+    fn new(
+        names: watch::Receiver<Arc<Names>>,
+        address: IpAddr,
+        pod_cidr: &str,
+        upstreams: Box<dyn Fn() -> Vec<SocketAddr>>,
+    ) -> Result<Server, String> {
+        Ok(Server {
+            names,
+            address,
+            pods: Cidr::parse(pod_cidr),
+            upstreams,
+            cache: RefCell::default(),
+            asking: Semaphore::new(ASKING_MAX),
+            chance: File::open("/dev/urandom").map_err(|error| format!("/dev/urandom: {error}"))?,
+            begun: Instant::now(),
+            turn: Cell::new(0),
+            first: Cell::new(0),
+        })
+    }
+
     /// Nobody on the LAN is served: whoever answers everybody is used against others.
     fn admits(&self, from: IpAddr) -> bool {
         let of_pod = match from {
@@ -218,7 +234,7 @@ impl Server {
 
     async fn elsewhere(&self, ask: &Ask, tcp: bool) -> Vec<u8> {
         let Ok(_turn) = self.asking.try_acquire() else { return finish(ask, None) };
-        let servers = upstream::servers(self.address);
+        let servers = (self.upstreams)();
         let mut number = [0; 2];
         if (&self.chance).read_exact(&mut number).is_err() {
             return finish(ask, None);
@@ -234,5 +250,124 @@ impl Server {
         given_back(&mut reply, &ask.query);
         self.cache.borrow_mut().keep(&ask.same, &reply, self.now_ms());
         finish(ask, Some(&reply))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::upstream::tests::{QUERY, any_port, dead, locally, reply, tcp, udp, with_length};
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const WHOLE: [u8; 2] = [0x81, 0x80];
+
+    /// A server that asks these, at a port of the loopback for both protocols.
+    async fn served(elsewhere: Vec<SocketAddr>) -> SocketAddr {
+        let names = Names { zone: Zone::new("cluster.local", &[], &[]), address: None };
+        let names = watch::channel(Arc::new(names)).1;
+        let server = Server::new(names, Ipv4Addr::LOCALHOST.into(), "", Box::new(move || elsewhere.clone())).unwrap();
+        let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let at = tcp.local_addr().unwrap();
+        let udp = UdpSocket::bind(at).await.unwrap();
+        spawn_local(serve(Rc::new(server), Rc::new(udp), tcp));
+        at
+    }
+
+    /// What a client with that number gets over UDP.
+    async fn asked(at: SocketAddr, number: u8, query: &[u8]) -> Vec<u8> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        socket.connect(at).await.unwrap();
+        let mut query = query.to_vec();
+        query[1] = number;
+        socket.send(&query).await.unwrap();
+        let mut reply = vec![0; 4096];
+        let length = socket.recv(&mut reply).await.unwrap();
+        reply.truncate(length);
+        assert_eq!(reply[..2], [0, number], "the client's own number");
+        reply
+    }
+
+    async fn asked_over_tcp(at: SocketAddr, query: &[u8]) -> Vec<u8> {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        stream.write_all(&with_length(query.to_vec())).await.unwrap();
+        let mut reply = vec![0; usize::from(stream.read_u16().await.unwrap())];
+        stream.read_exact(&mut reply).await.unwrap();
+        reply
+    }
+
+    fn code(reply: &[u8]) -> u8 {
+        reply[3] & 0x0f
+    }
+
+    #[tokio::test]
+    async fn what_is_known_is_not_asked_again() {
+        locally(async {
+            let (upstream, came) = udp(|query| vec![reply(query, WHOLE, 1)]).await;
+            let at = served(vec![upstream]).await;
+            for number in 1..4 {
+                assert_eq!(asked(at, number, QUERY).await.last(), Some(&1));
+            }
+            assert_eq!(*came.borrow(), 1);
+            // Names of the zone are asked of nobody.
+            let own = b"\0\0\x01\0\0\x01\0\0\0\0\0\0\x01x\x01d\x03svc\x07cluster\x05local\0\0\x01\0\x01";
+            assert_eq!(code(&asked(at, 4, own).await), 3);
+            assert_eq!(*came.borrow(), 1);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn a_lie_is_neither_given_back_nor_kept() {
+        locally(async {
+            let mut lies = true;
+            let (upstream, _) = udp(move |query| {
+                let mut lie = reply(query, WHOLE, 66);
+                lie[0] ^= 1;
+                if std::mem::take(&mut lies) { vec![lie] } else { vec![lie, reply(query, WHOLE, 1)] }
+            })
+            .await;
+            let at = served(vec![upstream]).await;
+            assert_eq!(asked(at, 1, QUERY).await.last(), Some(&1), "it was asked again");
+            assert_eq!(asked(at, 2, QUERY).await.last(), Some(&1));
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn where_nobody_answers_it_says_so_and_goes_on() {
+        locally(async {
+            let at = served(vec![dead().await, dead().await]).await;
+            assert_eq!(code(&asked(at, 1, QUERY).await), 2);
+            assert_eq!(code(&asked_over_tcp(at, QUERY).await), 2);
+            let at = served(Vec::new()).await;
+            assert_eq!(code(&asked(at, 1, QUERY).await), 2);
+            // What is no question is not answered; the next one is.
+            let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+            for bytes in [&[][..], &[0], &reply(QUERY, WHOLE, 1)] {
+                socket.send_to(bytes, at).await.unwrap();
+            }
+            assert_eq!(code(&asked(at, 2, QUERY).await), 2);
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn what_was_cut_is_asked_whole_for_who_has_room() {
+        locally(async {
+            let whole = tcp(any_port(), |query| with_length(reply(query, WHOLE, 1))).await;
+            let packets = UdpSocket::bind(whole).await.unwrap();
+            spawn_local(async move {
+                let mut packet = vec![0; 4096];
+                while let Ok((length, from)) = packets.recv_from(&mut packet).await {
+                    packets.send_to(&reply(&packet[..length], [0x83, 0x80], 8), from).await.unwrap();
+                }
+            });
+            let at = served(vec![whole]).await;
+            let over_udp = asked(at, 1, QUERY).await;
+            assert!(answer::is_cut(&over_udp), "{over_udp:?}");
+            let over_tcp = asked_over_tcp(at, QUERY).await;
+            assert!(!answer::is_cut(&over_tcp) && over_tcp.last() == Some(&1), "{over_tcp:?}");
+        })
+        .await;
     }
 }

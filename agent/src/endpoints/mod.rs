@@ -12,7 +12,7 @@ mod streams;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use coracle_http::{Answer, Handler, Method, Request, StatusCode};
+use coracle_http::{Answer, Handler, Limits, Method, Request, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -23,6 +23,35 @@ use crate::host::Host;
 use crate::runtime::docker::Docker;
 use crate::sync::Shown;
 use streams::With;
+
+/// The agent's port tells any program of this host whether the agent is well, and nothing else.
+pub const PORT: Limits = Limits {
+    connections_max: 64,
+    connections_per_address_max: 48,
+    requests_max: 32,
+    requests_per_address_max: 24,
+    handlers_max: 1,
+    handlers_per_address_max: 1,
+    writers_max: 1,
+    writers_per_address_max: 1,
+    streams_max: 1,
+    ..Limits::EDGE
+};
+
+/// The socket: an address here is a user. A log that is followed and a command that runs have their connection as long as somebody is at its
+/// other end, however quiet it is; the master's clients leave root some of their own.
+pub const SOCKET: Limits = Limits {
+    connections_max: 224,
+    connections_per_address_max: 176,
+    requests_max: 32,
+    requests_per_address_max: 24,
+    handlers_max: 3,
+    handlers_per_address_max: 2,
+    writers_max: 1,
+    writers_per_address_max: 1,
+    streams_max: 176,
+    ..Limits::EDGE
+};
 
 /// What the handlers look at.
 #[derive(Clone)]
@@ -107,8 +136,10 @@ fn healthz(shown: &Shown, trouble: Option<String>) -> Answer {
 /// For `coracle-agent status`.
 fn node(view: &View) -> Answer {
     let host = &view.host;
+    let shown = view.shown.borrow();
+    let address = if shown.looked { &shown.world.node.address } else { &host.address };
     let about = json!({
-        "name": view.node_name, "address": host.address, "engine": *view.docker.version().borrow(), "agent": env!("CARGO_PKG_VERSION"),
+        "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(), "agent": env!("CARGO_PKG_VERSION"),
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes, "diskBytes": host.disk_bytes,
     });
     Answer::json(StatusCode::OK, about.to_string())

@@ -46,6 +46,10 @@ impl Subnet {
         (1..=30).contains(&bits).then(|| Subnet { first: u32::from(address) & !(u32::MAX >> bits), bits })
     }
 
+    pub fn contains(self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last()).contains(&u32::from(address))
+    }
+
     fn last(self) -> u32 {
         self.first | (u32::MAX >> self.bits)
     }

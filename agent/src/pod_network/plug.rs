@@ -163,3 +163,14 @@ pub fn local() -> Vec<Ipv4Addr> {
     let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
     all.filter_map(|one| one.address?.as_sockaddr_in().map(SockaddrIn::ip)).collect()
 }
+
+/// The networks that interfaces of this host are in, but for the loopback.
+pub fn networks() -> Vec<(String, Subnet)> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let of = |one: nix::ifaddrs::InterfaceAddress| {
+        let bits = u32::from(one.netmask?.as_sockaddr_in()?.ip()).leading_ones();
+        let subnet = Subnet::parse(&format!("{}/{bits}", one.address?.as_sockaddr_in()?.ip()))?;
+        (one.interface_name != "lo").then_some((one.interface_name, subnet))
+    };
+    all.filter_map(of).collect()
+}

@@ -1,60 +1,34 @@
 //! A load balancer of the cluster's own: a service of that type gets the addresses of the nodes, whose agents lead its ports on. PURE.
 //!
-//!     every service of the type, the oldest first -> the ports that are free yet -> `status.loadBalancer`
+//!     every service of the type -> the nodes where its ports are nobody else's -> `status.loadBalancer`, and an event of the others
 //!
-//! Only nodes of this project's agent take part: another kubelet would not lead the ports on. Whoever names another balancer in
-//! `spec.loadBalancerClass` has that.
+//! A port of a node has one holder, as between pods: what stands there stays. Pods that stand there come first, since nobody can take a
+//! host port from them; then services that have the node already, the oldest first; then those that ask. The scheduler keeps pods off the
+//! ports that services hold. Only nodes of this project's agent take part: another kubelet would not lead the ports on. Whoever names
+//! another balancer in `spec.loadBalancerClass` has that.
 
+use super::balanced::{BalancedView, address};
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
-use super::intent::{Decision, Intent};
-use super::shelf::View;
-use super::view::{NodeView, SERVICES, document};
-use crate::store::Stored;
-use coracle_api::meta::{Key, Resource, Revision};
-use coracle_api::node::Node;
-use coracle_api::service::Service;
+use super::intent::{About, Decision, Intent, Memo, Tale};
+use super::view::{HostPort, NodeView};
+use coracle_api::meta::Key;
 use serde_json::{Value, json};
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::time::Duration;
 
-/// How the agent of this project ends its version.
-pub const AGENT: &str = "-coracle";
-
-/// A service, as far as a balancer looks at it.
-#[derive(Clone, Debug)]
-pub struct BalancedView {
-    /// It asks for a balancer of this cluster.
-    wants: bool,
-    revision: Revision,
-    made: String,
-    /// Protocol and number.
-    ports: BTreeSet<(String, i32)>,
-    status: Value,
+/// Those that ask, where this cluster has a balancer of its own.
+pub fn wanting(cluster: &Cluster) -> impl Iterator<Item = (&Key, &BalancedView)> {
+    let own = cluster.settings.own.as_ref().is_none_or(|own| own.balancer);
+    cluster.all::<BalancedView>().filter(move |(_, view)| own && view.wants)
 }
 
-impl View for BalancedView {
-    const OF: &'static [Resource] = &[SERVICES];
-
-    fn read(stored: &Stored, _: Option<&BalancedView>, _: Duration) -> Option<BalancedView> {
-        let document = document(stored);
-        let service = Service::read(&document).ok()?;
-        let wants = service.spec.kind == "LoadBalancer" && service.spec.load_balancer_class.is_none();
-        let protocol = |text: &str| if text.is_empty() { "TCP".to_owned() } else { text.to_owned() };
-        Some(BalancedView {
-            wants: wants && document["metadata"]["deletionTimestamp"].is_null(),
-            revision: stored.revision,
-            made: document["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned(),
-            ports: service.spec.ports.iter().map(|port| (protocol(&port.protocol), port.port)).collect(),
-            status: document["status"].clone(),
-        })
-    }
-}
-
-fn wanting(cluster: &Cluster) -> impl Iterator<Item = (&Key, &BalancedView)> {
-    cluster.all::<BalancedView>().filter(|(_, view)| view.wants)
+/// The ports of a node that are led to services: no pod can have them.
+pub fn held(cluster: &Cluster, node: &NodeView) -> Vec<HostPort> {
+    // Most clusters have none, and reading nodes takes its time.
+    let mut all = wanting(cluster).filter(|(_, view)| !view.given.is_empty()).peekable();
+    let Some(address) = all.peek().and_then(|_| address(node)) else { return Vec::new() };
+    all.filter(|(_, view)| view.has(address)).flat_map(|(_, view)| view.ports.iter().cloned()).collect()
 }
 
 pub fn all(cluster: &Cluster) -> Vec<Key> {
@@ -70,43 +44,79 @@ pub fn by_node(cluster: &Cluster, _: &Change<'_>) -> Vec<Key> {
     all(cluster)
 }
 
+/// A pod that comes to a node or leaves it, with ports of the host.
+pub fn by_pod(cluster: &Cluster, change: &Change<'_>) -> Vec<Key> {
+    let holds = change.pods(cluster).any(|pod| !pod.host_ports.is_empty() && !pod.node.is_empty());
+    if holds || change.is_unreadable() { all(cluster) } else { Vec::new() }
+}
+
 pub fn decide(look: &Look<'_>) -> Decision {
-    let Some(service) = look.cluster.get::<BalancedView>(look.key).filter(|view| view.wants) else { return Decision::default() };
-    // Another balancer gives addresses then, and what it gave stays.
-    if look.cluster.settings.own.as_ref().is_some_and(|own| !own.balancer) {
-        return Decision::default();
-    }
-    let addresses = nodes(look.cluster);
+    let (cluster, key) = (look.cluster, look.key);
+    let Some((_, service)) = wanting(cluster).find(|(other, _)| *other == key) else { return Decision::default() };
+    let nodes: Vec<(&str, IpAddr)> = cluster.nodes.iter().filter_map(|(name, node)| Some((name.as_str(), address(node)?))).collect();
+    let mut told: Option<String> = look.remembered();
     // Nodes that have not said where they are yet: what stands may be true.
-    if addresses.is_empty() {
-        return Decision::default();
+    if nodes.is_empty() {
+        return Decision { memo: told.map(|told| Memo::of(Some(told))), ..Decision::default() };
     }
-    let older = |other: &(&Key, &BalancedView)| (&other.1.made, other.0).cmp(&(&service.made, look.key)) == Ordering::Less;
-    let taken = wanting(look.cluster).filter(older).any(|(_, other)| !other.ports.is_disjoint(&service.ports));
+    let (mut free, mut clashes) = (BTreeSet::new(), Vec::new());
+    for (name, address) in nodes {
+        match clash(cluster, (name, address), (key, service)) {
+            None => drop(free.insert(address)),
+            Some(clash) => clashes.push(clash),
+        }
+    }
+    let mut intents = Vec::new();
     let standing = &service.status["loadBalancer"]["ingress"];
-    let wanted: Vec<Value> = if taken { Vec::new() } else { addresses.iter().map(|ip| json!({"ip": ip, "ipMode": "VIP"})).collect() };
-    if standing.as_array().map(Vec::as_slice).unwrap_or_default() == wanted.as_slice() {
-        return Decision::default();
+    let wanted: Vec<Value> = free.iter().map(|ip| json!({"ip": ip, "ipMode": "VIP"})).collect();
+    if standing.as_array().map(Vec::as_slice).unwrap_or_default() != wanted.as_slice() {
+        let mut status = service.status.clone();
+        status["loadBalancer"] = if wanted.is_empty() { json!({}) } else { json!({"ingress": wanted}) };
+        intents.push(Intent::Status { key: key.clone(), seen: service.revision, status });
     }
-    let mut status = service.status.clone();
-    status["loadBalancer"] = if wanted.is_empty() { json!({}) } else { json!({"ingress": wanted}) };
-    Decision::of(vec![Intent::Status { key: look.key.clone(), seen: service.revision, status }])
+    let trouble = words(&clashes);
+    if let Some(message) = trouble.as_ref().filter(|message| told.as_ref() != Some(message)) {
+        let about = About::new(("v1", "Service"), key, &service.uid, service.revision);
+        intents.push(Intent::Announce(Tale::warning("service-controller", about, "SyncLoadBalancerFailed", message.clone())));
+    }
+    told = trouble;
+    Decision { memo: told.map(|told| Memo::of(Some(told))), ..Decision::of(intents) }
 }
 
-/// Whether an agent of this project runs it.
-pub fn is_ours(node: &NodeView) -> bool {
-    memchr::memmem::find(&node.document.json, AGENT.as_bytes()).is_some() && said(node).is_some_and(|node| node.0)
+/// A port of a node that somebody else holds.
+struct Clash<'c> {
+    node: &'c str,
+    port: HostPort,
+    by: String,
 }
 
-/// The addresses of the nodes of ours.
-fn nodes(cluster: &Cluster) -> BTreeSet<IpAddr> {
-    cluster.nodes.values().filter_map(said).filter(|(ours, _)| *ours).filter_map(|(_, address)| address).collect()
+/// Whether somebody comes before a service at one of its ports of a node.
+fn clash<'c>(cluster: &'c Cluster, (node, address): (&'c str, IpAddr), (own, service): (&Key, &BalancedView)) -> Option<Clash<'c>> {
+    let named = |what: &str, key: &Key| format!("{what} {}/{}", key.namespace, key.name);
+    let pods = cluster.pods_on(node).filter(|(_, pod)| !pod.terminal());
+    let mut taken: Vec<(HostPort, String)> =
+        pods.flat_map(|(key, pod)| pod.host_ports.iter().map(move |port| (port.clone(), named("pod", key)))).collect();
+    let mut before: Vec<(&Key, &BalancedView)> = wanting(cluster).collect();
+    before.sort_by_key(|(key, view)| (!view.has(address), &view.made, *key));
+    let first = |taken: &[(HostPort, String)], view: &BalancedView| {
+        view.ports.iter().find_map(|port| taken.iter().find(|(other, _)| other.clashes(port)).map(|(_, by)| (port.clone(), by.clone())))
+    };
+    for (key, view) in before.into_iter().take_while(|(key, _)| *key != own) {
+        // One that has nothing of this node holds nothing there.
+        if first(&taken, view).is_none() {
+            taken.extend(view.ports.iter().map(|port| (port.clone(), named("service", key))));
+        }
+    }
+    first(&taken, service).map(|(port, by)| Clash { node, port, by })
 }
 
-fn said(node: &NodeView) -> Option<(bool, Option<IpAddr>)> {
-    let document: Value = serde_json::from_slice(&node.document.json).ok()?;
-    let Node { status, .. } = serde_json::from_value(document.clone()).ok()?;
-    let ours = document["status"]["nodeInfo"]["kubeletVersion"].as_str().is_some_and(|version| version.ends_with(AGENT));
-    let address = status.addresses.iter().find(|one| one.kind == "InternalIP").and_then(|one| one.address.parse().ok());
-    Some((ours, address.filter(|address: &IpAddr| !address.is_loopback())))
+/// Of the first node, by name; how many more there are does not say who holds them.
+fn words(clashes: &[Clash<'_>]) -> Option<String> {
+    let Clash { node, port, by } = clashes.first()?;
+    let HostPort { port, protocol, .. } = port;
+    let more = match clashes.len() {
+        1 => String::new(),
+        several => format!(", and {} more nodes have no room for this service either", several - 1),
+    };
+    Some(format!("Error syncing load balancer: port {port}/{protocol} of node {node} is held by {by}{more}"))
 }

@@ -1,5 +1,6 @@
 //! The cluster as the controllers see it: views of objects, indexed and fed by events. PURE.
 
+use super::balanced::BalancedView;
 use super::happened::{Happened, Happening};
 use super::readings::Readings;
 use super::references::References;
@@ -8,7 +9,7 @@ use super::settings::Settings;
 use super::shelf::{Shelf, Shelves, View};
 use super::storage::view::{CLAIMS, CLASSES, CSI_NODES, VOLUMES};
 use super::usage::Usage;
-use super::view::{self, EVENTS, LEASES, NODE_LEASES, NODES, NodeView, PODS, PodView, node_key};
+use super::view::{self, EVENTS, LEASES, NODE_LEASES, NODES, NodeView, PODS, PodView, SERVICES, node_key};
 use crate::store::{Event, Stored};
 use coracle_api::meta::{Key, Revision};
 use std::any::Any;
@@ -140,7 +141,14 @@ impl Cluster {
             if key.resource == LEASES && key.namespace == NODE_LEASES && new.is_some() {
                 self.hear(&key.name, uptime);
             }
-            self.shelves.put(key, new, uptime)
+            let (views, read) = self.shelves.put(key, new, uptime);
+            if key.resource == SERVICES {
+                let was = views.iter().find_map(|view| view.downcast_ref());
+                if was.is_some() && BalancedView::leaves(was, self.get(key)) {
+                    self.happened.note(Happening::PortsLeft);
+                }
+            }
+            (views, read)
         };
         // A document that makes no sense to us is there all the same: unknown is not absent.
         if !read {

@@ -18,6 +18,8 @@ pub enum Happening {
     PodLeft,
     /// A pod has got a node, or other labels there.
     PodCame,
+    /// A service has left ports of nodes that its balancer held.
+    PortsLeft,
     /// Something about claims, volumes, classes.
     Storage,
 }

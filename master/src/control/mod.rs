@@ -9,6 +9,7 @@ mod act;
 mod addresses;
 mod autoscale;
 mod backends;
+mod balanced;
 mod balancer;
 mod budgets;
 mod clock;

@@ -9,7 +9,7 @@
 //! An address that nobody can say (the node has not, or its status was lost by a restart) is no reason to take away the
 //! one that stands.
 
-use super::balancer;
+use super::balanced;
 use super::cluster::Cluster;
 use super::controller::{Change, Look};
 use super::intent::{Decision, Intent};
@@ -105,7 +105,7 @@ fn dns(cluster: &Cluster, own: &Own) -> Option<Intent> {
     let key = Key { resource: SERVICES, namespace: SYSTEM.to_owned(), name: DNS.to_owned() };
     let lives = cluster.get::<NamespaceView>(&namespace_key(SYSTEM)).is_some_and(|namespace| !namespace.ends);
     let there = cluster.damaged.contains(&key) || cluster.get::<ServiceView>(&key).is_some();
-    if !lives || there || !cluster.nodes.values().any(balancer::is_ours) {
+    if !lives || there || !cluster.nodes.values().any(balanced::is_ours) {
         return None;
     }
     let port = |name: &str, protocol: &str| json!({"name": name, "protocol": protocol, "port": DNS_PORT, "targetPort": DNS_PORT});

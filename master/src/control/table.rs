@@ -2,6 +2,7 @@
 //!
 //! A new controller is a file and a row here. Rows that stand earlier are looked at earlier.
 
+use super::balanced::BalancedView;
 use super::cluster::{Before, Cluster};
 use super::controller::{Change, Controller, Follow, News, Patience, all, itself};
 use super::cron::CronJobView;
@@ -91,6 +92,7 @@ fn placement() -> Vec<Controller> {
             .follows(Follow::view::<VolumeView>(schedule::when_waiting))
             .follows(Follow::view::<ClassView>(schedule::when_waiting))
             .follows(Follow::view::<CsiNodeView>(schedule::when_waiting))
+            .follows(Follow::view::<BalancedView>(schedule::when_waiting))
             .workload(),
         row("ephemeral", ephemeral::all, ephemeral::decide)
             .follows(Follow::pods(ephemeral::by_pod))
@@ -129,7 +131,8 @@ fn network() -> Vec<Controller> {
             ranges::by_service
         )),
         row("balancer", balancer::all, balancer::decide)
-            .follows(Follow::view::<balancer::BalancedView>(balancer::by_service))
+            .follows(Follow::view::<BalancedView>(balancer::by_service))
+            .follows(Follow::pods(balancer::by_pod))
             .follows(Follow::nodes(balancer::by_node)),
         row("endpoints", endpoints::all, endpoints::decide)
             .follows(Follow::view::<ServiceView>(itself))

@@ -92,6 +92,7 @@ impl Bed {
             verdicts,
             strain: watch::channel(Arc::default()).1,
             leaving: watch::channel(false).1,
+            address: watch::channel(String::new()).1,
             wake: self.wake.clone(),
             node: Node {
                 name: NODE.into(),

@@ -470,6 +470,7 @@ impl Story {
             verdicts: self.heard.subscribe(),
             strain: watch::channel(Arc::default()).1,
             leaving: watch::channel(false).1,
+            address: watch::channel(String::new()).1,
             wake: self.wake.clone(),
             node: Node { name: "n".into(), data_dir: "/d".into(), pause_image: "sha256:pause".into(), ..Node::default() },
             wall_ms: Rc::new(move || wall.with(|engine| engine.wall_ms())),

@@ -58,8 +58,12 @@ fn stands_open(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebu
 }
 
 fn ports(world: &World<'_>, room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {
+    const TAKEN: &str = "node(s) didn't have free ports for the requested pod ports";
+    if ask.pod.host_ports.iter().any(|port| room.is_balanced(port)) {
+        return Some(Rebuff::helpless(Filter::Ports, TAKEN));
+    }
     let taken = ask.pod.host_ports.iter().any(|port| room.has_port(world.cluster, port));
-    taken.then(|| Rebuff::of(Filter::Ports, "node(s) didn't have free ports for the requested pod ports"))
+    taken.then(|| Rebuff::of(Filter::Ports, TAKEN))
 }
 
 fn resources(room: &Room<'_>, ask: &Ask<'_>) -> Option<Rebuff> {

@@ -63,6 +63,7 @@ impl Tried {
             Happening::NodeChanged(_) | Happening::NodeTaints(_) | Happening::NodeLeft => true,
             Happening::PodLeft => by(&[Filter::Ports, Filter::Resources, Filter::Volumes, Filter::Spread, Filter::Relations]),
             Happening::PodCame => by(&[Filter::Spread, Filter::Relations]),
+            Happening::PortsLeft => by(&[Filter::Ports]),
             Happening::Storage => by(&[Filter::Volumes]),
         }
     }

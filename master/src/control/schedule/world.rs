@@ -1,5 +1,6 @@
 //! The nodes as the scheduler counts them, with the pods that were placed in this look. PURE.
 
+use super::super::balancer;
 use super::super::cluster::Cluster;
 use super::super::usage::Usage;
 use super::super::view::{HostPort, NodeView, PodView};
@@ -14,6 +15,8 @@ pub struct Room<'a> {
     pub name: &'a str,
     pub node: &'a NodeView,
     pub usage: Usage,
+    /// Its ports that are led to services.
+    balanced: Vec<HostPort>,
     /// Pods that were placed here in this look.
     came: Vec<(&'a Key, &'a PodView)>,
     /// Uids of pods that are left out: they are thought away.
@@ -35,7 +38,8 @@ impl<'a> World<'a> {
         let none = Usage::default();
         let room = |name: &'a String| {
             let usage = cluster.usage(name).unwrap_or(&none).clone();
-            Room { name, node: &cluster.nodes[name], usage, came: Vec::new(), gone: BTreeSet::new() }
+            let node = &cluster.nodes[name];
+            Room { name, node, usage, balanced: balancer::held(cluster, node), came: Vec::new(), gone: BTreeSet::new() }
         };
         let nominated = |(key, pod): (&'a Key, &'a PodView)| {
             let node = pod.unbound.as_ref().filter(|_| pod.active()).map(|unbound| unbound.nominated.clone())?;
@@ -103,6 +107,11 @@ impl<'a> Room<'a> {
         } else {
             self.gone.insert(pod.uid.as_str());
         }
+    }
+
+    /// Whether a service holds a port that a pod asks for: no pod that leaves helps.
+    pub fn is_balanced(&self, wanted: &HostPort) -> bool {
+        self.balanced.iter().any(|port| port.clashes(wanted))
     }
 
     pub fn has_port(&self, cluster: &'a Cluster, wanted: &HostPort) -> bool {

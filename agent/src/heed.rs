@@ -1,0 +1,66 @@
+//! Looks what of this host is in the way of services and pods, and tells it: a line of the log and an event each, once.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, watch};
+
+use crate::desired::master::Network;
+use crate::firewall::{self, Chain};
+use crate::happening::Happening;
+use crate::host_ports::{Listening, Trouble, asked, listening, troubles};
+use crate::net;
+use crate::pod_network::plug;
+
+/// Never ends. Looks when services ask for something else of this host: never by the clock.
+pub async fn run(mut network: watch::Receiver<Option<Arc<Network>>>, node: String, happenings: mpsc::Sender<Happening>) {
+    tell_of_firewalls(&node, &happenings).await;
+    let (mut last, mut told) = (None, BTreeSet::new());
+    loop {
+        let heard = network.borrow_and_update().clone();
+        if let Some(network) = heard {
+            let wanted = asked(&network.services);
+            if last.as_ref() != Some(&wanted) {
+                let found = troubles(&network.services, &sockets(), &plug::local(), &plug::networks());
+                for trouble in found.difference(&told) {
+                    let Trouble { namespace, name, uid, reason, what } = trouble;
+                    log::warn!("service {namespace}/{name}: {what}");
+                    // A queue that is full loses events, never more.
+                    let _ = happenings.try_send(Happening::of_service([namespace, name, uid], *reason, what.clone()));
+                }
+                (last, told) = (Some(wanted), found);
+            }
+        }
+        if network.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn sockets() -> Listening {
+    let text = |name: &str| fs::read_to_string(format!("/proc/net/{name}")).unwrap_or_default();
+    listening([&text("tcp"), &text("tcp6")], [&text("udp"), &text("udp6")])
+}
+
+async fn tell_of_firewalls(node: &str, happenings: &mpsc::Sender<Happening>) {
+    // Where nft cannot be run, services say so.
+    let Ok(chains) = chains().await else { return };
+    for obstacle in firewall::obstacles(&chains) {
+        let message = format!("{} ({})", obstacle.says, obstacle.mend);
+        log::warn!("firewall: {message}");
+        let _ = happenings.try_send(Happening::of_node(node, "FirewallInTheWay", message));
+    }
+}
+
+/// Every chain of the kernel with a hook; one whose table lets the pods' bridge through drops nothing of theirs.
+pub async fn chains() -> Result<Vec<Chain>, String> {
+    let mut chains = firewall::chains(&net::rule_set().await?);
+    let tables: BTreeSet<String> = firewall::closed(&chains).map(|chain| chain.table.clone()).collect();
+    for table in tables {
+        if net::table(&table).await.is_ok_and(|text| firewall::knows_bridge(&text)) {
+            chains.iter_mut().filter(|chain| chain.table == table).for_each(|chain| chain.drops = false);
+        }
+    }
+    Ok(chains)
+}
