@@ -204,6 +204,12 @@ pub async fn rule_set() -> Result<String, String> {
     run_tool("nft", &["list", "chains"], None).await
 }
 
+/// Of one table, such as `ip filter`.
+pub async fn rules_of(table: &str) -> Result<String, String> {
+    let words: Vec<&str> = ["list", "table"].into_iter().chain(table.split(' ')).collect();
+    run_tool("nft", &words, None).await
+}
+
 pub async fn routes() -> Result<(), String> {
     run_tool("ip", &["route", "list"], None).await.map(drop)
 }

@@ -1,6 +1,8 @@
 //! What of this host stands in the way of its pods, and what to do. PURE.
 
-use std::net::SocketAddr;
+mod ports;
+
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
@@ -8,6 +10,7 @@ use super::Told;
 use crate::figures::files::Disk;
 use crate::images::collect::{free_percent, is_full};
 use crate::runtime::docker::Engine;
+pub use ports::HostPort;
 
 /// Below it the next image may not fit.
 const FREE_PERCENT_LOW: u64 = 15;
@@ -21,6 +24,8 @@ pub struct Chain {
     pub name: String,
     pub hook: String,
     pub drops: bool,
+    /// A rule of its table accepts what comes from the pods' bridge.
+    pub opened: bool,
 }
 
 /// This host at one moment.
@@ -42,6 +47,11 @@ pub struct Readings {
     pub listen: SocketAddr,
     /// Ports of TCP that somebody listens on.
     pub listening: Vec<SocketAddr>,
+    pub listening_udp: Vec<SocketAddr>,
+    /// Where the agent answers pods' questions for names. None: it does not.
+    pub dns: Option<IpAddr>,
+    /// Ports of the host that pods ask for.
+    pub host_ports: Vec<HostPort>,
     /// Controllers of the kernel that are on. Empty: they cannot be read.
     pub controllers: Vec<String>,
     pub overlay: bool,
@@ -95,7 +105,9 @@ pub fn judge(host: &Readings) -> Vec<Finding> {
     host.disks.iter().for_each(|(path, found)| all.push(disk(path, *found)));
     files(host, &mut all);
     clock(host, &mut all);
-    ports(host, &mut all);
+    ports::agent(host, &mut all);
+    ports::names(host, &mut all);
+    ports::of_pods(host, &mut all);
     kernel(host, &mut all);
     firewall(host, &mut all);
     master(host, &mut all);
@@ -179,19 +191,6 @@ fn clock(host: &Readings, all: &mut Vec<Finding>) {
     });
 }
 
-fn ports(host: &Readings, all: &mut Vec<Finding>) {
-    let takes = |one: &SocketAddr| one.port() == host.listen.port() && (one.ip() == host.listen.ip() || one.ip().is_unspecified());
-    let taken = host.listening.iter().any(takes);
-    all.push(match (taken, host.agent_answers) {
-        (true, false) => {
-            let mend = "`ss -tlnp` says by whom; end it, or give the agent another port (listen in /etc/coracle/agent.conf)";
-            Finding::problem("ports", format!("{} is taken, and not by this agent", host.listen), mend)
-        }
-        (_, true) => Finding::good("ports", format!("the agent answers on {}", host.listen)),
-        (false, false) => Finding::good("ports", format!("{} is free; the agent does not run", host.listen)),
-    });
-}
-
 fn kernel(host: &Readings, all: &mut Vec<Finding>) {
     let before = all.len();
     if !host.overlay {
@@ -223,23 +222,33 @@ fn firewall(host: &Readings, all: &mut Vec<Finding>) {
             all.push(Finding::problem("firewall", format!("{tool} cannot be run ({why}): services have no addresses"), mend));
         }
     }
-    // Of iptables' own tables the engine has opened what it needs.
-    let foreign = |chain: &&Chain| chain.drops && !["ip filter", "ip6 filter"].contains(&chain.table.as_str());
+    // Pods have no IPv6 addresses. In iptables' own chain of what is forwarded an agent that runs makes its way itself.
+    let of_iptables = |chain: &Chain| chain.table == "ip filter";
+    let makes_way = |chain: &Chain| of_iptables(chain) && chain.hook == "forward" && !host.agent_answers;
+    let foreign = |chain: &&Chain| chain.drops && !chain.opened && chain.table != "ip6 filter" && !makes_way(chain);
     for chain in host.nft.iter().flatten().filter(foreign) {
         let place = format!("table {}, chain {}", chain.table, chain.name);
         match chain.hook.as_str() {
             "forward" => all.push(Finding::problem(
                 "firewall",
                 format!("{place} drops what is forwarded: pods reach nobody"),
-                format!(
-                    "let the pods' bridge through: nft insert rule {} {} iifname coracle0 accept, and oifname likewise",
-                    chain.table, chain.name
-                ),
+                if of_iptables(chain) {
+                    "apt-get install iptables: with it the agent lets the pods' bridge through, or its log says why not".to_owned()
+                } else {
+                    format!(
+                        "let the pods' bridge through: nft insert rule {} {} iifname coracle0 accept, and oifname likewise",
+                        chain.table, chain.name
+                    )
+                },
             )),
             "input" => all.push(Finding::warning(
                 "firewall",
                 format!("{place} drops what comes to this host: names and node ports may not work"),
-                format!("let the pods' bridge in: nft insert rule {} {} iifname coracle0 accept", chain.table, chain.name),
+                if of_iptables(chain) {
+                    "let the pods' bridge in: ufw allow in on coracle0, or iptables -I INPUT -i coracle0 -j ACCEPT".to_owned()
+                } else {
+                    format!("let the pods' bridge in: nft insert rule {} {} iifname coracle0 accept", chain.table, chain.name)
+                },
             )),
             _ => {}
         }

@@ -3,19 +3,31 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 
-use super::doctor::{Chain, Readings};
+use super::doctor::{Chain, HostPort, Readings};
 use super::{check, look};
 use crate::clock::wall_ms;
 use crate::config::Config;
+use crate::desired::{Desired, Wanted};
 use crate::figures::files::disk;
+use crate::plan::ports::host_ports;
+use crate::plan::seen;
+use crate::pod_network::{BRIDGE, Owner};
+use crate::runtime::{Runtime, Seen};
 use crate::{net, private};
 
+/// States of the kernel's tables of sockets, of TCP and of UDP.
+const LISTENS: &str = "0A";
+const UNCONNECTED: &str = "07";
+
 pub async fn read(config: &Config, agent_answers: bool) -> Readings {
-    let engine = look::engine(config).about().await.map_err(|failure| failure.to_string());
+    let docker = look::engine(config);
+    let engine = docker.about().await.map_err(|failure| failure.to_string());
+    let desired = look::desired(config, &mut Vec::new());
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut disks = vec![config.data_dir.clone()];
     disks.extend(engine.iter().map(|engine| engine.root.clone()));
@@ -33,7 +45,11 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
         wall_ms: wall_ms(),
         listen: config.listen,
-        listening: listening(&text("/proc/net/tcp")).into_iter().chain(listening(&text("/proc/net/tcp6"))).collect(),
+        listening: sockets(LISTENS, &text("/proc/net/tcp"), &text("/proc/net/tcp6")),
+        listening_udp: sockets(UNCONNECTED, &text("/proc/net/udp"), &text("/proc/net/udp6")),
+        dns: desired.dns.cluster.as_ref().map(|dns| dns.address),
+        // An engine that does not answer runs nothing that is known.
+        host_ports: wanted_ports(&desired, &docker.list().await.unwrap_or_default(), config.pod_network == Owner::Own),
         controllers: controllers(&text("/sys/fs/cgroup/cgroup.controllers"), &text("/proc/cgroups")),
         overlay: text("/proc/filesystems").lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay"),
         ip_forward: match text("/proc/sys/net/ipv4/ip_forward").trim() {
@@ -41,7 +57,7 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
             said => Some(said != "0"),
         },
         bridges_are_seen: net::bridges_are_seen(),
-        nft: net::rule_set().await.map(|text| chains(&text)),
+        nft: rules().await,
         ip: net::routes().await,
         master: match &config.master {
             None => None,
@@ -79,11 +95,39 @@ fn controllers(v2: &str, v1: &str) -> Vec<String> {
     rows.filter(|row| row.last() == Some(&"1")).filter_map(|row| row.first().map(|name| (*name).to_owned())).collect()
 }
 
-/// Addresses in the state LISTEN of the kernel's table.
-fn listening(table: &str) -> Vec<SocketAddr> {
-    const LISTEN: &str = "0A";
-    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    rows.filter(|row| row.get(3) == Some(&LISTEN)).filter_map(|row| address(row.get(1)?)).collect()
+/// Addresses in one state of the kernel's tables.
+fn sockets(state: &str, v4: &str, v6: &str) -> Vec<SocketAddr> {
+    let rows = [v4, v6].into_iter().flat_map(|table| table.lines().skip(1)).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    rows.filter(|row| row.get(3) == Some(&state)).filter_map(|row| address(row.get(1)?)).collect()
+}
+
+/// Of all pods that are wanted, and whose sandbox runs. `own_network`: rules lead to those that are not on the host's network.
+fn wanted_ports(desired: &Desired, containers: &[Seen], own_network: bool) -> Vec<HostPort> {
+    let pods = seen::group(containers);
+    let of = |wanted: &Arc<Wanted>| {
+        let runs = pods.get(&wanted.name.uid).is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
+        let (pod, by_rule) = (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
+        host_ports(&wanted.pod.spec).into_iter().map(move |port| {
+            let (port, protocol, host_ip) = (port.host_port, port.protocol, port.host_ip);
+            HostPort { pod: pod.clone(), port, protocol, host_ip, by_rule, runs }
+        })
+    };
+    desired.pods.values().flat_map(of).collect()
+}
+
+/// The chains that drop are looked into: somebody may have let the pods' bridge through.
+async fn rules() -> Result<Vec<Chain>, String> {
+    let mut all = chains(&net::rule_set().await?);
+    for chain in all.iter_mut().filter(|chain| chain.drops) {
+        chain.opened = opens(&net::rules_of(&chain.table).await.unwrap_or_default());
+    }
+    Ok(all)
+}
+
+/// Of the text of a table: `iifname "coracle0" counter packets 3 bytes 180 accept`.
+fn opens(table: &str) -> bool {
+    let from = format!("iifname \"{BRIDGE}\"");
+    table.lines().map(str::trim).any(|line| line.contains(&from) && line.ends_with("accept"))
 }
 
 /// `0100007F:280A`: words of the machine's own order.
@@ -113,7 +157,7 @@ fn chains(text: &str) -> Vec<Chain> {
             name = rest;
         } else if let Some((_, hook)) = line.split_once(" hook ") {
             let hook = hook.split_whitespace().next().unwrap_or_default().to_owned();
-            found.push(Chain { table: table.clone(), name: name.clone(), hook, drops: line.contains("policy drop") });
+            found.push(Chain { table: table.clone(), name: name.clone(), hook, drops: line.contains("policy drop"), opened: false });
         }
     }
     found
@@ -122,6 +166,8 @@ fn chains(text: &str) -> Vec<Chain> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Source;
+    use serde_json::json;
 
     #[test]
     fn texts_of_the_kernel() {
@@ -130,7 +176,9 @@ mod tests {
         assert_eq!(controllers("cpuset cpu memory\n", v1), ["cpuset", "cpu", "memory"]);
         let loopback = format!("{:08X}", u32::from_ne_bytes([127, 0, 0, 1]));
         let table = format!("  sl  local_address rem\n   0: {loopback}:280A 0:0 0A 0\n   1: {loopback}:0016 0:0 01 0\n");
-        assert_eq!(listening(&table), ["127.0.0.1:10250".parse().unwrap()]);
+        assert_eq!(sockets(LISTENS, &table, ""), ["127.0.0.1:10250".parse().unwrap()]);
+        let table = format!("  sl  local_address rem\n   0: {loopback}:0035 0:0 07 0\n");
+        assert_eq!(sockets(UNCONNECTED, "", &table), ["127.0.0.1:53".parse().unwrap()]);
         assert_eq!(address(&format!("{:032}:0050", 0)), Some("[::]:80".parse().unwrap()));
         assert_eq!(address("nonsense"), None);
     }
@@ -139,8 +187,35 @@ mod tests {
     fn chains_with_a_hook() {
         let text = "table ip filter {\n\tchain FORWARD {\n\t\ttype filter hook forward priority filter; policy drop;\n\t}\n\tchain DOCKER {\n\t}\n}\n\
                     table inet coracle {\n\tchain out {\n\t\ttype nat hook output priority -100; policy accept;\n\t}\n}\n";
-        let chain = |table: &str, name: &str, hook: &str, drops| Chain { table: table.into(), name: name.into(), hook: hook.into(), drops };
+        let chain = |table: &str, name: &str, hook: &str, drops| {
+            let (table, name, hook) = (table.into(), name.into(), hook.into());
+            Chain { table, name, hook, drops, opened: false }
+        };
         assert_eq!(chains(text), [chain("ip filter", "FORWARD", "forward", true), chain("inet coracle", "out", "output", false)]);
+    }
+
+    #[test]
+    fn who_lets_the_pods_bridge_through() {
+        assert!(opens("chain ufw-user-input {\n\t\tiifname \"coracle0\" counter packets 3 bytes 180 accept\n\t}\n"));
+        for not in ["iifname \"docker0\" accept", "oifname \"coracle0\" accept", "iifname \"coracle0\" drop", ""] {
+            assert!(!opens(not), "{not}");
+        }
+    }
+
+    #[test]
+    fn ports_of_pods_on_either_network() {
+        let pod = |name: &str, host_network: bool| {
+            let port = json!({"containerPort": 8080, "hostPort": 80, "protocol": "UDP"});
+            let spec = json!({"hostNetwork": host_network, "containers": [{"name": "c", "ports": [port]}]});
+            let document = json!({"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": spec});
+            (name.to_owned(), Arc::new(Wanted::new(Source::File, document).unwrap()))
+        };
+        let desired = Desired { pods: [pod("a", true), pod("b", false)].into(), ..Desired::default() };
+        for own_network in [true, false] {
+            let found = wanted_ports(&desired, &[], own_network);
+            let shown: Vec<_> = found.iter().map(|port| (port.pod.as_str(), port.port, port.protocol.as_str(), port.by_rule)).collect();
+            assert_eq!(shown, [("d/a", 80, "udp", false), ("d/b", 80, "udp", own_network)]);
+        }
     }
 
     #[test]
