@@ -31,6 +31,7 @@ pub mod hash;
 pub mod health_ports;
 pub mod host;
 pub mod hosts;
+pub mod huge_pages;
 pub mod images;
 pub mod inside;
 pub mod lanes;
@@ -260,6 +261,8 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
         app_armor: host.app_armor,
         unsafe_sysctls: config.unsafe_sysctls.clone(),
         devices: config.devices.clone(),
+        pids_max: config.pids_max,
+        huge_pages: host.huge_pages.clone(),
     }
 }
 
