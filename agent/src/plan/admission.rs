@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coracle_api::node::Taint;
 use coracle_api::placement;
-use coracle_api::quantity::Quantity;
 use coracle_api::strategy::{amounts, qos};
 
 use super::allocation;
@@ -261,6 +260,7 @@ mod tests {
     use crate::desired::node_said::NodeSaid;
     use crate::plan::world::{Node, World};
     use crate::plan::{Now, Rules};
+    use coracle_api::quantity::Quantity;
     use serde_json::{Value, json};
     use std::sync::Arc;
 

@@ -116,6 +116,11 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         }
         list.push(condition);
     };
+    match &facts.resize {
+        Resizing::No => {}
+        Resizing::Pending(message) => add("PodResizePending", true, Some("Deferred"), Some(message.clone())),
+        Resizing::InProgress => add("PodResizeInProgress", true, None, None),
+    }
     add("PodReadyToStartContainers", facts.up, None, None);
     if facts.initialized || incomplete.is_empty() {
         add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);
@@ -137,11 +142,6 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         }
     }
     add("PodScheduled", true, None, None);
-    match &facts.resize {
-        Resizing::No => {}
-        Resizing::Pending(message) => add("PodResizePending", true, Some("Deferred"), Some(message.clone())),
-        Resizing::InProgress => add("PodResizeInProgress", true, None, None),
-    }
     Value::Array(list)
 }
 
