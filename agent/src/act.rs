@@ -13,13 +13,12 @@ use crate::lanes::Lanes;
 use crate::naming::{LABEL_HASH, PodName, SANDBOX};
 use crate::plan::memory::{Lost, Memory, Pull, PullState, Setback, Stopping};
 use crate::plan::seen;
-use crate::plan::{Action, PullWanted, Start, Stop, StopReason, What};
+use crate::plan::{Action, PullWanted, Round, Start, Stop, StopReason, What};
 use crate::runtime::{Check, Failure, Outcome, Runtime};
 
 /// More starts at once make a small host no faster.
 const STARTS_AT_ONCE: usize = 4;
 /// A pull that takes longer has failed.
-const PULL_S_MAX: u64 = 1800;
 /// A postStart hook that takes longer has failed: it holds up its pod.
 const POST_START_S_MAX: u64 = 300;
 
@@ -257,8 +256,7 @@ impl<'a, R: Runtime> Hands<'a, R> {
         log::info!("{}/{}: pull {image} for {container}: {reason}", pod.namespace, pod.name);
         self.happen(&pod, &container, Event::Pulling { image: image.clone() });
         let since_ms = self.clock.now().mono_ms;
-        let result = timeout(Duration::from_secs(PULL_S_MAX), self.runtime.pull(&image, &logins)).await;
-        let result = result.unwrap_or_else(|_| Err(Failure::Registry(format!("no end after {PULL_S_MAX} s"))));
+        let result = self.runtime.pull(&image, &logins).await;
         let state = match &result {
             Ok(()) => {
                 let took_ms = self.clock.now().mono_ms - since_ms;
@@ -279,6 +277,13 @@ impl<'a, R: Runtime> Hands<'a, R> {
             entry.failures = if result.is_ok() { 0 } else { entry.failures.saturating_add(1) };
             entry.state = state;
         }
+    }
+
+    /// What was decided about pods.
+    pub fn remember(&self, round: &Round) {
+        let mut memory = self.memory.borrow_mut();
+        memory.admissions.extend(round.admissions.clone());
+        memory.allocations.extend(round.allocations.clone());
     }
 
     /// A queue that is full loses events, never actions.

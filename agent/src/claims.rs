@@ -5,11 +5,13 @@ use std::sync::Arc;
 use coracle_api::placement;
 use coracle_api::pod::{HostPathVolumeSource, LocalVolumeSource, NfsVolumeSource, Volume};
 use coracle_api::strategy::claim::LOCAL_VOLUMES;
+use coracle_api::strategy::qos;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::desired::objects::{Found, Kind, Object, Objects};
 use crate::desired::{Desired, Wanted};
+use crate::huge_pages;
 use crate::naming::{PodName, Source};
 use crate::projection::Missing;
 
@@ -75,7 +77,7 @@ pub fn resolve_all(wanted: &Wanted, desired: &Desired) -> Result<Vec<Volume>, Mi
 /// The same volume with the source that its claim is bound to. What is no claim is as it was.
 pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Volume, Missing> {
     let PodName { namespace, name: pod, .. } = &wanted.name;
-    let Some((name, own)) = name_of(volume, pod) else { return Ok(volume.clone()) };
+    let Some((name, own)) = name_of(volume, pod) else { return plain(volume, wanted) };
     let failed = |text: String| Missing::Failed(format!("error processing PVC {namespace}/{name}: {text}"));
     let claim = match known(&desired.objects, wanted, Kind::Claim, namespace, &name)? {
         Known::There(claim) => claim,
@@ -116,6 +118,14 @@ pub fn resolve(volume: &Volume, wanted: &Wanted, desired: &Desired) -> Result<Vo
     }
     let text = || format!("volume {bound}: this agent mounts hostPath, local and nfs volumes");
     source(spec, &volume.name, read_only).ok_or_else(|| failed(text()))
+}
+
+/// A volume that is no claim.
+fn plain(volume: &Volume, wanted: &Wanted) -> Result<Volume, Missing> {
+    if !volume.empty_dir.as_ref().is_some_and(|empty| huge_pages::is_medium(&empty.medium)) {
+        return Ok(volume.clone());
+    }
+    huge_pages::resolved(volume, &qos::of_pod(&wanted.document["spec"], "requests")).map_err(Missing::Failed)
 }
 
 enum Known<'a> {
@@ -185,8 +195,8 @@ fn source(spec: &Value, name: &str, read_only: bool) -> Option<Volume> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::node_said::NodeSaid;
     use crate::desired::objects::Ref;
-    use crate::plan::admission::NodeSaid;
     use serde_json::json;
 
     fn check(claim: Value, volume: Value, expected: Result<Volume, &str>) {

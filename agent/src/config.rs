@@ -19,7 +19,7 @@ use crate::plan::Devices;
 use crate::pod_network::Owner;
 use crate::pressure::thresholds::{self, Threshold};
 use crate::usage;
-use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pod_network, sysctls};
+use values::{address, devices, is_node_name, is_pod_cidr, node_ip, pids_max, pod_network, sysctls};
 
 /// Where the locks of engines are, common to all agents of a host.
 const RUN_DIR: &str = "/run/coracle";
@@ -30,7 +30,7 @@ const FILE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Those that are paths.
 const PATHS: [&str; 2] = ["data-dir", "manifest-dir"];
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 22] = [
     "manifest-dir",
     "manifest-url",
     "data-dir",
@@ -48,6 +48,7 @@ const KEYS: [&str; 21] = [
     "allowed-unsafe-sysctls",
     "eviction-hard",
     "devices",
+    "pod-pids-limit",
     "images-dir",
     "serialize-image-pulls",
     "image-gc-high-threshold",
@@ -80,6 +81,8 @@ pub struct Config {
     pub unsafe_sysctls: Vec<String>,
     pub eviction_hard: Vec<Threshold>,
     pub devices: Vec<Devices>,
+    /// Of each container; None: as many as the kernel has.
+    pub pids_max: Option<i64>,
     pub images: images::About,
     pub serial_pulls: bool,
 }
@@ -335,6 +338,7 @@ fn config(given: &BTreeMap<String, Given>, host: &Host) -> Result<Config, BadCon
         unsafe_sysctls: sysctls(&text("allowed-unsafe-sysctls", "")).map_err(|why| bad("allowed-unsafe-sysctls", &why))?,
         eviction_hard,
         devices: devices(&text("devices", "")).map_err(|why| bad("devices", &why))?,
+        pids_max: pids_max(&text("pod-pids-limit", "-1")).map_err(|why| bad("pod-pids-limit", &why))?,
         images: images(text, bad)?,
         serial_pulls: whether("serialize-image-pulls", "no")?,
     })
@@ -404,6 +408,7 @@ mod tests {
         refused(&["--pod-network", "docker"], "neither engine nor own");
         assert_eq!((config.listen.to_string().as_str(), config.master), ("127.0.0.1:10250", None));
         assert_eq!(config.socket, Path::new("/run/coracle/agent/box.sock"));
+        assert_eq!((config.pids_max, run(&["--pod-pids-limit", "1024"]).unwrap().pids_max), (None, Some(1024)));
         assert_eq!((config.node_ip, run(&["--node-ip", "192.168.1.7"]).unwrap().node_ip), (None, "192.168.1.7".parse().ok()));
         let devices = |resource: &str, count, paths: &[&str]| {
             let paths = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -477,6 +482,8 @@ mod tests {
         refused(&["--devices", "example.com/serial=/dev/ttyUSB0"], "NAME=COUNT:PATH");
         refused(&["--devices", "cpu=1:/dev/ttyUSB0"], "no name of a resource");
         refused(&["--images-dir", "/a, b"], "absolute");
+        refused(&["--pod-pids-limit", "many"], "no number of processes");
+        refused(&["--pod-pids-limit", "0"], "no number of processes");
         refused(&["--serialize-image-pulls", "2"], "neither yes nor no");
         refused(&["--image-gc-high-threshold", "101"], "percentage");
         refused(&["--image-gc-high-threshold", "70"], "above image-gc-high-threshold");

@@ -178,6 +178,7 @@ pub fn member_config(
         cpu_quota_us,
         cpu_period_us: cpu_quota_us.map(|_| CPU_PERIOD_US),
         memory_bytes: memory(spec, container),
+        pids_max: node.pids_max,
         oom_score_adj: oom_score::of_container(node, wanted, container),
         privileged: security.privileged == Some(true),
         read_only_root: security.read_only_root_filesystem == Some(true),

@@ -59,7 +59,11 @@ pub fn resource(selector: &ResourceFieldSelector, wanted: &Wanted, own: &Contain
         "requests.memory" => of(requests, "memory").or(of(limits, "memory")).map_or(0, value),
         "limits.ephemeral-storage" => of(limits, "ephemeral-storage").map_or(u128::from(node.disk_bytes), value),
         "requests.ephemeral-storage" => of(requests, "ephemeral-storage").or(of(limits, "ephemeral-storage")).map_or(0, value),
-        other => return Err(format!("unsupported container resource : {other}")),
+        other => match other.split_once('.') {
+            Some(("limits", kind)) if kind.starts_with("hugepages-") => of(limits, kind).map_or(0, value),
+            Some(("requests", kind)) if kind.starts_with("hugepages-") => of(requests, kind).or(of(limits, kind)).map_or(0, value),
+            _ => return Err(format!("unsupported container resource : {other}")),
+        },
     };
     let is_cpu = selector.resource.ends_with(".cpu");
     let divisor = selector.divisor.map(|divisor| if is_cpu { milli(divisor) } else { value(divisor) });
@@ -88,7 +92,7 @@ mod tests {
         let document = json!({
             "metadata": {"namespace": "d", "name": "p", "uid": "u", "labels": {"app": "web", "tier": "1"}, "annotations": {"a/b": "x"}},
             "spec": {"serviceAccountName": "sa", "containers": [
-                {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}}, {"name": "plain"}]},
+                {"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}, "requests": {"cpu": "250m"}}}, {"name": "plain"}, {"name": "pages", "resources": {"limits": {"hugepages-2Mi": "4Mi"}}}]},
         });
         Wanted::new(Source::Master, document).unwrap()
     }
@@ -134,6 +138,9 @@ mod tests {
         check(json!({"containerName": "plain", "resource": "limits.cpu"}), Ok("4"));
         check(json!({"containerName": "plain", "resource": "limits.memory", "divisor": "1Gi"}), Ok("8"));
         check(json!({"containerName": "plain", "resource": "requests.memory"}), Ok("0"));
+        check(json!({"resource": "limits.hugepages-2Mi", "divisor": "1Mi"}), Ok("0"));
+        check(json!({"containerName": "pages", "resource": "requests.hugepages-2Mi", "divisor": "1Mi"}), Ok("4"));
+        check(json!({"resource": "limits.example.com/gpu"}), Err("unsupported container resource : limits.example.com/gpu"));
         check(json!({"containerName": "nope", "resource": "limits.cpu"}), Err("container nope not found"));
     }
 }

@@ -43,19 +43,32 @@ fn is_firewalld(table: &str) -> bool {
     table.ends_with(" firewalld")
 }
 
-/// Whether the rules of a table speak of the pods' bridge: somebody has let it through.
-pub fn knows_bridge(table: &str) -> bool {
-    table.contains(&format!("\"{BRIDGE}\""))
+fn is_iptables(table: &str) -> bool {
+    table == "ip filter"
 }
 
-/// Tables with a chain that drops and is not the engine's business: of iptables' own the engine has opened what it needs.
+/// Whether the rules of a table speak of the pods' bridge: somebody has let it through. In the table of iptables, which holds the chains of
+/// every program that uses it, those for the same hook count alone: `ufw-user-input` for `input`.
+pub fn lets_bridge_through(chain: &Chain, table: &str) -> bool {
+    let (mut inside, bridge) = (String::new(), format!("\"{BRIDGE}\""));
+    table.lines().map(str::trim).any(|line| {
+        if let Some(name) = line.strip_prefix("chain ") {
+            inside = name.to_lowercase();
+        }
+        line.contains(&bridge) && (!is_iptables(&chain.table) || inside.contains(&chain.hook))
+    })
+}
+
+/// Chains that drop what pods need. They have no IPv6 addresses.
 pub fn closed(chains: &[Chain]) -> impl Iterator<Item = &Chain> {
-    let foreign = |chain: &&Chain| chain.drops && !["ip filter", "ip6 filter"].contains(&chain.table.as_str());
+    let foreign = |chain: &&Chain| chain.drops && chain.table != "ip6 filter";
     chains.iter().filter(foreign).filter(|chain| ["forward", "input"].contains(&chain.hook.as_str()))
 }
 
-pub fn obstacles(chains: &[Chain]) -> Vec<Obstacle> {
-    closed(chains).map(obstacle).collect()
+/// `agent_answers`: one that starts makes its way itself in iptables' chain of what is forwarded; one that has started has done so.
+pub fn obstacles(chains: &[Chain], agent_answers: bool) -> Vec<Obstacle> {
+    let makes_way = |chain: &&Chain| !agent_answers && is_iptables(&chain.table) && chain.hook == "forward";
+    closed(chains).filter(|chain| !makes_way(chain)).map(obstacle).collect()
 }
 
 fn obstacle(chain: &Chain) -> Obstacle {
@@ -66,11 +79,17 @@ fn obstacle(chain: &Chain) -> Obstacle {
         false => (format!("{place} drops what comes to this host: names and node ports may not work"), "in"),
     };
     let more = if forward { ", and oifname likewise" } else { "" };
-    let mend = match is_firewalld(&chain.table) {
-        true => format!(
+    let mend = match (is_firewalld(&chain.table), is_iptables(&chain.table)) {
+        (true, _) => format!(
             "let the pods' bridge {way}: firewall-cmd --permanent --zone=trusted --add-interface={BRIDGE}, then firewall-cmd --reload"
         ),
-        false => format!("let the pods' bridge {way}: nft insert rule {} {} iifname {BRIDGE} accept{more}", chain.table, chain.name),
+        (_, true) if forward => {
+            "apt-get install iptables: with it the agent lets the pods' bridge through, or its log says why not".to_owned()
+        }
+        (_, true) => {
+            format!("let the pods' bridge in: ufw allow in on {BRIDGE}, or iptables -I INPUT -i {BRIDGE} -j ACCEPT")
+        }
+        _ => format!("let the pods' bridge {way}: nft insert rule {} {} iifname {BRIDGE} accept{more}", chain.table, chain.name),
     };
     Obstacle { forward, says, mend }
 }
@@ -93,12 +112,29 @@ mod tests {
             chain("inet firewalld", "nat_PREROUTING", "prerouting", false),
         ];
         assert_eq!(chains(text), expected);
-        let found = obstacles(&expected);
+        let found = obstacles(&expected, true);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].forward && found[0].says.contains("inet firewalld") && found[0].mend.contains("firewall-cmd"), "{found:?}");
         let own = [chain("inet mine", "in", "input", true)];
-        let found = obstacles(&own);
+        let found = obstacles(&own, true);
         assert!(!found[0].forward && found[0].mend.ends_with("nft insert rule inet mine in iifname coracle0 accept"), "{found:?}");
-        assert!(knows_bridge("iifname \"coracle0\" goto x") && !knows_bridge("iifname \"coracle01\""));
+        assert!(lets_bridge_through(&own[0], "iifname \"coracle0\" goto x") && !lets_bridge_through(&own[0], "iifname \"coracle01\""));
+    }
+
+    #[test]
+    fn the_table_of_iptables_is_shared() {
+        let chain = |hook: &str| Chain { table: "ip filter".into(), name: hook.to_uppercase(), hook: hook.into(), drops: true };
+        // The agent's own way for what is forwarded lets nothing in.
+        let table = "chain FORWARD {\n iifname \"coracle0\" counter packets 3 bytes 180 accept\n }\n";
+        assert!(lets_bridge_through(&chain("forward"), table) && !lets_bridge_through(&chain("input"), table));
+        assert!(lets_bridge_through(
+            &chain("input"),
+            "chain ufw-user-input {\n iifname \"coracle0\" counter packets 0 bytes 0 accept\n }\n"
+        ));
+        let says = |hook: &str, agent_answers| obstacles(&[chain(hook)], agent_answers).first().map(|found| found.mend.clone());
+        assert_eq!(says("forward", false), None);
+        assert!(says("forward", true).is_some_and(|mend| mend.contains("iptables")));
+        assert!(says("input", true).is_some_and(|mend| mend.contains("ufw allow in")));
+        assert_eq!(obstacles(&[Chain { table: "ip6 filter".into(), ..chain("input") }], true), []);
     }
 }

@@ -155,6 +155,7 @@ pub fn of_wait(member: Option<&Member<'_>>, waiting: &Waiting) -> Vec<Event> {
         | WaitReason::FailedMount
         | WaitReason::FailedToRetrieveImagePullSecret
         | WaitReason::HostPortTaken
+        | WaitReason::ResizeDeferred
         | WaitReason::SandboxBackOff
         | WaitReason::SetupFailed
         | WaitReason::UnsupportedField => vec![failed(message)],

@@ -46,7 +46,7 @@ fn sockets() -> Listening {
 async fn tell_of_firewalls(node: &str, happenings: &mpsc::Sender<Happening>) {
     // Where nft cannot be run, services say so.
     let Ok(chains) = chains().await else { return };
-    for obstacle in firewall::obstacles(&chains) {
+    for obstacle in firewall::obstacles(&chains, false) {
         let message = format!("{} ({})", obstacle.says, obstacle.mend);
         log::warn!("firewall: {message}");
         let _ = happenings.try_send(Happening::of_node(node, "FirewallInTheWay", message));
@@ -58,9 +58,9 @@ pub async fn chains() -> Result<Vec<Chain>, String> {
     let mut chains = firewall::chains(&net::rule_set().await?);
     let tables: BTreeSet<String> = firewall::closed(&chains).map(|chain| chain.table.clone()).collect();
     for table in tables {
-        if net::table(&table).await.is_ok_and(|text| firewall::knows_bridge(&text)) {
-            chains.iter_mut().filter(|chain| chain.table == table).for_each(|chain| chain.drops = false);
-        }
+        let Ok(text) = net::table(&table).await else { continue };
+        let of = chains.iter_mut().filter(|chain| chain.table == table && firewall::lets_bridge_through(chain, &text));
+        of.for_each(|chain| chain.drops = false);
     }
     Ok(chains)
 }

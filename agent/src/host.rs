@@ -9,6 +9,8 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use nix::sys::statvfs::statvfs;
 
+use crate::huge_pages::{self, HugePages};
+
 /// Read once at the start; `address` says of a change of the address.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Host {
@@ -25,6 +27,8 @@ pub struct Host {
     pub kernel: String,
     pub os_image: String,
     pub app_armor: bool,
+    /// Set aside when this program started.
+    pub huge_pages: HugePages,
 }
 
 pub fn name() -> String {
@@ -56,8 +60,19 @@ pub fn look(data_dir: &str, given: Option<IpAddr>, pod_cidr: &str) -> Host {
         boot_id: line("/proc/sys/kernel/random/boot_id"),
         kernel: line("/proc/sys/kernel/osrelease"),
         app_armor: line("/sys/module/apparmor/parameters/enabled") == "Y",
+        huge_pages: huge_pages(),
         os_image: pretty_name(&fs::read_to_string("/etc/os-release").unwrap_or_default()),
     }
+}
+
+/// Of a kernel without them there are none.
+fn huge_pages() -> HugePages {
+    let folders = fs::read_dir("/sys/kernel/mm/hugepages").into_iter().flatten().filter_map(Result::ok);
+    let of = |folder: fs::DirEntry| {
+        let pages = fs::read_to_string(folder.path().join("nr_hugepages")).ok()?.trim().parse().ok()?;
+        huge_pages::resource(folder.file_name().to_str()?, pages)
+    };
+    folders.filter_map(of).collect()
 }
 
 /// A host that is on no network is known to its own pods alone, by the first address of theirs.

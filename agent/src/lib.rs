@@ -35,6 +35,7 @@ pub mod heed;
 pub mod host;
 pub mod host_ports;
 pub mod hosts;
+pub mod huge_pages;
 pub mod images;
 pub mod inside;
 pub mod lanes;
@@ -252,6 +253,8 @@ pub(crate) fn node(config: &Config, host: &host::Host) -> plan::Node {
         app_armor: host.app_armor,
         unsafe_sysctls: config.unsafe_sysctls.clone(),
         devices: config.devices.clone(),
+        pids_max: config.pids_max,
+        huge_pages: host.huge_pages.clone(),
     }
 }
 

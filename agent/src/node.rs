@@ -26,7 +26,7 @@ pub struct Condition {
     pub kind: &'static str,
     pub holds: bool,
     reason: &'static str,
-    message: String,
+    pub message: String,
     /// When it changed last.
     pub since: String,
 }
@@ -37,18 +37,29 @@ pub fn conditions(trouble: Option<&str>, short: &BTreeSet<Short>) -> Vec<Conditi
         let reason = if holds { yes } else { no };
         Condition { kind, holds, reason, message, since: String::new() }
     };
-    let (memory, disk) = (short.contains(&Short::Memory), short.contains(&Short::Disk));
+    let [memory, disk, pids] = [Short::Memory, Short::Disk, Short::Processes].map(|one| short.contains(&one));
     let says = |text: &str| format!("kubelet has {text}");
     let memory_text = if memory { "insufficient memory available" } else { "sufficient memory available" };
     let disk_text = if disk { "disk pressure" } else { "no disk pressure" };
+    let pids_text = if pids { "insufficient PID available" } else { "sufficient PID available" };
     let ready =
         trouble.map_or_else(|| "the agent runs and its engine answers".to_owned(), |text| format!("container runtime is down: {text}"));
     vec![
         condition("MemoryPressure", memory, ["KubeletHasInsufficientMemory", "KubeletHasSufficientMemory"], says(memory_text)),
         condition("DiskPressure", disk, ["KubeletHasDiskPressure", "KubeletHasNoDiskPressure"], says(disk_text)),
-        condition("PIDPressure", false, ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"], says("sufficient PID available")),
+        condition("PIDPressure", pids, ["KubeletHasInsufficientPID", "KubeletHasSufficientPID"], says(pids_text)),
         condition("Ready", trouble.is_none(), ["KubeletReady", "KubeletNotReady"], ready),
     ]
+}
+
+/// Whole pages are whole mebibytes, but for the smallest ones of some machines.
+fn quantity(bytes: u64) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        bytes if bytes.is_multiple_of(1 << 30) => format!("{}Gi", bytes >> 30),
+        bytes if bytes.is_multiple_of(1 << 20) => format!("{}Mi", bytes >> 20),
+        bytes => format!("{}Ki", bytes >> 10),
+    }
 }
 
 pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
@@ -63,6 +74,9 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
             "cpu": host.cpus.to_string(), "memory": format!("{}Ki", host.memory_bytes / 1024), "pods": PODS_MAX.to_string(),
             "ephemeral-storage": disk,
         });
+        for (resource, bytes) in &host.huge_pages {
+            amounts[resource] = quantity(*bytes).into();
+        }
         // What others count of this node stays as they wrote it.
         for Devices { resource, count, .. } in &about.devices {
             amounts[resource] = count.to_string().into();
@@ -70,7 +84,10 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
         amounts
     };
     // A tenth of the disk is not the pods' to fill.
-    let (capacity, allocatable) = (amounts(format!("{}Ki", host.disk_bytes / 1024)), amounts((host.disk_bytes / 10 * 9).to_string()));
+    let (capacity, mut allocatable) = (amounts(format!("{}Ki", host.disk_bytes / 1024)), amounts((host.disk_bytes / 10 * 9).to_string()));
+    // Large pages are set aside: nothing else gets their memory.
+    let set_aside: u64 = host.huge_pages.values().sum();
+    allocatable["memory"] = format!("{}Ki", host.memory_bytes.saturating_sub(set_aside) / 1024).into();
     // No time of the heartbeat in it: the same document again is no event and no write, and is heard all the same.
     let conditions: Vec<Value> = conditions
         .iter()
@@ -108,4 +125,36 @@ pub fn node_document(about: &About, conditions: &[Condition]) -> Value {
 /// The patch that says of a node what its agent knows.
 pub fn node_status(document: &Value) -> Value {
     json!({ "status": document["status"] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_pages_are_no_memory_of_others() {
+        let huge_pages = [("hugepages-2Mi".to_owned(), 6 << 20), ("hugepages-1Gi".to_owned(), 0)].into();
+        let host = Host { memory_bytes: 1 << 30, huge_pages, ..Host::default() };
+        let (_, engine) = watch::channel(String::new());
+        let about = About { name: "n1".into(), host, pod_cidr: String::new(), devices: Vec::new(), engine };
+        let status = &node_document(&about, &[])["status"];
+        for amounts in [&status["capacity"], &status["allocatable"]] {
+            assert_eq!((&amounts["hugepages-2Mi"], &amounts["hugepages-1Gi"]), (&json!("6Mi"), &json!("0")));
+        }
+        assert_eq!((&status["capacity"]["memory"], &status["allocatable"]["memory"]), (&json!("1048576Ki"), &json!("1042432Ki")));
+    }
+
+    #[test]
+    fn what_a_node_says_of_how_it_is() {
+        let held = |trouble, short: &[Short]| -> Vec<(&'static str, &'static str, String)> {
+            let all = conditions(trouble, &short.iter().copied().collect());
+            assert_eq!(all.iter().map(|one| one.kind).collect::<Vec<_>>(), ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]);
+            all.into_iter().filter(|one| one.holds).map(|one| (one.kind, one.reason, one.message)).collect()
+        };
+        let ready = ("Ready", "KubeletReady", "the agent runs and its engine answers".to_owned());
+        assert_eq!(held(None, &[]), [ready.clone()]);
+        let short = ("PIDPressure", "KubeletHasInsufficientPID", "kubelet has insufficient PID available".to_owned());
+        assert_eq!(held(None, &[Short::Processes]), [short, ready]);
+        assert_eq!(held(Some("gone"), &[]), []);
+    }
 }

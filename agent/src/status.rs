@@ -11,18 +11,26 @@ use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};
 
 pub use self::conditions::{CONDITIONS, is_own};
-use self::conditions::{End, Facts, Told, conditions, disruption, gates};
+use self::conditions::{End, Facts, Resizing, Told, conditions, disruption, gates};
 use self::member::{Case, One, one, time, unknown};
 use self::whole::{add_resources, begun_ms, ending, rejected};
 use crate::desired::Wanted;
 use crate::members::{Kind, Member};
 use crate::naming::{LABEL_POD_UID, SANDBOX, Tag};
+use crate::plan::allocation;
 use crate::plan::order;
+use crate::plan::resize;
 use crate::plan::seen::{self, Run};
 use crate::plan::{Dismissal, Dismissed, Now, Waits, World};
 
 pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let waits = &with_record(wanted, waits);
+    // What it has is what counts, while there is no room for what it asks for.
+    let held = waits.held.as_ref().and_then(|held| allocation::with(wanted, &held.allocation));
+    told(held.as_ref().unwrap_or(wanted), world, waits, was, now)
+}
+
+fn told(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: Now) -> Value {
     let (runs, ephemeral_runs) = runs(wanted, world);
     let recorded = &wanted.document["status"];
     // It ended before, and nothing of it is left here to say more: what is on record stays.
@@ -55,7 +63,6 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     let still = || waits.dismissed.is_some() && seen::members(&runs).any(|run| run.seen.runs());
     let over = ended.filter(|_| sandbox.is_none() && !still());
     let gates = gates(wanted);
-    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: &init, containers: &containers, runs: &runs, gates: &gates };
     let generation = Some(wanted.pod.metadata.generation).filter(|generation| *generation > 0);
     let mut status = Map::new();
     let mut set = |name: &str, value: Value| drop(status.insert(name.to_owned(), value));
@@ -63,6 +70,9 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
         set("observedGeneration", json!(generation));
     }
     set("phase", json!(phase(ended, over.is_some(), initialized, &containers)));
+    let resize = resizing(wanted, waits, &runs);
+    let (init_told, gates) = (&init, &gates);
+    let facts = Facts { up: sandbox.is_some(), ended, initialized, init: init_told, containers: &containers, runs: &runs, gates, resize };
     let mut conditions = conditions(&facts, generation, was, now);
     if let (Some(dismissal), Value::Array(list)) = (waits.dismissed.as_ref().filter(|_| over.is_some()), &mut conditions) {
         list.extend(disruption(dismissal, generation, was, now));
@@ -92,6 +102,16 @@ pub fn status(wanted: &Wanted, world: &World, waits: &Waits, was: &Value, now: N
     set("qosClass", json!(qos::class(&wanted.document)));
     add_resources(&mut status, wanted);
     Value::Object(status)
+}
+
+/// A resize that waits, or has not been done yet.
+fn resizing(wanted: &Wanted, waits: &Waits, runs: &[Run<'_>]) -> Resizing {
+    if let Some(held) = &waits.held {
+        return Resizing::Pending(held.message.clone());
+    }
+    let undone =
+        |member: Member<'_>| seen::of(runs, &member.spec.name).next().is_some_and(|run| resize::wanted_of(wanted, &member, run).is_some());
+    if wanted.members().any(undone) { Resizing::InProgress } else { Resizing::No }
 }
 
 /// Of the host and, once it has one, of the pod.

@@ -117,7 +117,7 @@ pub async fn run_with<R: Runtime>(runtime: &R, mut ends: Ends, rules: Rules) {
                 trouble.over();
                 let case = Case { desired: &desired, world: &world, now, rules };
                 let round = plan::plan(case);
-                hands.memory.borrow_mut().admissions.extend(round.admissions.clone());
+                hands.remember(&round);
                 tell(&ends, &desired, &round.waits, &mut told);
                 show(&ends.shown, &desired, &world, &round, now);
                 let wake_at_ms = round.wake_at_ms;

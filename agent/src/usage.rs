@@ -9,7 +9,7 @@ usage: coracle-agent [flags]
        coracle-agent status [-o json] [flags]
        coracle-agent doctor [-o json] [flags]
        coracle-agent exec [-it] [-n NAMESPACE] [-c CONTAINER] POD -- COMMAND...
-       coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER] [--tail N] POD
+       coracle-agent logs [-fp] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] POD
 
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
@@ -36,6 +36,7 @@ usage: coracle-agent [flags]
   --allowed-unsafe-sysctls LIST   names, or beginnings with *, that pods may set (default: only the safe ones)
   --eviction-hard LIST   below what pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
   --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
+  --pod-pids-limit NUMBER  processes and threads that each container may have at once (default -1: no limit)
   --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
   --serialize-image-pulls yes|no  one pull after another (default no)
   --image-gc-high-threshold PERCENT  of the disk in use: above it images that were pulled and nobody wants go (default 85)
@@ -101,11 +102,12 @@ exit code 0: the command ended well; else it is the command's own, or
 ";
 
 const LOGS: &str = "\
-usage: coracle-agent logs [-f] [-p] [-n NAMESPACE] [-c CONTAINER] [--tail N] [--since 5m] [--since-time TIME] [--timestamps]
-                          [--limit-bytes N] [--socket-dir DIR] [--node-name NAME] [--config FILE] POD
+usage: coracle-agent logs [-f] [-p] [-n NAMESPACE] [-c CONTAINER | --all-containers] [--tail N] [--since 5m] [--since-time TIME]
+                          [--timestamps] [--limit-bytes N] [--stream stdout|stderr] [--socket-dir DIR] [--node-name NAME]
+                          [--config FILE] POD
 
 Asks the running agent through its socket, as root, what a container of a pod of this host wrote: -f goes on with it, -p is of the
-container before. The options are those of kubectl.
+container before. The options are those of kubectl; --stream, which takes no --tail beside it, is the API's.
 
 exit code 0: it is told
           1: it cannot be read

@@ -6,6 +6,7 @@
 use coracle_api::pod::{NfsVolumeSource, Volume as Asked};
 
 use crate::desired::Wanted;
+use crate::huge_pages;
 use crate::naming::{memory_volume_name, volume_dir};
 use crate::plan::world::Node;
 use crate::projection;
@@ -43,7 +44,7 @@ pub struct Source {
 /// None: the volume asks for another source.
 type Row = fn(&Asked, &Home<'_>) -> Option<Source>;
 
-const SOURCES: &[Row] = &[host_path, memory, empty_dir, filled, local, nfs];
+const SOURCES: &[Row] = &[host_path, memory, huge_pages, empty_dir, filled, local, nfs];
 
 /// A claim comes here as what it is bound to (`claims`). The first row that applies. A volume that names no source is an empty directory, as in 2014; one that names another
 /// source is refused before it comes here (`api::fields`).
@@ -68,7 +69,8 @@ fn host_path(volume: &Asked, _: &Home<'_>) -> Option<Source> {
         "Socket" => file(HostFile::Socket, false),
         "CharDevice" => file(HostFile::CharDevice, false),
         "BlockDevice" => file(HostFile::BlockDevice, false),
-        _ => None,
+        // Without a type anything may be there; where nothing is, a kubelet's runtime makes a directory.
+        _ => Some(Volume::HostPath { path: host.path.clone() }),
     };
     Some(Source { needs, mount: MountSource::Path(host.path.clone()) })
 }
@@ -78,6 +80,16 @@ fn memory(volume: &Asked, home: &Home<'_>) -> Option<Source> {
     let name = memory_volume_name(home.uid, &volume.name);
     let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok());
     Some(Source { needs: Some(Volume::Memory { name: name.clone(), size_bytes, group: home.group }), mount: MountSource::Volume(name) })
+}
+
+/// `claims::resolve` has said how large pages and directory are.
+fn huge_pages(volume: &Asked, home: &Home<'_>) -> Option<Source> {
+    let empty = volume.empty_dir.as_ref()?;
+    let page_bytes = huge_pages::page_bytes(&empty.medium)?;
+    let name = memory_volume_name(home.uid, &volume.name);
+    let size_bytes = empty.size_limit.and_then(|size| u64::try_from(size.value()).ok()).unwrap_or(page_bytes);
+    let needs = Volume::HugePages { name: name.clone(), page_bytes, size_bytes, group: home.group };
+    Some(Source { needs: Some(needs), mount: MountSource::Volume(name) })
 }
 
 fn empty_dir(volume: &Asked, home: &Home<'_>) -> Option<Source> {
@@ -142,7 +154,7 @@ mod tests {
         let path = |path: &str| MountSource::Path(path.to_owned());
         let host = |kind: &str| json!({"hostPath": {"path": "/srv", "type": kind}});
         let host_directory = |create| Some(Volume::HostDirectory { path: "/srv".to_owned(), create });
-        check(host(""), None, path("/srv"));
+        check(host(""), Some(Volume::HostPath { path: "/srv".to_owned() }), path("/srv"));
         check(host("Directory"), host_directory(false), path("/srv"));
         check(host("DirectoryOrCreate"), host_directory(true), path("/srv"));
         let host_file = |kind, create| Some(Volume::HostFile { path: "/srv".to_owned(), kind, create });
@@ -163,6 +175,9 @@ mod tests {
         let engines = || MountSource::Volume("coracle_u_v".to_owned());
         check(json!({"nfs": {"server": "nas", "path": "/x"}}), nfs("nfsvers=4"), engines());
         check(json!({"nfs": {"server": "nas", "path": "/x", "readOnly": true}}), nfs("nfsvers=4,ro"), engines());
+        let (name, page_bytes, size_bytes) = ("coracle_u_v".to_owned(), 2 << 20, 4 << 20);
+        let pages = Volume::HugePages { name, page_bytes, size_bytes, group: Some(7) };
+        check(json!({"emptyDir": {"medium": "HugePages-2Mi", "sizeLimit": "4Mi"}}), Some(pages), engines());
         let memory = |size_bytes| Some(Volume::Memory { name: "coracle_u_v".to_owned(), size_bytes, group: Some(7) });
         let mounted = || MountSource::Volume("coracle_u_v".to_owned());
         check(json!({"emptyDir": {"medium": "Memory"}}), memory(None), mounted());

@@ -13,10 +13,10 @@ pub enum Verdict {
     Acted,
     /// Changes nothing about the containers, or is somebody else's to act on. The row says why.
     Harmless(&'static str),
-    /// A pod that asks for it is not started.
-    Refused,
-    /// These values ask for what is done anyway; any other is refused.
-    Only(&'static [&'static str]),
+    /// A pod that asks for it is not started. The row says why.
+    Refused(&'static str),
+    /// These values ask for what is done anyway; any other is refused, and the row says why.
+    Only(&'static [&'static str], &'static str),
     /// Of a map, these keys are acted on; any other is refused.
     Keys(&'static [&'static str]),
 }
@@ -25,6 +25,25 @@ use Verdict::{Acted, Harmless, Keys, Only, Refused};
 
 const FOR_SCHEDULERS: Verdict = Harmless("the scheduler's to act on");
 const ACCOUNTS: Verdict = Harmless("the master's to act on: it adds the volume of the token");
+
+const NO_DRA: &str = "dynamic resource allocation needs drivers of devices, and none runs here";
+const NO_WINDOWS: &str = "every host here runs Linux";
+const NOT_EPHEMERAL: &str = "Kubernetes has it of no ephemeral container";
+
+/// Of a container, for itself.
+const AMOUNTS: &[&str] = &[
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.hugepages-1Gi",
+    "limits.hugepages-2Mi",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
+    "requests.hugepages-1Gi",
+    "requests.hugepages-2Mi",
+    "requests.memory",
+];
+const MEDIA: &[&str] = &["HugePages", "HugePages-1Gi", "HugePages-2Mi", "Memory"];
 
 const EPHEMERAL: &str = "ephemeralContainers";
 const INIT: &str = "initContainers";
@@ -47,15 +66,12 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].envFrom", Acted),
     ("containers[].env[].name", Acted),
     ("containers[].env[].value", Acted),
-    ("containers[].env[].valueFrom", Refused),
+    ("containers[].env[].valueFrom", Refused("no such source is known")),
     ("containers[].env[].valueFrom.configMapKeyRef", Acted),
     ("containers[].env[].valueFrom.fieldRef", Acted),
     ("containers[].env[].valueFrom.fileKeyRef", Acted),
     ("containers[].env[].valueFrom.resourceFieldRef", Acted),
-    (
-        "containers[].env[].valueFrom.resourceFieldRef.resource",
-        Only(&["limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage", "requests.memory"]),
-    ),
+    ("containers[].env[].valueFrom.resourceFieldRef.resource", Only(AMOUNTS, "no such amount is known of a container")),
     ("containers[].env[].valueFrom.secretKeyRef", Acted),
     ("containers[].image", Acted),
     ("containers[].imagePullPolicy", Acted),
@@ -74,15 +90,15 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].ports[].hostIP", Acted),
     ("containers[].ports[].hostPort", Acted),
     ("containers[].ports[].name", Acted),
-    ("containers[].ports[].protocol", Only(&["TCP", "UDP"])),
+    ("containers[].ports[].protocol", Only(&["TCP", "UDP"], "no rule for SCTP leads to pods")),
     ("containers[].readinessProbe", Acted),
     ("containers[].resizePolicy", Acted),
-    ("containers[].resources.claims", Refused),
+    ("containers[].resources.claims", Refused(NO_DRA)),
     ("containers[].resources.limits", Acted),
     ("containers[].resources.requests", Acted),
     ("containers[].restartPolicy", Acted),
     ("containers[].restartPolicyRules", Acted),
-    ("containers[].restartPolicyRules[].action", Only(&["Restart"])),
+    ("containers[].restartPolicyRules[].action", Only(&["Restart"], "only the container itself is started again")),
     ("containers[].securityContext.allowPrivilegeEscalation", Acted),
     ("containers[].securityContext.appArmorProfile", Acted),
     ("containers[].securityContext.capabilities.add", Acted),
@@ -95,14 +111,14 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("containers[].securityContext.runAsUser", Acted),
     ("containers[].securityContext.seLinuxOptions", Acted),
     ("containers[].securityContext.seccompProfile", Acted),
-    ("containers[].securityContext.windowsOptions", Refused),
+    ("containers[].securityContext.windowsOptions", Refused(NO_WINDOWS)),
     ("containers[].startupProbe", Acted),
     ("containers[].stdin", Acted),
     ("containers[].stdinOnce", Acted),
     ("containers[].terminationMessagePath", Acted),
     ("containers[].terminationMessagePolicy", Acted),
     ("containers[].tty", Acted),
-    ("containers[].volumeDevices", Refused),
+    ("containers[].volumeDevices", Refused("claims are bound to directories and exports, never to raw devices")),
     ("containers[].volumeMounts[].mountPath", Acted),
     ("containers[].volumeMounts[].mountPropagation", Acted),
     ("containers[].volumeMounts[].name", Acted),
@@ -116,19 +132,19 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("enableServiceLinks", Acted),
     // Each of their fields as that of a container, but for these. What is refused holds up that container alone.
     ("ephemeralContainers", Acted),
-    ("ephemeralContainers[].lifecycle", Refused),
-    ("ephemeralContainers[].livenessProbe", Refused),
-    ("ephemeralContainers[].ports", Refused),
-    ("ephemeralContainers[].readinessProbe", Refused),
-    ("ephemeralContainers[].resizePolicy", Refused),
-    ("ephemeralContainers[].resources", Refused),
-    ("ephemeralContainers[].startupProbe", Refused),
+    ("ephemeralContainers[].lifecycle", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].livenessProbe", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].ports", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].readinessProbe", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].resizePolicy", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].resources", Refused(NOT_EPHEMERAL)),
+    ("ephemeralContainers[].startupProbe", Refused(NOT_EPHEMERAL)),
     ("ephemeralContainers[].targetContainerName", Acted),
     ("hostAliases", Acted),
     ("hostIPC", Acted),
     ("hostNetwork", Acted),
     ("hostPID", Acted),
-    ("hostUsers", Only(&["true"])),
+    ("hostUsers", Only(&["true"], "the engine maps users for all containers or for none")),
     ("hostname", Acted),
     ("hostnameOverride", Acted),
     ("imagePullSecrets", Acted),
@@ -142,15 +158,15 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("priority", FOR_SCHEDULERS),
     ("priorityClassName", FOR_SCHEDULERS),
     ("readinessGates", Acted),
-    ("resourceClaims", Refused),
-    ("resources.claims", Refused),
+    ("resourceClaims", Refused(NO_DRA)),
+    ("resources.claims", Refused(NO_DRA)),
     ("resources.limits", Acted),
     ("resources.requests", Acted),
     ("restartPolicy", Acted),
     ("runtimeClassName", Acted),
     ("schedulerName", FOR_SCHEDULERS),
     ("schedulingGates", FOR_SCHEDULERS),
-    ("schedulingGroup", Refused),
+    ("schedulingGroup", Refused("its gate is off in Kubernetes 1.36: no group is scheduled as one")),
     ("securityContext.appArmorProfile", Acted),
     ("securityContext.fsGroup", Acted),
     ("securityContext.fsGroupChangePolicy", Acted),
@@ -163,7 +179,7 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("securityContext.supplementalGroups", Acted),
     ("securityContext.supplementalGroupsPolicy", Acted),
     ("securityContext.sysctls", Acted),
-    ("securityContext.windowsOptions", Refused),
+    ("securityContext.windowsOptions", Refused(NO_WINDOWS)),
     ("serviceAccount", ACCOUNTS),
     ("serviceAccountName", Acted),
     ("setHostnameAsFQDN", Acted),
@@ -172,20 +188,21 @@ pub const TABLE: &[(&str, Verdict)] = &[
     ("terminationGracePeriodSeconds", Acted),
     ("tolerations", FOR_SCHEDULERS),
     ("topologySpreadConstraints", FOR_SCHEDULERS),
-    ("volumes[]", Refused),
+    ("volumes[]", Refused("its driver is of a cloud, of CSI or gone from Kubernetes, and none of them runs here")),
     ("volumes[].configMap", Acted),
     ("volumes[].downwardAPI", Acted),
-    ("volumes[].emptyDir.medium", Only(&["Memory"])),
+    ("volumes[].emptyDir.medium", Only(MEDIA, "no such medium is known")),
     ("volumes[].emptyDir.sizeLimit", Acted),
     ("volumes[].ephemeral", Acted),
     ("volumes[].hostPath.path", Acted),
     ("volumes[].hostPath.type", Acted),
+    ("volumes[].image", Refused("Docker mounts images from 28 on, and Debian's is older")),
     ("volumes[].name", Acted),
     ("volumes[].nfs", Acted),
     ("volumes[].persistentVolumeClaim", Acted),
     ("volumes[].projected", Acted),
-    ("volumes[].projected.sources[].clusterTrustBundle", Refused),
-    ("volumes[].projected.sources[].podCertificate", Refused),
+    ("volumes[].projected.sources[].clusterTrustBundle", Refused("its API is not served")),
+    ("volumes[].projected.sources[].podCertificate", Refused("nobody here signs certificates of pods")),
     ("volumes[].secret", Acted),
 ];
 
@@ -283,7 +300,7 @@ impl Walk {
             return;
         }
         match exact(&self.row) {
-            Some(Only(values)) => {
+            Some(Only(values, _)) => {
                 let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
                 if !values.contains(&text.as_str()) {
                     self.found.push(format!("{} ({text})", self.shown));
@@ -297,10 +314,10 @@ impl Walk {
             }
             Some(Harmless(_)) => return,
             // `false` asks for nothing that is not so anyway.
-            Some(Refused) if *value == Value::Bool(false) => return,
-            Some(Refused) if !has_rows_below(&mut self.row) => return self.found.push(self.shown.clone()),
+            Some(Refused(_)) if *value == Value::Bool(false) => return,
+            Some(Refused(_)) if !has_rows_below(&mut self.row) => return self.found.push(self.shown.clone()),
             Some(Acted) if !has_rows_below(&mut self.row) => return,
-            Some(Acted | Refused) | None => {}
+            Some(Acted | Refused(_)) | None => {}
         }
         match value {
             Value::Object(object) => {
@@ -397,8 +414,13 @@ mod tests {
             json!({"volumes": [{"name": "v", "projected": {"sources": [{"configMap": {"name": "x"}}, {"podCertificate": {"keyType": "RSA"}}]}}]}),
             &["spec.volumes[0].projected.sources[1].podCertificate"],
         );
+        check(json!({"volumes": [{"name": "v", "image": {"reference": "x:1"}}]}), &["spec.volumes[0].image"]);
         check(json!({"volumes": [{"name": "v", "gcePersistentDisk": {"pdName": "x"}}]}), &["spec.volumes[0].gcePersistentDisk"]);
-        check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}), &[]);
+        check(
+            json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}, {"name": "h", "emptyDir": {"medium": "HugePages-2Mi"}}]}),
+            &[],
+        );
+        check(json!({"volumes": [{"name": "v", "emptyDir": {"medium": "Tape"}}]}), &["spec.volumes[0].emptyDir.medium (Tape)"]);
         check(json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi", "medium": "Memory"}}]}), &[]);
         check(
             json!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "x"}]},

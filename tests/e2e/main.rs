@@ -13,6 +13,7 @@ mod kubectl;
 mod life;
 mod manifests;
 mod network;
+mod pods;
 mod setups;
 mod streams;
 mod vanish;
@@ -24,8 +25,18 @@ use std::process::ExitCode;
 /// A name and what it does with a fresh pair of programs on an engine that holds nothing of ours.
 pub type Test = (&'static str, fn(&mut Bed));
 
-const SUITES: &[&[Test]] =
-    &[manifests::TESTS, life::TESTS, cluster::TESTS, streams::TESTS, vanish::TESTS, helm::TESTS, setups::TESTS, network::TESTS, CRATE_KUBE];
+const SUITES: &[&[Test]] = &[
+    manifests::TESTS,
+    life::TESTS,
+    cluster::TESTS,
+    streams::TESTS,
+    vanish::TESTS,
+    helm::TESTS,
+    setups::TESTS,
+    network::TESTS,
+    pods::TESTS,
+    CRATE_KUBE,
+];
 
 /// Built with the feature `clients` alone, as everything of that crate.
 #[cfg(feature = "clients")]

@@ -185,7 +185,7 @@ fn what_is_acted_on_is_described() {
             silent.insert(kind.type_name.to_string());
         }
     }
-    for (path, _) in TABLE.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Refused)) {
+    for (path, _) in TABLE.iter().filter(|(_, verdict)| !matches!(verdict, Verdict::Refused(_))) {
         let mut row = types.get("PodSpec").unwrap();
         for step in path.split('.') {
             let field = row.field(step.trim_end_matches("[]")).unwrap();

@@ -74,8 +74,8 @@ fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Acted => "acted on".to_owned(),
         Verdict::Harmless(why) => format!("harmless: {why}"),
-        Verdict::Refused => "refused".to_owned(),
-        Verdict::Only(values) => format!("acted on: {}; any other value is refused", values.join(", ")),
+        Verdict::Refused(why) => format!("refused: {why}"),
+        Verdict::Only(values, why) => format!("acted on: {}; any other value is refused: {why}", values.join(", ")),
         Verdict::Keys(keys) => format!("acted on: {}; any other key is refused", keys.join(", ")),
     }
 }

@@ -1,6 +1,8 @@
 //! What of this host stands in the way of its pods, and what to do. PURE.
 
-use std::net::SocketAddr;
+mod ports;
+
+use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
@@ -9,6 +11,7 @@ use crate::figures::files::Disk;
 use crate::firewall::{Chain, Obstacle, obstacles};
 use crate::images::collect::{free_percent, is_full};
 use crate::runtime::docker::Engine;
+pub use ports::HostPort;
 
 /// Below it the next image may not fit.
 const FREE_PERCENT_LOW: u64 = 15;
@@ -34,6 +37,11 @@ pub struct Readings {
     pub listen: SocketAddr,
     /// Ports of TCP that somebody listens on.
     pub listening: Vec<SocketAddr>,
+    pub listening_udp: Vec<SocketAddr>,
+    /// Where the agent answers pods' questions for names. None: it does not.
+    pub dns: Option<IpAddr>,
+    /// Ports of the host that pods ask for.
+    pub host_ports: Vec<HostPort>,
     /// Controllers of the kernel that are on. Empty: they cannot be read.
     pub controllers: Vec<String>,
     pub overlay: bool,
@@ -87,7 +95,9 @@ pub fn judge(host: &Readings) -> Vec<Finding> {
     host.disks.iter().for_each(|(path, found)| all.push(disk(path, *found)));
     files(host, &mut all);
     clock(host, &mut all);
-    ports(host, &mut all);
+    ports::agent(host, &mut all);
+    ports::names(host, &mut all);
+    ports::of_pods(host, &mut all);
     kernel(host, &mut all);
     firewall(host, &mut all);
     master(host, &mut all);
@@ -171,19 +181,6 @@ fn clock(host: &Readings, all: &mut Vec<Finding>) {
     });
 }
 
-fn ports(host: &Readings, all: &mut Vec<Finding>) {
-    let takes = |one: &SocketAddr| one.port() == host.listen.port() && (one.ip() == host.listen.ip() || one.ip().is_unspecified());
-    let taken = host.listening.iter().any(takes);
-    all.push(match (taken, host.agent_answers) {
-        (true, false) => {
-            let mend = "`ss -tlnp` says by whom; end it, or give the agent another port (listen in /etc/coracle/agent.conf)";
-            Finding::problem("ports", format!("{} is taken, and not by this agent", host.listen), mend)
-        }
-        (_, true) => Finding::good("ports", format!("the agent answers on {}", host.listen)),
-        (false, false) => Finding::good("ports", format!("{} is free; the agent does not run", host.listen)),
-    });
-}
-
 fn kernel(host: &Readings, all: &mut Vec<Finding>) {
     let before = all.len();
     if !host.overlay {
@@ -215,7 +212,8 @@ fn firewall(host: &Readings, all: &mut Vec<Finding>) {
             all.push(Finding::problem("firewall", format!("{tool} cannot be run ({why}): services have no addresses"), mend));
         }
     }
-    for Obstacle { forward, says, mend } in host.nft.iter().flat_map(|chains| obstacles(chains)) {
+    let chains = host.nft.as_deref().unwrap_or_default();
+    for Obstacle { forward, says, mend } in obstacles(chains, host.agent_answers) {
         all.push(if forward { Finding::problem("firewall", says, mend) } else { Finding::warning("firewall", says, mend) });
     }
     if all.len() == before {

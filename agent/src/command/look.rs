@@ -95,7 +95,8 @@ pub async fn world(config: &Config) -> Result<Seen, String> {
     Ok(seen)
 }
 
-fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
+/// What files say, and what the master said last.
+pub fn desired(config: &Config, notes: &mut Vec<String>) -> Desired {
     let (files, trouble) = Directory::look(&config.manifest_dir, &config.data_dir, &config.node_name, config.manifest_url.is_some());
     notes.extend(trouble.map(|why| format!("{}: {why}", config.manifest_dir)));
     let remarks = super::check::all(&self::files(&[PathBuf::from(&config.manifest_dir)], &config.node_name));

@@ -36,7 +36,11 @@ pub fn told(round: &Round, desired: &Desired, world: &World, notes: &[String]) -
         items.push(json!({"pod": pod, "uid": uid, "actions": doing, "waits": waits}));
     }
     if items.is_empty() {
-        lines.push(format!("nothing to do: {} pods are wanted, and all is as it should be", desired.pods.len()));
+        let wanted = match desired.pods.len() {
+            1 => "1 pod is".to_owned(),
+            count => format!("{count} pods are"),
+        };
+        lines.push(format!("nothing to do: {wanted} wanted, and all is as it should be"));
     }
     lines.extend(notes.iter().map(|note| format!("note: {note}")));
     Told { lines, document: json!({"pods": items, "notes": notes}), well: true }

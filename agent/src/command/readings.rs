@@ -2,21 +2,31 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use coracle_http::client::{Client, Target};
 use coracle_http::{Method, StatusCode};
 
-use super::doctor::Readings;
+use super::doctor::{HostPort, Readings};
 use super::{check, look};
 use crate::clock::wall_ms;
 use crate::config::Config;
+use crate::desired::{Desired, Wanted};
 use crate::figures::files::disk;
 use crate::host_ports::listening;
+use crate::plan::ports::host_ports;
+use crate::plan::seen;
+use crate::pod_network::Owner;
+use crate::runtime::{Runtime, Seen};
 use crate::{heed, net, private};
 
 pub async fn read(config: &Config, agent_answers: bool) -> Readings {
-    let engine = look::engine(config).about().await.map_err(|failure| failure.to_string());
+    let docker = look::engine(config);
+    let engine = docker.about().await.map_err(|failure| failure.to_string());
+    let desired = look::desired(config, &mut Vec::new());
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let table = |name: &str| text(&format!("/proc/net/{name}"));
+    let sockets = listening([&table("tcp"), &table("tcp6")], [&table("udp"), &table("udp6")]);
     let mut disks = vec![config.data_dir.clone()];
     disks.extend(engine.iter().map(|engine| engine.root.clone()));
     let manifests = Path::new(&config.manifest_dir);
@@ -33,7 +43,11 @@ pub async fn read(config: &Config, agent_answers: bool) -> Readings {
         manifest_problems: remarks.iter().filter(|remark| !remark.warning).map(check::Remark::line).collect(),
         wall_ms: wall_ms(),
         listen: config.listen,
-        listening: listening([&text("/proc/net/tcp"), &text("/proc/net/tcp6")], [""; 2]).tcp,
+        listening: sockets.tcp,
+        listening_udp: sockets.udp,
+        dns: desired.dns.cluster.as_ref().map(|dns| dns.address),
+        // An engine that does not answer runs nothing that is known.
+        host_ports: wanted_ports(&desired, &docker.list().await.unwrap_or_default(), config.pod_network == Owner::Own),
         controllers: controllers(&text("/sys/fs/cgroup/cgroup.controllers"), &text("/proc/cgroups")),
         overlay: text("/proc/filesystems").lines().any(|line| line.trim_start_matches("nodev").trim() == "overlay"),
         ip_forward: match text("/proc/sys/net/ipv4/ip_forward").trim() {
@@ -79,15 +93,47 @@ fn controllers(v2: &str, v1: &str) -> Vec<String> {
     rows.filter(|row| row.last() == Some(&"1")).filter_map(|row| row.first().map(|name| (*name).to_owned())).collect()
 }
 
+/// Of all pods that are wanted, and whose sandbox runs. `own_network`: rules lead to those that are not on the host's network.
+fn wanted_ports(desired: &Desired, containers: &[Seen], own_network: bool) -> Vec<HostPort> {
+    let pods = seen::group(containers);
+    let of = |wanted: &Arc<Wanted>| {
+        let runs = pods.get(&wanted.name.uid).is_some_and(|pod| pod.runs.iter().any(|run| run.tag.is_sandbox() && run.seen.runs()));
+        let (pod, by_rule) = (format!("{}/{}", wanted.name.namespace, wanted.name.name), own_network && !wanted.pod.spec.host_network);
+        host_ports(&wanted.pod.spec).into_iter().map(move |port| {
+            let (port, protocol, host_ip) = (port.host_port, port.protocol, port.host_ip);
+            HostPort { pod: pod.clone(), port, protocol, host_ip, by_rule, runs }
+        })
+    };
+    desired.pods.values().flat_map(of).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::desired::Source;
+    use serde_json::json;
 
     #[test]
     fn texts_of_the_kernel() {
         let v1 = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t3\t1\t1\nmemory\t0\t90\t0\n";
         assert_eq!(controllers("", v1), ["cpu"]);
         assert_eq!(controllers("cpuset cpu memory\n", v1), ["cpuset", "cpu", "memory"]);
+    }
+
+    #[test]
+    fn ports_of_pods_on_either_network() {
+        let pod = |name: &str, host_network: bool| {
+            let port = json!({"containerPort": 8080, "hostPort": 80, "protocol": "UDP"});
+            let spec = json!({"hostNetwork": host_network, "containers": [{"name": "c", "ports": [port]}]});
+            let document = json!({"metadata": {"namespace": "d", "name": name, "uid": name}, "spec": spec});
+            (name.to_owned(), Arc::new(Wanted::new(Source::File, document).unwrap()))
+        };
+        let desired = Desired { pods: [pod("a", true), pod("b", false)].into(), ..Desired::default() };
+        for own_network in [true, false] {
+            let found = wanted_ports(&desired, &[], own_network);
+            let shown: Vec<_> = found.iter().map(|port| (port.pod.as_str(), port.port, port.protocol.as_str(), port.by_rule)).collect();
+            assert_eq!(shown, [("d/a", 80, "udp", false), ("d/b", 80, "udp", own_network)]);
+        }
     }
 
     #[test]

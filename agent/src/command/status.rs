@@ -11,6 +11,7 @@ pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let items: Vec<&Value> = pods["items"].as_array().into_iter().flatten().collect();
     let mut problems: Vec<String> = trouble.map(str::to_owned).into_iter().collect();
+    problems.extend(node["conditions"].as_array().into_iter().flatten().map(|one| pressure(&text(&one["type"]), &text(&one["message"]))));
     let mut rows = Vec::new();
     for pod in &items {
         let (name, status) = (format!("{}/{}", text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"])), &pod["status"]);
@@ -39,13 +40,13 @@ pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark
             gib("memoryBytes"),
             gib("diskBytes")
         ),
-        format!("{} pods", rows.len()),
+        counted(rows.len() as u64, "pod"),
     ];
     lines.extend(rows.iter().map(|(name, phase, ready, of, restarts, _)| {
-        let again = if *restarts > 0 { format!(", {restarts} restarts") } else { String::new() };
+        let again = if *restarts > 0 { format!(", {}", counted(*restarts, "restart")) } else { String::new() };
         format!("    {name:width$}  {phase:9}  {ready} of {of} ready{again}")
     }));
-    lines.push(if problems.is_empty() { "all is well".to_owned() } else { format!("{} problems", problems.len()) });
+    lines.push(if problems.is_empty() { "all is well".to_owned() } else { counted(problems.len() as u64, "problem") });
     lines.extend(problems.iter().map(|problem| format!("    {problem}")));
     let rows = rows.iter().map(|(name, phase, ready, of, restarts, problem)| {
         json!({"pod": name, "phase": phase, "ready": ready, "containers": of, "restarts": restarts, "problem": problem})
@@ -54,12 +55,40 @@ pub fn told(node: &Value, trouble: Option<&str>, pods: &Value, remarks: &[Remark
     Told { lines, document, well: problems.is_empty() }
 }
 
+/// What follows for pods, and what to do.
+fn pressure(kind: &str, message: &str) -> String {
+    let advice = match kind {
+        "DiskPressure" => {
+            "the master's new pods are refused, and some that run may be evicted; \
+             docker system df and du -xh / | sort -h | tail show what takes the disk"
+        }
+        "MemoryPressure" => {
+            "the master's new pods that ask for no memory are refused, and some that run may be evicted; \
+             ps -eo rss,comm --sort=-rss | head shows who takes it"
+        }
+        "PIDPressure" => {
+            "the master's new pods are refused, and some that run may be evicted; \
+             ps -eo nlwp,comm --sort=-nlwp | head shows who has the most threads"
+        }
+        _ => "the master's new pods may be refused",
+    };
+    format!("{kind}: {message}: {advice}; it holds for five minutes after the host has enough again")
+}
+
+/// `1 pod`, `2 pods`.
+fn counted(count: u64, of: &str) -> String {
+    format!("{count} {of}{}", if count == 1 { "" } else { "s" })
+}
+
 fn problem(phase: &str, ready: usize, of: usize, status: &Value) -> Option<String> {
     let why = summary::trouble(status);
     match phase {
         "Succeeded" => None,
         "Running" if ready >= of => why,
-        "Running" => Some(why.unwrap_or_else(|| format!("{} of its containers are not ready", of - ready))),
+        "Running" => Some(why.unwrap_or_else(|| match of - ready {
+            1 => "one of its containers is not ready".to_owned(),
+            several => format!("{several} of its containers are not ready"),
+        })),
         "Pending" => Some(why.unwrap_or_else(|| "it is starting".to_owned())),
         other => Some(format!("{other}: {}", why.unwrap_or_else(|| "its containers ended".to_owned()))),
     }
@@ -77,13 +106,38 @@ mod tests {
     }
 
     #[test]
+    fn one_and_many() {
+        for (count, expected) in [(0, "0 pods"), (1, "1 pod"), (2, "2 pods")] {
+            assert_eq!(counted(count, "pod"), expected);
+        }
+    }
+
+    #[test]
+    fn what_the_host_is_short_of() {
+        let message = |kind: &str| format!("kubelet says so of {kind}");
+        for (kind, advice) in [
+            ("DiskPressure", "docker system df"),
+            ("MemoryPressure", "ps -eo rss"),
+            ("PIDPressure", "nlwp"),
+            ("Other", "new pods may be refused"),
+        ] {
+            let node = json!({"name": "n1", "conditions": [{"type": kind, "message": message(kind)}]});
+            let told = told(&node, None, &json!({"items": []}), &[]);
+            assert!(!told.well && told.lines.contains(&"1 problem".to_owned()), "{:?}", told.lines);
+            let line = told.lines.last().unwrap();
+            assert!(line.contains(&message(kind)) && line.contains(advice), "{line}");
+            assert_eq!(told.document["node"]["conditions"][0]["type"], kind);
+        }
+    }
+
+    #[test]
     fn in_plain_words() {
         let runs = || json!({"phase": "Running", "containerStatuses": [{"ready": true, "restartCount": 2}]});
         let well = told_of(None, runs(), &[]);
         let expected = [
             "node n1 at 192.168.1.7: agent 0.1.0, docker://20.10",
             "Debian, kernel 6.1, 2 CPUs, 1.0 GiB of memory, 3.0 GiB of disk",
-            "1 pods",
+            "1 pod",
             "    default/web  Running    1 of 1 ready, 2 restarts",
             "all is well",
         ];

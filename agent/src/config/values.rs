@@ -56,6 +56,15 @@ pub(super) fn devices(text: &str) -> Result<Vec<Devices>, String> {
     Ok(all)
 }
 
+/// -1: no limit.
+pub(super) fn pids_max(text: &str) -> Result<Option<i64>, String> {
+    match text.parse::<i64>() {
+        Ok(-1) => Ok(None),
+        Ok(count @ 1..) => Ok(Some(count)),
+        _ => Err(format!("{text:?} is no number of processes, such as 1024; -1 is no limit")),
+    }
+}
+
 /// A DNS subdomain.
 pub(super) fn is_node_name(name: &str) -> bool {
     let label = |label: &str| {

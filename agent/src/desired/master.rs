@@ -25,8 +25,8 @@ use super::assigned::Assigned;
 use super::follow::{News, Voice, follow, get};
 use super::last::Last;
 use super::objects::{Objects, door, kept::Kept};
+use crate::desired::node_said::NodeSaid;
 use crate::naming::{PodName, Source, Tag, fit_uid};
-use crate::plan::NodeSaid;
 use crate::sync::Shown;
 
 /// Uids whose end was heard; they only matter until their containers are gone. Of more than these, those that are done with are forgotten.

@@ -11,6 +11,7 @@ pub mod known;
 pub mod last;
 pub mod manifest;
 pub mod master;
+pub mod node_said;
 pub mod objects;
 pub mod page;
 pub mod together;
@@ -23,12 +24,12 @@ use coracle_api::pod::Pod;
 use coracle_api::service::Service;
 use serde_json::Value;
 
+use crate::desired::node_said::NodeSaid;
 use crate::dns::resolv::Dns;
 use crate::hash::{EPHEMERAL_HASH, container_hash, manifest_hash, plain_hash, sandbox_hash};
 use crate::members::{Kind, Member, members};
 pub use crate::naming::Source;
 use crate::naming::{PodName, fit_uid};
-use crate::plan::NodeSaid;
 use coracle_api::fields;
 use objects::Objects;
 

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use super::master::Network;
 use super::objects::{self, Objects};
 use super::{Desired, Source, SourceState, merge};
+use crate::desired::node_said::NodeSaid;
 use crate::dns::resolv::{ClusterNames, Dns};
 use crate::dns::upstream;
-use crate::plan::NodeSaid;
 
 /// What the sources said last.
 pub struct Said {

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::figures::Last;
 use crate::figures::probes::Tallies;
 use crate::host::Host;
+use crate::node::conditions;
 use crate::runtime::docker::Docker;
 use crate::sync::Shown;
 use streams::With;
@@ -141,8 +142,15 @@ fn node(view: &View) -> Answer {
     let about = json!({
         "name": view.node_name, "address": address, "engine": *view.docker.version().borrow(), "agent": env!("CARGO_PKG_VERSION"),
         "os": host.os_image, "kernel": host.kernel, "cpus": host.cpus, "memoryBytes": host.memory_bytes, "diskBytes": host.disk_bytes,
+        "conditions": short_of(&view.shown.borrow()),
     });
     Answer::json(StatusCode::OK, about.to_string())
+}
+
+/// Of the node's conditions those that hold and do no good; how the engine is says `/healthz`.
+fn short_of(shown: &Shown) -> Vec<Value> {
+    let held = conditions(None, &shown.world.strain.short).into_iter().filter(|one| one.holds && one.kind != "Ready");
+    held.map(|one| json!({"type": one.kind, "status": "True", "message": one.message})).collect()
 }
 
 fn pods(shown: &Shown, node_name: &str) -> Answer {
@@ -167,6 +175,7 @@ fn pods(shown: &Shown, node_name: &str) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plan::{Short, Strain, World};
     use coracle_http::Body;
 
     #[test]
@@ -177,5 +186,13 @@ mod tests {
         assert_eq!((&status["kind"], &status["code"], &status["reason"]), (&json!("Status"), &json!(404), &json!("NotFound")));
         let message = status["message"].as_str().unwrap();
         assert!(message.ends_with("curl --unix-socket /run/coracle/agent/n1.sock http://localhost/pods"), "{message}");
+    }
+
+    #[test]
+    fn a_node_that_is_short_says_so() {
+        assert_eq!(short_of(&Shown::default()), Vec::<Value>::new());
+        let strain = Arc::new(Strain { short: [Short::Disk].into(), ..Strain::default() });
+        let shown = Shown { world: Arc::new(World { strain, ..World::default() }), ..Shown::default() };
+        assert_eq!(short_of(&shown), [json!({"type": "DiskPressure", "status": "True", "message": "kubelet has disk pressure"})]);
     }
 }

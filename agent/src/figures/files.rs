@@ -87,6 +87,12 @@ pub fn container(id: &str) -> Option<Usage> {
     })
 }
 
+/// Processes and threads of a container. None: they are not counted here.
+pub fn processes(id: &str) -> Option<u64> {
+    let folder = ["", "pids"].into_iter().find_map(|controller| group(controller, id))?;
+    text(folder.join("pids.current")).trim().parse().ok()
+}
+
 /// The network of a container, as the first of its processes sees it.
 pub fn network(id: &str) -> Vec<Interface> {
     let found = ["", "memory"].into_iter().find_map(|controller| group(controller, id));

@@ -58,6 +58,10 @@ struct Room {
     last_used_ms: BTreeMap<String, i64>,
     /// Said once.
     full: bool,
+    /// Why files wait, said once.
+    held_up: Option<String>,
+    /// How many files are too many, said when it changes.
+    left_out: usize,
 }
 
 /// Never ends.
@@ -66,11 +70,10 @@ pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<A
         return;
     }
     let (started, failed, last_used_ms) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
-    let mut room = Room { docker, about, looked: false, failed, started, last_used_ms, full: false };
+    let mut room = Room { docker, about, looked: false, failed, started, last_used_ms, full: false, held_up: None, left_out: 0 };
     loop {
-        if let Err(failure) = room.load().await {
-            log::debug!("images from files: {failure}");
-        }
+        let loaded = room.load().await;
+        room.say(loaded);
         let seen = shown.borrow().clone();
         if let Err(failure) = room.collect(&seen).await {
             log::debug!("image collection: {failure}");
@@ -80,8 +83,25 @@ pub async fn run(docker: Arc<Docker>, about: About, mut shown: watch::Receiver<A
 }
 
 impl Room {
+    /// Each reason once, and that it is over.
+    fn say(&mut self, loaded: Result<(), Failure>) {
+        let why = loaded.err().map(|failure| failure.to_string());
+        if why.as_deref().map(without_digits) != self.held_up.as_deref().map(without_digits) {
+            match &why {
+                Some(why) => log::warn!("archives of images wait: {why}; it is tried again every {} s", LOOK.as_secs()),
+                None => log::info!("archives of images are loaded again"),
+            }
+        }
+        self.held_up = why;
+    }
+
     async fn load(&mut self) -> Result<(), Failure> {
-        let files = candidates(&self.about.folders);
+        let (files, left_out) = candidates(&self.about.folders);
+        if left_out != self.left_out && left_out > 0 {
+            let last = files.last().map(|(path, _)| path.display().to_string()).unwrap_or_default();
+            log::warn!("{left_out} archives of images are left out: of all folders the first {FILES_MAX} by name are loaded, up to {last}");
+        }
+        self.left_out = left_out;
         self.failed.retain(|path, _| files.iter().any(|(one, _)| one == path));
         let there = |path: &String| files.iter().any(|(one, _)| one.to_string_lossy() == path.as_str());
         self.docker.change_record(|record| record.files.retain(|path, _| there(path)));
@@ -186,8 +206,14 @@ impl Room {
     }
 }
 
-/// Archives in these folders, each with its stamp. A folder that is not there has none.
-fn candidates(folders: &[PathBuf]) -> Vec<(PathBuf, String)> {
+/// A disk that fills up further has the same reason.
+fn without_digits(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
+}
+
+/// Archives in these folders by their names, each with its stamp, and how many more there are than are looked at. A folder that is not
+/// there has none.
+fn candidates(folders: &[PathBuf]) -> (Vec<(PathBuf, String)>, usize) {
     let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok));
     let fits = |name: &str| !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending));
     let named = entries.map(|entry| entry.path()).filter(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(fits));
@@ -196,10 +222,11 @@ fn candidates(folders: &[PathBuf]) -> Vec<(PathBuf, String)> {
             let found = fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
             Some((path, format!("{} {}.{} {}", found.len(), found.mtime(), found.mtime_nsec(), found.ino())))
         })
-        .take(FILES_MAX)
         .collect();
     files.sort();
-    files
+    let left_out = files.len().saturating_sub(FILES_MAX);
+    files.truncate(FILES_MAX);
+    (files, left_out)
 }
 
 /// Its bytes as a tar archive, whatever they are packed with.
@@ -287,11 +314,32 @@ mod tests {
         for other in ["notes.txt", ".d.tar"] {
             fs::write(folder.join(other), "x").unwrap();
         }
-        let found = candidates(&[folder.clone(), "/nonexistent".into()]);
+        let (found, left_out) = candidates(&[folder.clone(), "/nonexistent".into()]);
+        assert_eq!(left_out, 0);
         assert_eq!(
             found.iter().map(|(path, _)| path.file_name().unwrap().to_str().unwrap()).collect::<Vec<_>>(),
             files.map(|(name, _)| name)
         );
         fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn of_too_many_the_first_by_name_are_taken_and_the_rest_is_counted() {
+        let folder = std::env::temp_dir().join(format!("coracle-many-images-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for number in (0..FILES_MAX + 3).rev() {
+            fs::write(folder.join(format!("{number:04}.tar")), "x").unwrap();
+        }
+        let (found, left_out) = candidates(std::slice::from_ref(&folder));
+        let last = found.last().map(|(path, _)| path.clone());
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((found.len(), left_out, last), (FILES_MAX, 3, Some(folder.join(format!("{:04}.tar", FILES_MAX - 1)))));
+    }
+
+    #[test]
+    fn a_reason_is_the_same_while_only_its_figures_change() {
+        let full = |percent: u64| format!("no room for images: {percent} % of /d is free");
+        assert_eq!(without_digits(&full(4)), without_digits(&full(3)));
+        assert_ne!(without_digits(&full(4)), without_digits("the engine does not answer"));
     }
 }

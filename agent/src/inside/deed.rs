@@ -14,6 +14,7 @@ pub struct Deed {
     pub namespace: String,
     pub pod: String,
     pub container: Option<String>,
+    pub all_containers: bool,
     pub what: What,
 }
 
@@ -52,6 +53,7 @@ struct Words {
     is_exec: bool,
     namespace: Option<String>,
     container: Option<String>,
+    all_containers: bool,
     stdin: bool,
     tty: bool,
     query: Vec<(&'static str, String)>,
@@ -89,8 +91,11 @@ impl Words {
             (false, Some(word)) => return Err(format!("{word:?} stands behind the pod, of which there is one: see --help")),
             (false, None) => What::Logs(self.query),
         };
+        if self.all_containers && self.container.is_some() {
+            return Err("--container names one, and --all-containers all: they do not go together".to_owned());
+        }
         let namespace = self.namespace.unwrap_or_else(|| "default".to_owned());
-        Ok((Deed { namespace, pod, container: self.container, what }, self.of_agent))
+        Ok((Deed { namespace, pod, container: self.container, all_containers: self.all_containers, what }, self.of_agent))
     }
 
     fn option(&mut self, name: &str, given: Option<String>, next: &mut dyn FnMut() -> Option<String>) -> Result<(), String> {
@@ -102,6 +107,8 @@ impl Words {
             "tty" | "t" if self.is_exec => self.tty = true,
             "follow" | "f" if !self.is_exec => self.query.push(("follow", "true".to_owned())),
             "previous" | "p" if !self.is_exec => self.query.push(("previous", "true".to_owned())),
+            "all-containers" if !self.is_exec => self.all_containers = true,
+            "stream" if !self.is_exec => self.query.push(("stream", stream(&value()?)?)),
             "timestamps" if !self.is_exec => self.query.push(("timestamps", "true".to_owned())),
             "tail" if !self.is_exec => self.query.push(("tailLines", number(name, &value()?)?)),
             "limit-bytes" if !self.is_exec => self.query.push(("limitBytes", number(name, &value()?)?)),
@@ -116,6 +123,11 @@ impl Words {
 
 fn number(name: &str, text: &str) -> Result<String, String> {
     text.parse::<u64>().map(|number| number.to_string()).map_err(|_| format!("--{name}: {text:?} is no number"))
+}
+
+fn stream(text: &str) -> Result<String, String> {
+    let known = ["All", "Stdout", "Stderr"].into_iter().find(|known| known.eq_ignore_ascii_case(text));
+    known.map(str::to_owned).ok_or_else(|| format!("--stream: {text:?} is none of stdout, stderr and all"))
 }
 
 /// `90s`, `5m`, `1h30m`.
@@ -141,8 +153,9 @@ fn seconds(text: &str) -> Result<String, String> {
 }
 
 impl Deed {
-    /// Which container is meant, of what the agent answers to `/pods`. A pod of a file goes by its own name, or its mirror's.
-    pub fn place(&self, pods: &Value) -> Result<Place, String> {
+    /// Which containers are meant, of what the agent answers to `/pods`: one, or all in the order of their start. A pod of a file goes by
+    /// its own name, or its mirror's.
+    pub fn places(&self, pods: &Value) -> Result<Vec<Place>, String> {
         let items = || pods["items"].as_array().into_iter().flatten();
         let here = |pod: &&Value| pod["metadata"]["namespace"] == self.namespace.as_str();
         let called = |pod: &&Value| {
@@ -159,8 +172,21 @@ impl Deed {
             let named = pod["metadata"]["annotations"][DEFAULT_CONTAINER].as_str();
             named.or_else(|| pod["spec"]["containers"][0]["name"].as_str()).unwrap_or_default().to_owned()
         };
-        let container = self.container.clone().unwrap_or_else(usual);
-        Ok(Place { pod: pod["metadata"]["name"].as_str().unwrap_or_default().to_owned(), container })
+        let lists = ["initContainers", "containers", "ephemeralContainers"];
+        let all =
+            || lists.iter().flat_map(|list| pod["spec"][list].as_array().into_iter().flatten()).filter_map(|one| one["name"].as_str());
+        let containers: Vec<String> = match &self.container {
+            Some(named) => vec![named.clone()],
+            None if self.all_containers => all().map(str::to_owned).collect(),
+            None => vec![usual()],
+        };
+        let pod = pod["metadata"]["name"].as_str().unwrap_or_default();
+        Ok(containers.into_iter().map(|container| Place { pod: pod.to_owned(), container }).collect())
+    }
+
+    /// Its answer goes on as long as the containers run.
+    pub fn follows(&self) -> bool {
+        matches!(&self.what, What::Logs(query) if query.iter().any(|(name, _)| *name == "follow"))
     }
 
     /// What the agent is asked for.
@@ -219,6 +245,7 @@ mod tests {
             namespace: namespace.to_owned(),
             pod: "p".to_owned(),
             container: container.map(str::to_owned),
+            all_containers: false,
             what,
         };
         let exec = |stdin, tty, command: &str| What::Exec { stdin, tty, command: words(command) };
@@ -246,6 +273,9 @@ mod tests {
             ("logs --tail x p", "--tail: \"x\" is no number"),
             ("logs --since 5 p", "--since: \"5\" is no time such as 90s, 5m or 1h30m"),
             ("logs -n", "n needs a value"),
+            ("logs --stream both p", "--stream: \"both\" is none of stdout, stderr and all"),
+            ("logs --all-containers -c c p", "--container names one, and --all-containers all: they do not go together"),
+            ("exec --all-containers p ls", "--all-containers is no option here: see --help"),
         ] {
             assert_eq!(deed(text), Err(why.to_owned()), "{text}");
         }
@@ -262,7 +292,7 @@ mod tests {
         let pods = json!({"items": [pod("p", json!({})), pod("q", json!({DEFAULT_CONTAINER: "b"}))]});
         let place = |text: &str| {
             let (deed, _) = read(&words(text)).unwrap().unwrap();
-            deed.place(&pods).map(|place| deed.target(&place))
+            deed.places(&pods).map(|places| places.iter().map(|place| deed.target(place)).collect::<Vec<_>>().join(" "))
         };
         assert_eq!(place("logs p").as_deref(), Ok("/containerLogs/default/p/a?"));
         assert_eq!(place("logs p-n1 ").as_deref(), Ok("/containerLogs/default/p/a?"));
@@ -273,6 +303,8 @@ mod tests {
         );
         assert_eq!(place("exec -t p sh").as_deref(), Ok("/exec/default/p/a?output=1&tty=1&command=sh"));
         let nowhere = "pod \"r\" is not on this host; in namespace \"default\" there are: p, q";
+        let all = "/containerLogs/default/p/a?stream=Stderr /containerLogs/default/p/b?stream=Stderr";
+        assert_eq!(place("logs --all-containers --stream=stderr p").as_deref(), Ok(all));
         assert_eq!(place("logs r"), Err(nowhere.to_owned()));
     }
 

@@ -15,11 +15,12 @@ use coracle_http::Method;
 use coracle_http::client::{CallError, Client, Target};
 use coracle_http::websocket::frames::{CLOSE_NORMAL, Piece};
 use coracle_http::websocket::{Reader, Writer, begin};
+use futures_util::{StreamExt, stream};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{self, Receiver};
 
-use deed::{Deed, What};
+use deed::{Deed, Place, What};
 use terminal::Terminal;
 
 /// Bytes of one read of what is typed.
@@ -51,12 +52,36 @@ async fn ask(deed: &Deed, socket: &Path) -> Result<u8, String> {
     let client = Client::new(Target::Unix(socket.to_owned()), concat!("coracle-agent/", env!("CARGO_PKG_VERSION")));
     let pods = client.call(Method::GET, "/pods", None).await.map_err(|error| unheard(socket, error))?;
     let pods = serde_json::from_slice(&pods.body).map_err(|error| format!("the agent's pods cannot be read: {error}"))?;
-    let place = deed.place(&pods)?;
-    let protocol = if matches!(deed.what, What::Exec { .. }) { "v5.channel.k8s.io" } else { "binary.k8s.io" };
-    let (mut reader, writer) = begin(client.web_socket(&deed.target(&place), protocol).await.map_err(|error| unheard(socket, error))?);
-    match deed.what {
-        What::Logs(_) => logs(&mut reader).await,
-        What::Exec { stdin, tty, .. } => exec(reader, writer, stdin, tty).await,
+    let places = deed.places(&pods)?;
+    let connect = async |place: &Place, protocol: &'static str| {
+        let upgraded = client.web_socket(&deed.target(place), protocol).await;
+        upgraded.map(begin).map_err(|error| unheard(socket, error))
+    };
+    let log = async |place: &Place| {
+        // The writer keeps the connection open.
+        let (mut reader, _writer) = connect(place, "binary.k8s.io").await?;
+        logs(&mut reader).await
+    };
+    match (&deed.what, places.as_slice()) {
+        (What::Exec { stdin, tty, .. }, [place, ..]) => {
+            let (reader, writer) = connect(place, "v5.channel.k8s.io").await?;
+            exec(reader, writer, *stdin, *tty).await
+        }
+        (What::Exec { .. }, []) => Err("the pod has no container".to_owned()),
+        (What::Logs(_), [place]) => log(place).await,
+        (What::Logs(_), places) => {
+            let said = async |place| {
+                let told = log(place).await;
+                told.unwrap_or_else(|why| {
+                    eprintln!("coracle-agent: container {}: {why}", place.container);
+                    1
+                })
+            };
+            // Those that are followed are told beside each other.
+            let beside = if deed.follows() { places.len().max(1) } else { 1 };
+            let codes: Vec<u8> = stream::iter(places).map(said).buffered(beside).collect().await;
+            Ok(codes.into_iter().max().unwrap_or(0))
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use coracle_api::node::Taint;
 use coracle_api::placement;
-use coracle_api::quantity::Quantity;
 use coracle_api::strategy::{amounts, qos};
 
+use super::allocation;
 use super::memory::Memory;
 use super::ports::{host_ports, overlap};
 use super::round::Part;
@@ -33,20 +33,13 @@ const LABELS_SETTLE_MS: i64 = 500;
 /// From here on a pod is part of the system, and leaves for nobody.
 const CRITICAL_PRIORITY_MIN: i32 = 2_000_000_000;
 
-/// What the master says of this node, beside what this node says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeSaid {
-    pub labels: BTreeMap<String, String>,
-    pub taints: Vec<Taint>,
-    /// What it has of resources that others count: `example.com/gpu`.
-    pub extended: BTreeMap<String, Quantity>,
-}
-
 /// What the pods take of this node that it has taken so far.
 pub struct Room<'a> {
     case: Case<'a>,
     pods: i64,
     amounts: qos::Amounts,
+    /// What each takes, by uid.
+    taken: BTreeMap<String, qos::Amounts>,
     ports: Vec<Publish>,
 }
 
@@ -62,10 +55,14 @@ pub enum Answer {
 impl<'a> Room<'a> {
     /// With the pods in it that were taken before: what they have here stays, whatever the node has become.
     pub fn of(case: Case<'a>, is_here: impl Fn(&str) -> bool) -> Room<'a> {
-        let mut room = Room { case, pods: 0, amounts: qos::Amounts::new(), ports: Vec::new() };
+        let mut room = Room { case, pods: 0, amounts: qos::Amounts::new(), taken: BTreeMap::new(), ports: Vec::new() };
         for wanted in case.desired.pods.values().filter(|wanted| !wanted.pod.status.terminal()) {
             if is_here(&wanted.name.uid) || case.world.memory.admissions.get(&wanted.name.uid) == Some(&None) {
-                room.take(wanted);
+                let given = case.world.memory.allocations.get(&wanted.name.uid);
+                match given.and_then(|given| allocation::with(wanted, given)) {
+                    Some(has) => room.take(&has),
+                    None => room.take(wanted),
+                }
             }
         }
         room
@@ -95,8 +92,28 @@ impl<'a> Room<'a> {
 
     fn take(&mut self, wanted: &Wanted) {
         self.pods += 1;
-        qos::add_all(&mut self.amounts, &asked(wanted));
+        let asked = asked(wanted);
+        qos::add_all(&mut self.amounts, &asked);
+        self.taken.insert(wanted.name.uid.clone(), asked);
         self.ports.extend(host_ports(&wanted.pod.spec));
+    }
+
+    /// Of a pod that is here and asks for other amounts than it has: None, and it has them; or why not.
+    pub fn grow(&mut self, wanted: &Wanted, has: &Wanted) -> Option<String> {
+        let uid = &wanted.name.uid;
+        let mut others = qos::Amounts::new();
+        self.taken.iter().filter(|(other, _)| *other != uid).for_each(|(_, amounts)| qos::add_all(&mut others, amounts));
+        // Who asks for less, or for as much, has it.
+        let (now, before) = (asked(wanted), asked(has));
+        let more = now.iter().filter(|(name, sum)| before.get(*name).is_none_or(|before| before.amount() < sum.amount()));
+        let more: qos::Amounts = more.map(|(name, sum)| (name.clone(), *sum)).collect();
+        if let Some(Why(_, text)) = self.short_of(&more, &others) {
+            return Some(text);
+        }
+        qos::add_all(&mut others, &now);
+        self.amounts = others;
+        self.taken.insert(uid.clone(), now);
+        None
     }
 
     fn answer(&self, memory: &Memory, wanted: &Wanted) -> Answer {
@@ -109,12 +126,15 @@ impl<'a> Room<'a> {
         if let Some(dismissal) = refusal(&self.case.world.strain, wanted).filter(|_| from_master) {
             return Answer::Dismissed(dismissal);
         }
-        let early = from_master.then(|| sysctl().or_else(|| system(wanted)).or_else(|| refused(security::strict_groups(wanted)))).flatten();
+        // What nobody here enforces no pod may rely on, wherever it comes from.
+        let strict = || refused(security::strict_groups(wanted));
+        let unconfined = || refused(security::unconfined(wanted, node));
+        let early = from_master.then(|| sysctl().or_else(|| system(wanted))).flatten().or_else(strict);
         if let Some(why) = early.or_else(|| self.short(wanted)) {
             return dismissed(why);
         }
         if !from_master {
-            return Answer::Taken;
+            return unconfined().map_or(Answer::Taken, dismissed);
         }
         if let Some(said) = &self.case.desired.node
             && !placement::suits(&wanted.document["spec"], &self.case.world.node.name, &said.labels)
@@ -138,40 +158,41 @@ impl<'a> Room<'a> {
         if placement::untolerated(taints, &wanted.pod.spec.tolerations, &["NoExecute"]).is_some() {
             return dismissed(predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate"));
         }
-        if let Some(why) = refused(security::unconfined(wanted, node)) {
-            return dismissed(why);
-        }
-        Answer::Taken
+        unconfined().map_or(Answer::Taken, dismissed)
     }
 
     /// Of what there is too little: the first resource in the kubelet's order.
     fn short(&self, wanted: &Wanted) -> Option<Why> {
+        few("pods", 1, self.pods, PODS_MAX).or_else(|| self.short_of(&asked(wanted), &self.amounts))
+    }
+
+    fn short_of(&self, asked: &qos::Amounts, used: &qos::Amounts) -> Option<Why> {
         let node = &self.case.world.node;
-        let short = |name: &str, asked: i64, used: i64, of: i64| {
-            let text = format!("Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {of}");
-            (asked > 0 && asked > of.saturating_sub(used)).then(|| Why(format!("OutOf{name}"), text))
-        };
-        let asked = asked(wanted);
         let amount = |of: &qos::Amounts, name: &str| of.get(name).map(|sum| sum.amount()).unwrap_or_default();
         // A node that cannot tell how much it has takes what comes.
         let known = |of: u64| i64::try_from(of).ok().filter(|of| *of > 0);
-        let bytes = |name: &str, of: u64| short(name, amount(&asked, name).value(), amount(&self.amounts, name).value(), known(of)?);
-        let cpu = || short("cpu", amount(&asked, "cpu").milli(), amount(&self.amounts, "cpu").milli(), known(node.cpu_milli)?);
+        let bytes = |name: &str, of: u64| few(name, amount(asked, name).value(), amount(used, name).value(), known(of)?);
+        let cpu = || few("cpu", amount(asked, "cpu").milli(), amount(used, "cpu").milli(), known(node.cpu_milli)?);
         let others = || {
             let said = self.case.desired.node.as_ref().map(|said| &said.extended);
             asked.iter().filter(|(name, _)| !COUNTED.contains(&name.as_str())).find_map(|(name, sum)| {
                 let has = said.and_then(|said| said.get(name)).map(|amount| amount.value());
-                // What this node has never heard of is somebody else's to count. Large pages are its own, and it has none.
-                let of = if amounts::is_extended(name) { has? } else { 0 };
-                short(name, sum.amount().value(), amount(&self.amounts, name).value(), of)
+                // What this node has never heard of is somebody else's to count. Large pages are its own.
+                let pages = || node.huge_pages.get(name).and_then(|bytes| i64::try_from(*bytes).ok()).unwrap_or(0);
+                let of = if amounts::is_extended(name) { has? } else { pages() };
+                few(name, sum.amount().value(), amount(used, name).value(), of)
             })
         };
-        short("pods", 1, self.pods, PODS_MAX)
-            .or_else(cpu)
-            .or_else(|| bytes("memory", node.memory_bytes))
+        cpu()
+            .or_else(|| bytes("memory", node.memory_bytes.saturating_sub(node.huge_pages.values().sum())))
             .or_else(|| bytes("ephemeral-storage", node.disk_bytes))
             .or_else(others)
     }
+}
+
+fn few(name: &str, asked: i64, used: i64, of: i64) -> Option<Why> {
+    let text = format!("Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {of}");
+    (asked > 0 && asked > of.saturating_sub(used)).then(|| Why(format!("OutOf{name}"), text))
 }
 
 /// What a pod takes: what it asks for, and what running it costs.
@@ -236,8 +257,10 @@ pub fn refusal(strain: &Strain, wanted: &Wanted) -> Option<Dismissal> {
 mod tests {
     use super::*;
     use crate::desired::Desired;
+    use crate::desired::node_said::NodeSaid;
     use crate::plan::world::{Node, World};
     use crate::plan::{Now, Rules};
+    use coracle_api::quantity::Quantity;
     use serde_json::{Value, json};
     use std::sync::Arc;
 
@@ -305,6 +328,39 @@ mod tests {
     }
 
     #[test]
+    fn who_grows_asks_for_room_beside_the_others() {
+        let of = |uid: &str, cpu: &str| pod(Source::Master, uid, asks("cpu", cpu));
+        let desired = Desired {
+            pods: [("a".to_owned(), Arc::new(of("a", "500m"))), ("b".to_owned(), Arc::new(of("b", "1")))].into(),
+            ..Desired::default()
+        };
+        let world = World { node: Node { cpu_milli: 2000, ..Node::default() }, ..World::default() };
+        let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
+        let mut room = Room::of(case, |_| true);
+        assert_eq!(room.grow(&of("a", "1"), &of("a", "500m")), None);
+        let text = "Node didn't have enough resource: cpu, requested: 1001, used: 1000, capacity: 2000";
+        assert_eq!(room.grow(&of("a", "1001m"), &of("a", "1")).as_deref(), Some(text));
+        // The other one gives some of its own.
+        assert_eq!(room.grow(&of("b", "500m"), &of("b", "1")), None);
+        assert_eq!(room.grow(&of("a", "1001m"), &of("a", "1")), None);
+    }
+
+    #[test]
+    fn large_pages_are_counted() {
+        let desired = Desired::default();
+        let huge_pages = [("hugepages-2Mi".to_owned(), 4 << 20)].into();
+        let node = Node { memory_bytes: 10 << 20, huge_pages, ..Node::default() };
+        let world = World { node, ..World::default() };
+        let case = Case { desired: &desired, world: &world, now: Now { wall_ms: 0, mono_ms: 0 }, rules: Rules::default() };
+        let mut room = Room::of(case, |_| false);
+        let mut taken = |uid: &str, name: &str, amount: &str| {
+            matches!(room.ask(&mut Part::default(), &pod(Source::File, uid, asks(name, amount)), &[]), Answer::Taken)
+        };
+        assert!(taken("a", "hugepages-2Mi", "2Mi") && !taken("b", "hugepages-2Mi", "4Mi") && taken("c", "hugepages-2Mi", "2Mi"));
+        assert!(!taken("d", "hugepages-2Mi", "2Mi") && !taken("e", "memory", "7Mi") && taken("f", "memory", "6Mi"));
+    }
+
+    #[test]
     fn what_does_not_suit() {
         let affinity = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         check(json!({"nodeSelector": {"disk": "ssd"}}), None);
@@ -323,6 +379,25 @@ mod tests {
         let text = "forbidden sysctl: \"net.ipv4.tcp_syncookies\" not allowed with host Net enabled";
         check(sysctl("net.ipv4.tcp_syncookies", true), Some(("SysctlForbidden", text)));
         check(sysctl("kernel.msgmax", false), Some(("SysctlForbidden", "forbidden sysctl: \"kernel.msgmax\" not allowlisted")));
+    }
+
+    /// A pod of a file waits with the same words as one of the master fails with.
+    #[test]
+    fn what_nobody_here_enforces() {
+        let armor = json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "RuntimeDefault"}}}]});
+        let strict = json!({"securityContext": {"supplementalGroupsPolicy": "Strict"}});
+        let (bears, all) =
+            (json!([{"key": "k", "operator": "Exists"}]), [(armor, "Cannot enforce AppArmor"), (strict, "Policy=Strict is not")]);
+        for (mut spec, words) in all {
+            spec["tolerations"] = bears.clone();
+            for source in [Source::Master, Source::File] {
+                let Answer::Dismissed(dismissal) = ask(source, LABELS_SETTLE_MS, spec.clone()) else { panic!("{source} {spec}") };
+                assert!(dismissal.event.contains(words), "{dismissal:?}");
+                assert!(waiting(&dismissal).message.contains(words));
+            }
+        }
+        let unconfined = json!({"containers": [{"name": "c", "securityContext": {"appArmorProfile": {"type": "Unconfined"}}}]});
+        assert_eq!(ask(Source::File, 0, unconfined), Answer::Taken);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What the loop saw itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::backoff::{Now, RAN_FINE_MS, restart_wait_ms};
 use super::seen::{self, Run};
@@ -33,6 +36,8 @@ pub struct Memory {
     pub ending: BTreeMap<String, i64>,
     /// Whether this node has taken a pod, by uid.
     pub admissions: BTreeMap<String, Option<Dismissal>>,
+    /// What pods were given of this node, by uid.
+    pub allocations: BTreeMap<String, Arc<Value>>,
     /// Since when pods are wanted, by uid.
     pub heard: BTreeMap<String, i64>,
 }
@@ -149,6 +154,7 @@ impl Memory {
         self.owners.retain(|uid, _| keep(uid));
         self.ending.retain(|uid, _| keep(uid));
         self.admissions.retain(|uid, _| keep(uid));
+        self.allocations.retain(|uid, _| keep(uid));
         self.heard.retain(|uid, _| keep(uid));
     }
 

@@ -7,6 +7,7 @@
 //! tell.
 
 pub mod admission;
+pub mod allocation;
 pub mod backoff;
 pub mod checks;
 pub mod containers;
@@ -35,7 +36,6 @@ use std::sync::Arc;
 
 use crate::desired::{Desired, Wanted};
 use crate::members::Kind;
-pub use admission::NodeSaid;
 pub use backoff::Now;
 pub use memory::Memory;
 pub use round::{Action, Begin, PullWanted, Round, Start, Stop, StopReason, What};

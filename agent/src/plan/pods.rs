@@ -1,8 +1,10 @@
 //! One pod: what has to end, then its sandbox, then its containers. PURE.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::admission::{self, Answer, Room};
+use super::allocation;
 use super::backoff::setback_wait_ms;
 use super::containers::{self, Story};
 use super::garbage;
@@ -14,7 +16,7 @@ use super::rules::Rule;
 use super::sandbox::{self, Sandbox};
 use super::seen::{self, Run};
 use super::stops;
-use super::waiting::{Dismissal, WaitReason, Waiting};
+use super::waiting::{Dismissal, Held, WaitReason, Waiting};
 use super::world::{Case, PodCase};
 use crate::desired::Wanted;
 use crate::members::Kind;
@@ -61,6 +63,9 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
             return part;
         }
     }
+    let held = hold(case, &mut part, wanted, runs, room);
+    let wanted = held.as_ref().unwrap_or(wanted);
+    let pod = PodCase::new(case, wanted, runs);
     if let Some((dismissal, grace_s, why)) = ended_as_a_whole(pod, &mut part, grace_s) {
         part.waits.dismissed = Some(dismissal);
         if !end(case, &mut part, runs, pod.address, grace_s, why) {
@@ -95,6 +100,28 @@ pub fn decide<'a>(case: Case<'a>, wanted: &'a Wanted, runs: &'a [Run<'a>], ports
         }
     }
     part
+}
+
+/// The pod with the resources that it has, while there is no room for those that it asks for.
+fn hold(case: Case<'_>, part: &mut Part, wanted: &Wanted, runs: &[Run<'_>], room: &mut Room<'_>) -> Option<Wanted> {
+    let known = case.world.memory.allocations.get(&wanted.name.uid).cloned();
+    let before = known.clone().or_else(|| allocation::recorded(wanted).map(Arc::new));
+    let runs = seen::members(runs).any(|run| run.seen.runs());
+    let old = before.as_ref().filter(|_| runs).and_then(|before| allocation::with(wanted, before));
+    if let (Some(old), Some(allocation)) = (old, before)
+        && let Some(message) = room.grow(wanted, &old)
+    {
+        let text = format!("Pod resize Deferred: {}", resize::told(wanted, Some(&message)));
+        part.waits.notes.insert("resize".to_owned(), Waiting::new(WaitReason::ResizeDeferred, text));
+        part.waits.held = Some(Held { allocation: allocation.clone(), message });
+        part.allocation = Some(allocation);
+        return Some(old);
+    }
+    let now = allocation::of(wanted);
+    if known.is_none_or(|known| *known != now) {
+        part.allocation = Some(Arc::new(now));
+    }
+    None
 }
 
 /// Whatever its containers do: it was evicted, or was active for longer than it may.

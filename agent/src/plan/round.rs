@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::checks::ProbeKind;
 use super::waiting::{Dismissal, Waits};
@@ -21,6 +24,8 @@ pub struct Round {
     pub waits: BTreeMap<String, Waits>,
     /// By uid: whether this node takes pods that it was asked about for the first time.
     pub admissions: BTreeMap<String, Option<Dismissal>>,
+    /// By uid: what pods are given of this node from now on.
+    pub allocations: BTreeMap<String, Arc<Value>>,
 }
 
 /// Pulls belong to no pod's order: a slow registry holds up nothing else.
@@ -186,6 +191,8 @@ pub struct Part {
     pub waits: Waits,
     /// Some: whether the node takes it was decided just now.
     pub admission: Option<Option<Dismissal>>,
+    /// Some: what it is given of the node is another thing now.
+    pub allocation: Option<Arc<Value>>,
 }
 
 impl Part {
@@ -210,6 +217,9 @@ impl Round {
         };
         if let Some(admission) = part.admission {
             self.admissions.insert(uid.to_owned(), admission);
+        }
+        if let Some(allocation) = part.allocation {
+            self.allocations.insert(uid.to_owned(), allocation);
         }
         if part.waits != Waits::default() {
             self.waits.insert(uid.to_owned(), part.waits);

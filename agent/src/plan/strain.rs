@@ -11,6 +11,7 @@ use super::waiting::Dismissal;
 pub enum Short {
     Memory,
     Disk,
+    Processes,
 }
 
 impl Short {
@@ -19,6 +20,7 @@ impl Short {
         match self {
             Short::Memory => "MemoryPressure",
             Short::Disk => "DiskPressure",
+            Short::Processes => "PIDPressure",
         }
     }
 }

@@ -568,3 +568,45 @@ fn an_upgrade_resizes_nothing() {
     world.containers[1].limits = Some(crate::runtime::Limits::default());
     check(&[wanted], world, 0, &[]);
 }
+
+/// A pod that runs goes on with what it has while there is no room for more. One that asks for less is given it.
+#[test]
+fn a_resize_waits_for_room() {
+    let of = |cpu: &str| {
+        let resources = json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+        pod(json!({"containers": [{"name": "c", "image": "i:1", "resources": resources,
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]}]}))
+    };
+    let (small, large) = (of("1"), of("3"));
+    let running = |has: &Wanted, cpu_milli: u64| {
+        let mut world = world(has, Some(RUNS), &[(0, 0, RUNS)]);
+        let limits = crate::container::limits(&has.pod.spec, &has.pod.spec.containers[0]);
+        world.containers.iter_mut().filter(|seen| seen.image == "i:1").for_each(|seen| seen.limits = Some(limits));
+        world.node.cpu_milli = cpu_milli;
+        world.memory.allocations.insert("u".to_owned(), Arc::new(allocation::of(has)));
+        world
+    };
+    check(from_ref(&large), running(&small, 4000), 0, &["resize c"]);
+    check(from_ref(&large), running(&small, 2000), 0, &[]);
+    check(from_ref(&small), running(&large, 2000), 0, &["resize c"]);
+    let (desired, mut world) =
+        (Desired { pods: [("u".to_owned(), Arc::new(large.clone()))].into(), ..Desired::default() }, running(&small, 2000));
+    let now = Now { wall_ms: 1000, mono_ms: 0 };
+    let mut memory = std::mem::take(&mut world.memory);
+    memory.look(&world.containers, now);
+    world.memory = memory;
+    let round = plan(Case { desired: &desired, world: &world, now, rules: Rules::default() });
+    let waits = &round.waits["u"];
+    let text = "Node didn't have enough resource: cpu, requested: 3000, used: 0, capacity: 2000";
+    assert_eq!(waits.held.as_ref().map(|held| held.message.as_str()), Some(text));
+    let told = &waits.notes["resize"].message;
+    assert!(told.starts_with("Pod resize Deferred: {") && told.ends_with(&format!("\"error\":\"{text}\",\"generation\":0}}")), "{told}");
+    let status = crate::status::status(&large, &world, waits, &json!({}), now);
+    let pending = status["conditions"].as_array().unwrap().iter().find(|one| one["type"] == "PodResizePending").unwrap();
+    assert_eq!((&pending["status"], &pending["reason"], &pending["message"]), (&json!("True"), &json!("Deferred"), &json!(text)));
+    assert_eq!(status["allocatedResources"], json!({"cpu": "1"}));
+    // There is room: until the engine has done it, it is under way.
+    let status = crate::status::status(&large, &world, &Waits::default(), &json!({}), now);
+    let kinds: Vec<&Value> = status["conditions"].as_array().unwrap().iter().map(|one| &one["type"]).collect();
+    assert!(kinds.contains(&&json!("PodResizeInProgress")) && !kinds.contains(&&json!("PodResizePending")), "{kinds:?}");
+}

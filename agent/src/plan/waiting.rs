@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 /// The waits of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +19,15 @@ pub struct Waits {
     pub dismissed: Option<Dismissal>,
     /// Whether the node takes it is not known yet: nothing is said of it.
     pub undecided: bool,
+    /// It goes on with what it has: there is no room for what it asks for.
+    pub held: Option<Held>,
+}
+
+/// Of a pod whose resize waits: the resources that it goes on with, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub allocation: Arc<Value>,
+    pub message: String,
 }
 
 /// Why a node ends a pod, or does not begin it: the reason and message of its status.
@@ -90,6 +102,7 @@ pub enum WaitReason {
     // Notes.
     FailedMount,
     FailedToRetrieveImagePullSecret,
+    ResizeDeferred,
     // Of pods, or of an ephemeral container.
     DoesNotFit,
     HostPortTaken,
@@ -115,6 +128,7 @@ impl WaitReason {
             WaitReason::FailedMount => "FailedMount",
             WaitReason::FailedToRetrieveImagePullSecret => "FailedToRetrieveImagePullSecret",
             WaitReason::HostPortTaken => "HostPortTaken",
+            WaitReason::ResizeDeferred => "ResizeDeferred",
             WaitReason::SandboxBackOff => "SandboxBackOff",
             WaitReason::SetupFailed => "SetupFailed",
             WaitReason::UnsupportedField => "UnsupportedField",

@@ -10,6 +10,7 @@ use super::rules::Rules;
 use super::seen::{self, Run};
 use super::strain::Strain;
 use crate::desired::{Desired, Wanted};
+use crate::huge_pages::HugePages;
 use crate::runtime::{Image, Seen};
 
 /// All that a decision may look at.
@@ -81,6 +82,9 @@ pub struct Node {
     /// Names and patterns of sysctls that pods may set beside the safe ones.
     pub unsafe_sysctls: Vec<String>,
     pub devices: Vec<Devices>,
+    /// Of each container.
+    pub pids_max: Option<i64>,
+    pub huge_pages: HugePages,
 }
 
 /// Devices of this host that pods ask for by a name: whoever asks gets all of them.

@@ -26,6 +26,20 @@ pub fn memory() -> Option<Level> {
     Some(Level { available: capacity.saturating_sub(usage.working_set), capacity })
 }
 
+/// Of processes and threads: how many the kernel lets there be, and how many more.
+pub fn processes() -> Option<Level> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    processes_of(&read("/proc/loadavg")?, &read("/proc/sys/kernel/pid_max")?, &read("/proc/sys/kernel/threads-max")?)
+}
+
+/// `0.20 0.18 0.12 1/80 11206`: behind the slash stand all threads there are.
+fn processes_of(load: &str, pid_max: &str, threads_max: &str) -> Option<Level> {
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let there = number(load.split_whitespace().nth(3)?.split_once('/')?.1)?;
+    let capacity = number(pid_max)?.min(number(threads_max)?);
+    Some(Level { available: capacity.saturating_sub(there), capacity })
+}
+
 /// Bytes and files of the file system that a path is on.
 pub fn disk(path: &str) -> Option<(Level, Level)> {
     let disk = files::disk(path)?;
@@ -90,6 +104,15 @@ impl Alarm {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_counted_against_the_lower_limit() {
+        let level = Level { available: 31_688, capacity: 31_768 };
+        assert_eq!(processes_of("0.20 0.18 0.12 1/80 11206\n", "32768\n", "31768\n"), Some(level));
+        assert_eq!(processes_of("0.20 0.18 0.12 1/40000 1\n", "32768\n", "63536\n"), Some(Level { available: 0, capacity: 32_768 }));
+        assert_eq!(processes_of("nonsense", "1", "1"), None);
+        assert!(processes().is_some_and(|level| 0 < level.available && level.available < level.capacity));
+    }
 
     #[test]
     fn a_tree_is_what_its_files_take() {

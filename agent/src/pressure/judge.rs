@@ -16,6 +16,7 @@ pub struct Taken {
     pub memory: u64,
     /// Its own layer, and its log.
     pub disk: u64,
+    pub processes: u64,
 }
 
 /// What one pod takes.
@@ -63,7 +64,7 @@ impl Measures {
 fn empty_dirs(wanted: &Wanted) -> impl Iterator<Item = (&str, Option<Sum>)> {
     let volumes = wanted.document["spec"]["volumes"].as_array().into_iter().flatten();
     volumes.filter_map(|volume| {
-        let empty = volume["emptyDir"].as_object().filter(|empty| empty.get("medium").is_none_or(|medium| medium != "Memory"))?;
+        let empty = volume["emptyDir"].as_object().filter(|empty| empty.get("medium").is_none_or(|medium| medium == ""))?;
         let limit = empty.get("sizeLimit").and_then(|limit| Sum::of_text(limit.as_str()?));
         Some((volume["name"].as_str()?, limit.filter(|limit| limit.amount().value() > 0)))
     })
@@ -108,17 +109,27 @@ pub fn met(thresholds: &[Threshold], levels: &BTreeMap<Signal, Level>) -> Vec<(T
 pub fn victim<'a>(signal: Signal, candidates: &'a [(&Wanted, PodTaken)]) -> Option<&'a (&'a Wanted, PodTaken)> {
     candidates.iter().min_by_key(|(wanted, taken)| {
         let (used, asked) = (used(signal, taken), asked(signal, wanted));
-        (used <= asked, wanted.pod.spec.priority.unwrap_or(0), Reverse(used - asked), wanted.name.clone())
+        // Nobody asks for processes.
+        let modest = signal != Signal::Processes && used <= asked;
+        (modest, wanted.pod.spec.priority.unwrap_or(0), Reverse(used - asked), wanted.name.clone())
     })
 }
 
 fn used(signal: Signal, taken: &PodTaken) -> i64 {
-    let used = if signal == Signal::Memory { taken.memory() } else { taken.disk() };
+    let used = match signal {
+        Signal::Memory => taken.memory(),
+        Signal::Processes => taken.containers.values().map(|taken| taken.processes).sum(),
+        _ => taken.disk(),
+    };
     i64::try_from(used).unwrap_or(i64::MAX)
 }
 
 fn asked(signal: Signal, wanted: &Wanted) -> i64 {
-    let resource = if signal == Signal::Memory { "memory" } else { "ephemeral-storage" };
+    let resource = match signal {
+        Signal::Memory => "memory",
+        Signal::Processes => return 0,
+        _ => "ephemeral-storage",
+    };
     let requests = qos::of_pod(&wanted.document["spec"], "requests");
     requests.get(resource).map_or(0, |sum| sum.amount().value())
 }
@@ -127,10 +138,11 @@ fn asked(signal: Signal, wanted: &Wanted) -> i64 {
 pub fn message((threshold, level): (Threshold, Level), (wanted, taken): &(&Wanted, PodTaken)) -> String {
     let resource = threshold.signal.resource();
     let (least, available) = (threshold.least(level.capacity), level.available);
-    let amount = |amount: u64| if resource == "inodes" { amount.to_string() } else { binary(amount) };
+    let counted = ["inodes", "pids"].contains(&resource);
+    let amount = |amount: u64| if counted { amount.to_string() } else { binary(amount) };
     let mut text = format!("The node was low on resource: {resource}. ");
     text += &format!("Threshold quantity: {}, available: {}. ", amount(least), amount(available));
-    if resource == "inodes" {
+    if counted {
         return text;
     }
     for member in wanted.members().filter(|member| member.kind != Kind::Ephemeral) {
@@ -170,7 +182,8 @@ mod tests {
     }
 
     fn taken(containers: &[(&str, u64, u64)], volumes: &[(&str, u64)]) -> PodTaken {
-        let containers = containers.iter().map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk }));
+        let containers =
+            containers.iter().map(|(name, memory, disk)| ((*name).to_owned(), Taken { memory: *memory, disk: *disk, processes: 0 }));
         let volumes = volumes.iter().map(|(name, used)| ((*name).to_owned(), *used));
         PodTaken { containers: containers.collect(), volumes: volumes.collect() }
     }
@@ -222,6 +235,25 @@ mod tests {
             assert_eq!(found.as_deref(), Some(expected));
             all.retain(|(wanted, _)| wanted.name.name != expected);
         }
+    }
+
+    /// By priority, then by their number.
+    #[test]
+    fn who_leaves_first_for_want_of_processes() {
+        let of = |count: u64| PodTaken {
+            containers: [("c".to_owned(), Taken { processes: count, ..Taken::default() })].into(),
+            ..PodTaken::default()
+        };
+        let spec = |priority: i64| json!({"priority": priority, "containers": [{"name": "c"}]});
+        let (quiet, dear, forks) = (pod("quiet", spec(0)), pod("dear", spec(100)), pod("forks", spec(0)));
+        let mut all = vec![(&quiet, of(1)), (&dear, of(9000)), (&forks, of(700))];
+        for expected in ["forks", "quiet", "dear"] {
+            assert_eq!(victim(Signal::Processes, &all).map(|(wanted, _)| wanted.name.name.as_str()), Some(expected));
+            all.retain(|(wanted, _)| wanted.name.name != expected);
+        }
+        let threshold = Threshold { signal: Signal::Processes, amount: Amount::Share(5_000) };
+        let text = message((threshold, Level { available: 1638, capacity: 32_780 }), &(&forks, of(700)));
+        assert_eq!(text, "The node was low on resource: pids. Threshold quantity: 1639, available: 1638. ");
     }
 
     #[test]

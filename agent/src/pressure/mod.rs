@@ -3,7 +3,7 @@
 //!     every ten seconds while pods are here, and when the kernel tells that processes wait for memory:
 //!     gauge -> judge PURE, thresholds PURE -> Strain -> the loop ends who has to go, the node's conditions say why
 //!
-//! Measured are the disks' and the memory's levels, which costs nothing; directories and containers only of pods that are limited, or
+//! Measured are the disks' and the memory's levels and the number of processes, which costs nothing; directories and containers only of pods that are limited, or
 //! when somebody has to leave.
 
 mod gauge;
@@ -111,7 +111,7 @@ impl Room {
         let short: BTreeSet<Short> = self.short.keys().copied().collect();
         if short != self.strain.short {
             match short.is_empty() {
-                true => log::info!("this host has enough of memory and disk again"),
+                true => log::info!("this host has enough of memory, disk and processes again"),
                 false => log::warn!("this host is short of {short:?}: {levels:?}"),
             }
             self.strain.short = short;
@@ -138,7 +138,8 @@ impl Room {
     async fn make_room(&mut self, (threshold, level): (Threshold, Level), candidates: Vec<(&Wanted, &PodSeen<'_>)>) {
         let mut all = Vec::with_capacity(candidates.len());
         for (wanted, pod) in candidates {
-            let measures = if threshold.signal == Signal::Memory { Measures::default() } else { Measures::all(wanted) };
+            let of_disk = threshold.signal.short() == Short::Disk;
+            let measures = if of_disk { Measures::all(wanted) } else { Measures::default() };
             all.push((wanted, self.measure(wanted, pod, &measures).await));
         }
         if let Some(victim) = judge::victim(threshold.signal, &all) {
@@ -161,6 +162,7 @@ impl Room {
 
     async fn levels(&self) -> BTreeMap<Signal, Level> {
         let mut levels: BTreeMap<Signal, Level> = gauge::memory().map(|level| (Signal::Memory, level)).into_iter().collect();
+        levels.extend(gauge::processes().map(|level| (Signal::Processes, level)));
         let places = [
             (Some(self.about.data_dir.clone()), [Signal::NodeDisk, Signal::NodeFiles]),
             (self.docker.root(), [Signal::ImageDisk, Signal::ImageFiles]),
@@ -188,7 +190,8 @@ impl Room {
                 Some(usage) => Some(usage),
                 None => self.docker.usage(&run.seen.id).await,
             };
-            let mut own = Taken { memory: usage.map_or(0, |usage| usage.working_set), disk: 0 };
+            let processes = files::processes(&run.seen.id).unwrap_or(0);
+            let mut own = Taken { memory: usage.map_or(0, |usage| usage.working_set), disk: 0, processes };
             if measures.containers
                 && let Some((layer, log)) = self.docker.layer(&run.seen.id).await
             {

@@ -14,24 +14,30 @@ pub enum Signal {
     /// Where the engine keeps images and containers.
     ImageDisk,
     ImageFiles,
+    /// Processes and threads that may still begin.
+    Processes,
 }
 
 /// As a kubelet calls them, in the order in which they are cured.
-pub const SIGNALS: [(&str, Signal); 5] = [
+pub const SIGNALS: [(&str, Signal); 6] = [
     ("memory.available", Signal::Memory),
     ("nodefs.available", Signal::NodeDisk),
     ("nodefs.inodesFree", Signal::NodeFiles),
     ("imagefs.available", Signal::ImageDisk),
     ("imagefs.inodesFree", Signal::ImageFiles),
+    ("pid.available", Signal::Processes),
 ];
 
-/// A kubelet's own, but for the shares of disks: those are what k3s has for small hosts, whose cards are often nearly full.
-pub const DEFAULT: &str = "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%";
+/// A kubelet's own, but for the shares of disks: those are what k3s has for small hosts, whose cards are often nearly full. A kubelet looks at
+/// processes only where it is told to; a host that has no more of them can be helped by nobody.
+pub const DEFAULT: &str =
+    "memory.available<100Mi,nodefs.available<5%,nodefs.inodesFree<5%,imagefs.available<5%,imagefs.inodesFree<5%,pid.available<5%";
 
 impl Signal {
     pub fn short(self) -> Short {
         match self {
             Signal::Memory => Short::Memory,
+            Signal::Processes => Short::Processes,
             _ => Short::Disk,
         }
     }
@@ -42,6 +48,7 @@ impl Signal {
             Signal::Memory => "memory",
             Signal::NodeDisk | Signal::ImageDisk => "ephemeral-storage",
             Signal::NodeFiles | Signal::ImageFiles => "inodes",
+            Signal::Processes => "pids",
         }
     }
 }
@@ -124,7 +131,8 @@ mod tests {
         check("", Ok(vec![]));
         check("nodefs.available<7.5%, memory.available<100Mi", Ok(vec![memory, disk]));
         check("memory.available=1", Err("NAME<AMOUNT"));
-        check("pid.available<10%", Err("none of memory.available"));
+        check("pid.available<10%", Ok(vec![Threshold { signal: Signal::Processes, amount: Amount::Share(10_000) }]));
+        check("pids.available<10%", Err("none of memory.available"));
         check("memory.available<much", Err("neither an amount"));
         check("memory.available<101%", Err("neither an amount"));
         check("memory.available<1,memory.available<2", Err("twice"));

@@ -33,7 +33,8 @@ pub trait Runtime {
     async fn remove_volumes(&self, uid: &str) -> Result<(), Failure>;
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, Failure>;
-    /// With these logins, one after another, and else with what the host has for that registry.
+    /// With these logins, one after another, and else with what the host has for that registry. One that has its turn and does not end is
+    /// given up by itself.
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure>;
 
     /// Makes the pod network and loads the pause image where they are missing. `create` of a sandbox relies on it.
@@ -173,6 +174,8 @@ pub enum HostFile {
 pub enum Volume {
     /// An empty directory at that path, mode 0777 as emptyDir has it, given to that group where one is named.
     Directory { path: String, group: Option<u32> },
+    /// Anything of the host; where nothing is, a directory is made (0755) and never removed.
+    HostPath { path: String },
     /// A directory of the host, made (0755) where it is missing if `create`; it is never removed. One that is missing, or is no
     /// directory, is `Refused`.
     HostDirectory { path: String, create: bool },
@@ -187,6 +190,8 @@ pub enum Volume {
     Content { path: String, content: Arc<Content> },
     /// A local engine volume of type tmpfs, bounded, gone with the pod.
     Memory { name: String, size_bytes: Option<u64>, group: Option<u32> },
+    /// The same of type hugetlbfs.
+    HugePages { name: String, page_bytes: u64, size_bytes: u64, group: Option<u32> },
 }
 
 /// One hook or probe, with every name resolved. An empty host means the address of the pod.
@@ -286,6 +291,9 @@ pub struct ContainerConfig {
     pub cpu_quota_us: Option<i64>,
     pub cpu_period_us: Option<i64>,
     pub memory_bytes: Option<i64>,
+    /// Processes and threads at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids_max: Option<i64>,
     pub oom_score_adj: i64,
     pub privileged: bool,
     pub read_only_root: bool,

@@ -56,6 +56,16 @@ pub(super) struct Facts<'a> {
     pub(super) runs: &'a [Run<'a>],
     /// What is wrong with each readiness gate that is not passed.
     pub(super) gates: &'a [String],
+    pub(super) resize: Resizing,
+}
+
+/// What becomes of the resources that it asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Resizing {
+    No,
+    /// There is no room for them, and why.
+    Pending(String),
+    InProgress,
 }
 
 /// Other people's conditions that a pod waits for before it is ready, as its master shows them.
@@ -70,7 +80,8 @@ pub(super) fn gates(wanted: &Wanted) -> Vec<String> {
 }
 
 /// The conditions that are the agent's to say.
-pub const CONDITIONS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+pub const CONDITIONS: [&str; 7] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled", "PodResizePending", "PodResizeInProgress"];
 
 const DISRUPTED: &str = "TerminationByKubelet";
 
@@ -105,6 +116,11 @@ pub(super) fn conditions(facts: &Facts<'_>, generation: Option<i64>, was: &Value
         }
         list.push(condition);
     };
+    match &facts.resize {
+        Resizing::No => {}
+        Resizing::Pending(message) => add("PodResizePending", true, Some("Deferred"), Some(message.clone())),
+        Resizing::InProgress => add("PodResizeInProgress", true, None, None),
+    }
     add("PodReadyToStartContainers", facts.up, None, None);
     if facts.initialized || incomplete.is_empty() {
         add("Initialized", true, (facts.ended == Some(End::Succeeded)).then_some("PodCompleted"), None);

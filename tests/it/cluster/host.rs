@@ -413,6 +413,7 @@ fn about(name: &str) -> About {
         kernel: String::new(),
         os_image: String::new(),
         app_armor: false,
+        huge_pages: BTreeMap::default(),
     };
     About { name: name.to_owned(), host, pod_cidr: String::new(), devices: Vec::new(), engine: watch::channel(String::new()).1 }
 }

@@ -11,7 +11,7 @@ fn well() -> Readings {
         cpu_quota: true,
         pids_limit: true,
     };
-    let docker = Chain { table: "ip filter".to_owned(), name: "FORWARD".to_owned(), hook: "forward".to_owned(), drops: true };
+    let docker = Chain { table: "ip filter".to_owned(), name: "FORWARD".to_owned(), hook: "forward".to_owned(), drops: false };
     Readings {
         root: true,
         engine_at: "unix:///var/run/docker.sock".to_owned(),
@@ -25,6 +25,9 @@ fn well() -> Readings {
         wall_ms: CLOCK_MS_MIN,
         listen: "127.0.0.1:10250".parse().unwrap(),
         listening: vec!["127.0.0.1:22".parse().unwrap(), "192.168.1.7:10250".parse().unwrap()],
+        listening_udp: Vec::new(),
+        dns: None,
+        host_ports: Vec::new(),
         controllers: ["cpu", "memory", "pids"].map(str::to_owned).to_vec(),
         overlay: true,
         ip_forward: Some(true),
@@ -88,7 +91,14 @@ fn each_check_is_made_true() {
     check(|host| host.bridges_are_seen = false, "kernel", Warning, "between pods");
     check(|host| host.nft = Err("not found".to_owned()), "firewall", Problem, "nft cannot be run");
     check(|host| host.ip = Err("not found".to_owned()), "firewall", Problem, "ip cannot be run");
-    let chain = |hook: &str| Chain { table: "inet firewalld".to_owned(), name: "F".to_owned(), hook: hook.to_owned(), drops: true };
+    let chain_of = |table: &str, hook: &str| Chain { table: table.to_owned(), name: "F".to_owned(), hook: hook.to_owned(), drops: true };
+    let chain = |hook: &str| chain_of("inet firewalld", hook);
+    check(|host| host.nft = Ok(vec![chain_of("ip filter", "input")]), "firewall", Warning, "table ip filter, chain F");
+    let runs = |host: &mut Readings| {
+        host.agent_answers = true;
+        host.nft = Ok(vec![chain_of("ip filter", "forward")]);
+    };
+    check(runs, "firewall", Problem, "table ip filter, chain F");
     check(|host| host.nft = Ok(vec![chain("forward")]), "firewall", Problem, "table inet firewalld, chain F");
     check(|host| host.nft = Ok(vec![chain("input")]), "firewall", Warning, "names and node ports");
     check(|host| host.master = Some(("/m.sock".to_owned(), Some("gone".to_owned()))), "master", Problem, "/m.sock does not answer: gone");
@@ -100,4 +110,55 @@ fn an_agent_that_answers_has_its_port() {
     host.agent_answers = true;
     host.listening.push(host.listen);
     assert!(told(&judge(&host)).well);
+}
+
+/// What ufw drops of IPv6 is no pod's; what iptables drops is opened by the agent when it runs, or has been opened.
+#[test]
+fn chains_that_are_in_nobodys_way() {
+    for (table, hook, drops) in [("ip6 filter", "input", true), ("ip filter", "forward", true), ("ip filter", "input", false)] {
+        let mut host = well();
+        host.nft = Ok(vec![Chain { table: table.to_owned(), name: "X".to_owned(), hook: hook.to_owned(), drops }]);
+        assert!(judge(&host).iter().all(|one| one.level == Level::Good), "{table} {hook}");
+    }
+}
+
+#[test]
+fn names_are_answered_on_their_port() {
+    let socket = |text: &str| text.parse::<SocketAddr>().unwrap();
+    let dns = |agent: bool, sockets: &[&str]| {
+        let mut host = well();
+        host.agent_answers = agent;
+        host.dns = Some("10.96.0.10".parse().unwrap());
+        host.listening.extend(sockets.iter().map(|text| socket(text)));
+        host.listening_udp.extend(sockets.iter().map(|text| socket(text)));
+        let bad: Vec<String> = judge(&host).into_iter().filter(|one| one.level != Level::Good).map(|one| one.says).collect();
+        bad.join(", ")
+    };
+    assert_eq!(dns(true, &["10.96.0.10:53", "0.0.0.0:53"]), "");
+    assert_eq!(dns(false, &["127.0.0.53:53"]), "");
+    assert_eq!(dns(false, &["0.0.0.0:53"]), "port 53 is taken on every address: pods get no names at 10.96.0.10:53");
+    assert_eq!(dns(true, &["[::]:53"]), "port 53 is taken on every address: pods get no names at 10.96.0.10:53");
+    assert_eq!(dns(false, &["10.96.0.10:53"]), "10.96.0.10:53 is taken, and not by this agent");
+    assert_eq!(dns(true, &[]), "the agent runs, and nobody answers pods' questions for names at 10.96.0.10:53");
+}
+
+#[test]
+fn ports_that_pods_ask_for() {
+    let check = |wanted: HostPort, listens: &str, expected: Option<Level>| {
+        let mut host = well();
+        let sockets = if wanted.protocol == "udp" { &mut host.listening_udp } else { &mut host.listening };
+        sockets.push(listens.parse().unwrap());
+        host.host_ports = vec![wanted.clone()];
+        let bad: Vec<Finding> = judge(&host).into_iter().filter(|one| one.level != Level::Good).collect();
+        assert_eq!(bad.first().map(|one| one.level), expected, "{wanted:?} {listens}");
+        assert!(bad.iter().all(|one| one.says.contains("default/web") && one.mend.contains(":80`")), "{bad:?}");
+    };
+    let (pod, protocol, host_ip) = ("default/web".to_owned(), "tcp".to_owned(), String::new());
+    let wanted = HostPort { pod, port: 80, protocol, host_ip, by_rule: false, runs: false };
+    check(wanted.clone(), "0.0.0.0:80", Some(Level::Problem));
+    check(wanted.clone(), "127.0.0.1:81", None);
+    check(HostPort { runs: true, ..wanted.clone() }, "0.0.0.0:80", None);
+    check(HostPort { by_rule: true, runs: true, ..wanted.clone() }, "0.0.0.0:80", Some(Level::Warning));
+    check(HostPort { host_ip: "192.168.1.7".to_owned(), ..wanted.clone() }, "127.0.0.1:80", None);
+    check(HostPort { protocol: "udp".to_owned(), ..wanted }, "[::]:80", Some(Level::Problem));
 }

@@ -54,6 +54,7 @@ fn host_config(config: &ContainerConfig, terms: Terms<'_>) -> HostConfig {
         cpu_quota: config.cpu_quota_us,
         memory: config.memory_bytes,
         oom_score_adj: (config.oom_score_adj != 0).then_some(config.oom_score_adj),
+        pids_limit: config.pids_max,
         // A limit is a limit of memory: without this Docker lets as much again go to swap.
         memory_swap: config.memory_bytes,
         log_config: Some(log_config(&config.log)),

@@ -15,6 +15,14 @@ use crate::logins::Login;
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
 const PULL_SILENCE: Duration = Duration::from_secs(120);
 
+/// A pull that goes on for longer has failed; waiting for its turn is no part of it.
+const PULL_MAX: Duration = Duration::from_secs(1800);
+
+pub(super) async fn in_time(pull: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let late = |_| Err(Failure::Registry(format!("no end after {} s", PULL_MAX.as_secs())));
+    tokio::time::timeout(PULL_MAX, pull).await.unwrap_or_else(late)
+}
+
 impl Docker {
     pub(super) async fn find_image(&self, reference: &str) -> Result<Option<Image>, Failure> {
         let client = self.client().await?;

@@ -1,18 +1,21 @@
 //! What containers wrote, for people and for termination messages.
 //!
 //! Docker's json-file log keeps a line over 16 KiB in pieces of 16,384 bytes that have one timestamp and, but for the last, no
-//! end of line: they come out joined.
+//! end of line: they come out joined, and what was asked for by lines is not counted by pieces.
 
-use bollard::container::LogOutput;
+mod lines;
+
 use bollard::query_parameters::LogsOptions;
-use bytes::Bytes;
 use coracle_api::meta::Time;
 use coracle_api::query::Stream;
 use coracle_http::channel::{self, channel};
 use futures_util::StreamExt;
+use std::time::Duration;
+use tokio::time::timeout;
 
 use super::super::Failure;
 use super::connection::{ASK, Docker, failure};
+use lines::{First, Joined, Piece, Tail};
 
 /// Which part of a log, and in which form.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,13 +29,29 @@ pub struct Wish {
     pub stream: Stream,
 }
 
-/// The size of Docker's pieces of a long line.
-const PIECE_BYTES: usize = 16 * 1024;
+/// Of a log by lines the engine is first asked for so many pieces more.
+const PIECES_MORE: u64 = 16;
+/// What may be written between counting and reading.
+const WRITTEN_MEANWHILE: u64 = 1024;
+/// A line whose pieces do not come any more keeps what was written beside it no longer.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Where a log begins: of so many pieces at its end (None: of all) with this one.
+#[derive(Default)]
+struct Start {
+    pieces: Option<u64>,
+    first: Option<First>,
+}
 
 impl Docker {
     /// Sends the log, line by line, until it ends or nobody reads it any more.
     pub async fn send_log(&self, id: &str, wish: &Wish, out: &channel::Sender) -> Result<(), Failure> {
         let client = self.client().await?;
+        let start = match wish.tail_lines {
+            Some(lines @ 1..) => self.start_of(id, lines).await?,
+            Some(0) => Start { pieces: Some(0), first: None },
+            None => Start::default(),
+        };
         let options = LogsOptions {
             follow: wish.follow,
             stdout: wish.stream != Stream::Stderr,
@@ -40,27 +59,63 @@ impl Docker {
             // Whole seconds here; finer below.
             since: wish.since.and_then(|time| i32::try_from(time.seconds()).ok()).unwrap_or_default(),
             timestamps: true,
-            tail: wish.tail_lines.map_or_else(|| "all".to_owned(), |lines| lines.to_string()),
+            tail: start.pieces.map_or_else(|| "all".to_owned(), |pieces| pieces.to_string()),
             ..Default::default()
         };
         let mut left = wish.bytes_max;
-        let mut lines = Joined::default();
+        let mut lines = Joined::new(wish.timestamps, wish.since, start.first);
         let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
         loop {
+            let quiet = async {
+                if !lines.holds() {
+                    std::future::pending::<()>().await;
+                }
+                tokio::time::sleep(QUIET).await;
+            };
             let piece = tokio::select! {
                 piece = pieces.next() => piece,
+                () = quiet => {
+                    if !send(lines.give_up(), &mut left, out).await {
+                        return Ok(());
+                    }
+                    continue;
+                }
                 () = out.closed() => return Ok(()),
             };
-            let Some(piece) = piece else { return Ok(()) };
+            let Some(piece) = piece else {
+                send(lines.give_up(), &mut left, out).await;
+                return Ok(());
+            };
             let piece = piece.map_err(|error| failure("read the log", error))?;
-            let Some(mut text) = lines.take(&piece, wish) else { continue };
-            if let Some(left) = &mut left {
-                text.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
-                *left -= text.len() as u64;
-            }
-            if !text.is_empty() && out.send(text).await.is_err() || left == Some(0) {
+            let Some(piece) = Piece::read(&piece) else { continue };
+            if !send(lines.take(piece), &mut left, out).await {
                 return Ok(());
             }
+        }
+    }
+
+    /// Where the last lines of a log begin, whole ones. More and more of its end is looked at until they are all there.
+    async fn start_of(&self, id: &str, lines: u64) -> Result<Start, Failure> {
+        let client = self.client().await?;
+        let mut asked = lines.saturating_add(PIECES_MORE);
+        loop {
+            let options = LogsOptions { stdout: true, stderr: true, timestamps: true, tail: asked.to_string(), ..Default::default() };
+            let mut tail = Tail::new(lines);
+            let mut pieces = std::pin::pin!(client.logs(id, Some(options)));
+            let late = |_| Failure::Unavailable(format!("read the end of the log: nothing came for {} s", ASK.as_secs()));
+            while let Some(piece) = timeout(ASK, pieces.next()).await.map_err(late)? {
+                let piece = piece.map_err(|error| failure("read the log", error))?;
+                Piece::read(&piece).into_iter().for_each(|piece| tail.count(&piece));
+            }
+            // The first line may have begun before, unless this is all there is.
+            let all = tail.pieces < asked;
+            if let Some(first) = tail.first(all) {
+                return Ok(Start { pieces: Some(asked.saturating_add(WRITTEN_MEANWHILE)), first: Some(first) });
+            }
+            if all {
+                return Ok(Start::default());
+            }
+            asked = asked.saturating_mul(4);
         }
     }
 
@@ -87,55 +142,16 @@ impl Docker {
     }
 }
 
-/// Takes the timestamp off each piece and joins the pieces of one line.
-#[derive(Default)]
-struct Joined {
-    /// The stream (2 is stderr) and timestamp of a line whose end has not come.
-    open: Option<(u8, Vec<u8>)>,
-}
-
-impl Joined {
-    /// None: before the time that was asked for.
-    fn take(&mut self, piece: &LogOutput, wish: &Wish) -> Option<Bytes> {
-        let (stream, bytes) = match piece {
-            LogOutput::StdErr { message } => (2, message),
-            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => (1, message),
-        };
-        let blank = bytes.iter().position(|byte| *byte == b' ')?;
-        let (stamp, text) = (&bytes[..blank], bytes.slice(blank + 1..));
-        if let Some(since) = wish.since
-            && std::str::from_utf8(stamp).ok().and_then(Time::parse).is_some_and(|time| time < since)
-        {
-            return None;
+/// Whether there is still somebody who reads, and something that may be told.
+async fn send(texts: Vec<bytes::Bytes>, left: &mut Option<u64>, out: &channel::Sender) -> bool {
+    for mut text in texts {
+        if let Some(left) = left {
+            text.truncate(usize::try_from(*left).unwrap_or(usize::MAX));
+            *left -= text.len() as u64;
         }
-        let continues = self.open.as_ref().is_some_and(|(open, at)| *open == stream && at == stamp);
-        let ends = text.ends_with(b"\n") || text.len() < PIECE_BYTES;
-        self.open = (!ends).then(|| (stream, stamp.to_vec()));
-        Some(if wish.timestamps && !continues { bytes.clone() } else { text })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn check(wish: &Wish, pieces: &[(&str, String)], expected: &str) {
-        let mut lines = Joined::default();
-        let mut out = Vec::new();
-        for (stamp, text) in pieces {
-            let message = Bytes::from(format!("{stamp} {text}"));
-            out.extend(lines.take(&LogOutput::StdOut { message }, wish).unwrap_or_default());
+        if !text.is_empty() && out.send(text).await.is_err() || *left == Some(0) {
+            return false;
         }
-        assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
-
-    #[test]
-    fn long_lines_are_joined_and_stamped_once() {
-        let (a, b) = ("2026-01-01T00:00:00.1Z", "2026-01-01T00:00:00.2Z");
-        let long = "x".repeat(PIECE_BYTES);
-        let pieces = [(a, long.clone()), (a, "end\n".to_owned()), (b, "next\n".to_owned())];
-        check(&Wish::default(), &pieces, &format!("{long}end\nnext\n"));
-        check(&Wish { timestamps: true, ..Wish::default() }, &pieces, &format!("{a} {long}end\n{b} next\n"));
-        check(&Wish { since: Time::parse(b), ..Wish::default() }, &pieces, "next\n");
-    }
+    true
 }

@@ -70,12 +70,13 @@ impl Runtime for Docker {
     }
 
     async fn pull(&self, reference: &str, logins: &[Login]) -> Result<(), Failure> {
+        let _turn = if self.settings.serial_pulls { Some(self.pulling.lock().await) } else { None };
+        // Those before it may have filled the disk.
         if let Some(why) = self.too_full() {
             return Err(Failure::Registry(why));
         }
-        let _turn = if self.settings.serial_pulls { Some(self.pulling.lock().await) } else { None };
         let before = self.ids().await?;
-        self.pull_image(reference, logins).await?;
+        image::in_time(self.pull_image(reference, logins)).await?;
         if let Some(image) = self.find_image(reference).await? {
             self.change_record(|record| record.fetched(&image.id, reference, &before));
         }

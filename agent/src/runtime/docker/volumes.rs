@@ -47,6 +47,7 @@ impl Docker {
         for volume in volumes {
             match volume {
                 Volume::Directory { path, group } => make_directory(Path::new(path), *group)?,
+                Volume::HostPath { path } => host_path(Path::new(path))?,
                 Volume::HostDirectory { path, create } => host_directory(Path::new(path), *create)?,
                 Volume::Local { path, create, group, unless_fits } => local(path.clone(), *create, *group, *unless_fits).await?,
                 Volume::Nfs { name, server, path, options } => {
@@ -58,6 +59,10 @@ impl Docker {
                     let path = Path::new(path);
                     content::write(path, content, SystemTime::now()).map_err(|error| disk("write", path, &error))?;
                 }
+                Volume::HugePages { name, page_bytes, size_bytes, group } => {
+                    let options = format!("{},pagesize={page_bytes},size={size_bytes}", open_to(*group));
+                    self.create_engine_volume(uid, name, &[("type", "hugetlbfs"), ("device", "hugetlbfs"), ("o", &options)]).await?;
+                }
                 Volume::Memory { name, size_bytes, group } => self.create_memory(uid, name, *size_bytes, *group).await?,
             }
         }
@@ -65,7 +70,7 @@ impl Docker {
     }
 
     async fn create_memory(&self, uid: &str, name: &str, size_bytes: Option<u64>, group: Option<u32>) -> Result<(), Failure> {
-        let mut options = group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"));
+        let mut options = open_to(group);
         options.extend(size_bytes.map(|size| format!(",size={size}")));
         self.create_engine_volume(uid, name, &[("type", "tmpfs"), ("device", "tmpfs"), ("o", &options)]).await
     }
@@ -157,6 +162,16 @@ pub fn complete_hosts(path: &str, address: &str) -> Result<(), Failure> {
     let Ok(text) = fs::read_to_string(path) else { return Ok(()) };
     let Some(text) = hosts::complete(&text, address) else { return Ok(()) };
     fs::write(path, text).map_err(|error| disk("write", path, &error))
+}
+
+/// As the option of a mount.
+fn open_to(group: Option<u32>) -> String {
+    group.map_or_else(|| "mode=0777".to_owned(), |group| format!("mode=2777,gid={group}"))
+}
+
+/// A link that leads nowhere is there, and the engine says so.
+fn host_path(path: &Path) -> Result<(), Failure> {
+    if path.symlink_metadata().is_ok() { Ok(()) } else { host_directory(path, true) }
 }
 
 fn host_directory(path: &Path, create: bool) -> Result<(), Failure> {
@@ -253,6 +268,13 @@ mod tests {
         check(&folder, HostFile::Regular, true, Err("a file"));
         check(Path::new("/dev/null"), HostFile::CharDevice, false, Ok(()));
         check(Path::new("/dev/null"), HostFile::BlockDevice, false, Err("a block device"));
+        // Without a type: what is there stays, whatever it is, and a directory comes where nothing is.
+        host_path(&folder.join("socket")).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join("link")).unwrap();
+        host_path(&folder.join("link")).unwrap();
+        host_path(&folder.join("new/below")).unwrap();
+        assert!(folder.join("new/below").is_dir() && !folder.join("nowhere").exists());
+        assert!(host_path(&file.join("below")).is_err_and(|failure| failure.text().contains("file/below")));
         drop(socket);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -1,0 +1,277 @@
+//! Pieces of a log -> whole lines, and how many of them there are. PURE.
+
+use std::collections::VecDeque;
+
+use bollard::container::LogOutput;
+use bytes::Bytes;
+use coracle_api::meta::Time;
+
+/// The size of Docker's pieces of a long line.
+const PIECE_BYTES: usize = 16 * 1024;
+/// What is kept of the one stream while a line of the other has not ended.
+const HELD_BYTES_MAX: usize = 256 * 1024;
+/// Lines at the end of a log of which more than their number is kept; of more, the beginning may be off by a piece.
+const COUNTED_MAX: usize = 200_000;
+
+/// One record of the engine's log.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// 2 is stderr.
+    stream: u8,
+    /// With the timestamp before it.
+    bytes: Bytes,
+    text_at: usize,
+}
+
+/// The piece that a tail begins with, and the newest that was there when it was looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct First {
+    stream: u8,
+    stamp: Bytes,
+    newest: Bytes,
+}
+
+impl Piece {
+    pub fn read(said: &LogOutput) -> Option<Piece> {
+        let (stream, bytes) = match said {
+            LogOutput::StdErr { message } => (2, message),
+            LogOutput::StdOut { message } | LogOutput::StdIn { message } | LogOutput::Console { message } => (1, message),
+        };
+        let blank = bytes.iter().position(|byte| *byte == b' ')?;
+        Some(Piece { stream, bytes: bytes.clone(), text_at: blank + 1 })
+    }
+
+    fn stamp(&self) -> Bytes {
+        self.bytes.slice(..self.text_at - 1)
+    }
+
+    fn text(&self) -> Bytes {
+        self.bytes.slice(self.text_at..)
+    }
+
+    fn time(&self) -> Option<Time> {
+        time(&self.bytes[..self.text_at - 1])
+    }
+
+    /// The last of its line.
+    fn ends(&self) -> bool {
+        let text = &self.bytes[self.text_at..];
+        text.ends_with(b"\n") || text.len() < PIECE_BYTES
+    }
+}
+
+fn time(stamp: &[u8]) -> Option<Time> {
+    std::str::from_utf8(stamp).ok().and_then(Time::parse)
+}
+
+/// Of each stream the timestamp of a line whose end has not come.
+#[derive(Default)]
+struct Open([Option<Bytes>; 2]);
+
+impl Open {
+    /// Whether a piece goes on with a line.
+    fn goes_on(&mut self, piece: &Piece) -> bool {
+        let place = &mut self.0[usize::from(piece.stream) - 1];
+        let stamp = piece.stamp();
+        let continues = place.as_ref() == Some(&stamp);
+        *place = (!piece.ends()).then_some(stamp);
+        continues
+    }
+}
+
+/// Takes the timestamp off each piece and joins the pieces of one line, also where the other stream was written between them.
+pub struct Joined {
+    timestamps: bool,
+    since: Option<Time>,
+    first: Option<First>,
+    open: Open,
+    /// The stream of a line of which a part was told.
+    telling: Option<u8>,
+    /// What the other stream said meanwhile.
+    held: VecDeque<Piece>,
+    held_bytes: usize,
+}
+
+impl Joined {
+    pub fn new(timestamps: bool, since: Option<Time>, first: Option<First>) -> Joined {
+        Joined { timestamps, since, first, open: Open::default(), telling: None, held: VecDeque::new(), held_bytes: 0 }
+    }
+
+    pub fn holds(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// What can be told now.
+    pub fn take(&mut self, piece: Piece) -> Vec<Bytes> {
+        if self.is_before(&piece) {
+            return Vec::new();
+        }
+        if self.telling.is_some_and(|stream| stream != piece.stream) {
+            self.held_bytes += piece.bytes.len();
+            self.held.push_back(piece);
+            return if self.held_bytes > HELD_BYTES_MAX { self.give_up() } else { Vec::new() };
+        }
+        let mut told = vec![self.tell(&piece)];
+        if self.telling.is_none() {
+            told.extend(self.drain());
+        }
+        told
+    }
+
+    /// The end of a line is not waited for any longer.
+    pub fn give_up(&mut self) -> Vec<Bytes> {
+        let told = self.drain();
+        self.telling = None;
+        told
+    }
+
+    fn drain(&mut self) -> Vec<Bytes> {
+        self.held_bytes = 0;
+        let held: Vec<Piece> = self.held.drain(..).collect();
+        held.iter().map(|piece| self.tell(piece)).collect()
+    }
+
+    fn tell(&mut self, piece: &Piece) -> Bytes {
+        let continues = self.open.goes_on(piece);
+        self.telling = (!piece.ends()).then_some(piece.stream);
+        if self.timestamps && !continues { piece.bytes.clone() } else { piece.text() }
+    }
+
+    /// The time, and the piece, that it begins with have not come.
+    fn is_before(&mut self, piece: &Piece) -> bool {
+        if let Some(first) = &self.first {
+            let begins = first.stream == piece.stream && first.stamp == piece.stamp() || piece.time() > time(&first.newest);
+            if !begins {
+                return true;
+            }
+            self.first = None;
+        }
+        self.since.is_some_and(|since| piece.time().is_some_and(|time| time < since))
+    }
+}
+
+/// Counts the lines of the end of a log.
+pub struct Tail {
+    lines: usize,
+    pub pieces: u64,
+    open: Open,
+    begun: u64,
+    /// The newest of those that begin a line.
+    starts: VecDeque<(u8, Bytes)>,
+    newest: Bytes,
+}
+
+impl Tail {
+    pub fn new(lines: u64) -> Tail {
+        let lines = usize::try_from(lines).unwrap_or(usize::MAX).min(COUNTED_MAX);
+        Tail { lines, pieces: 0, open: Open::default(), begun: 0, starts: VecDeque::new(), newest: Bytes::new() }
+    }
+
+    pub fn count(&mut self, piece: &Piece) {
+        self.pieces += 1;
+        if !self.open.goes_on(piece) {
+            self.begun += 1;
+            self.starts.push_back((piece.stream, piece.stamp()));
+            if self.starts.len() > self.lines {
+                self.starts.pop_front();
+            }
+        }
+        if time(&self.newest) < piece.time() {
+            self.newest = piece.stamp();
+        }
+    }
+
+    /// The first of the wanted lines. None: not all of them are here. `all`: this is the whole log.
+    pub fn first(&self, all: bool) -> Option<First> {
+        // Of each stream the first line here may be the rest of one.
+        let whole = if all { self.begun } else { self.begun.saturating_sub(2) };
+        let (stream, stamp) = self.starts.front().filter(|_| whole >= self.lines as u64)?;
+        Some(First { stream: *stream, stamp: stamp.clone(), newest: self.newest.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "2026-01-01T00:00:00.1Z";
+    const B: &str = "2026-01-01T00:00:00.2Z";
+    const C: &str = "2026-01-01T00:00:00.3Z";
+
+    fn piece(stream: u8, stamp: &str, text: &str) -> Piece {
+        let message = Bytes::from(format!("{stamp} {text}"));
+        let said = if stream == 2 { LogOutput::StdErr { message } } else { LogOutput::StdOut { message } };
+        Piece::read(&said).unwrap()
+    }
+
+    fn check(mut lines: Joined, pieces: &[(u8, &str, &str)], expected: &str) {
+        let mut out = Vec::new();
+        for (stream, stamp, text) in pieces {
+            out.extend(lines.take(piece(*stream, stamp, text)));
+        }
+        out.extend(lines.give_up());
+        assert!(String::from_utf8(out.concat()).unwrap() == expected, "{expected:.40}");
+    }
+
+    #[test]
+    fn long_lines_are_joined_and_stamped_once() {
+        let long = "x".repeat(PIECE_BYTES);
+        let pieces = [(1, A, long.as_str()), (1, A, "end\n"), (1, B, "next\n")];
+        check(Joined::new(false, None, None), &pieces, &format!("{long}end\nnext\n"));
+        check(Joined::new(true, None, None), &pieces, &format!("{A} {long}end\n{B} next\n"));
+        check(Joined::new(false, Time::parse(B), None), &pieces, "next\n");
+    }
+
+    #[test]
+    fn what_is_written_between_the_pieces_of_a_line_comes_behind_it() {
+        let long = "x".repeat(PIECE_BYTES);
+        let both = [(1, A, long.as_str()), (2, B, "error\n"), (1, A, long.as_str()), (2, C, "again\n"), (1, A, "end\n"), (1, C, "next\n")];
+        check(Joined::new(true, None, None), &both, &format!("{A} {long}{long}end\n{B} error\n{C} again\n{C} next\n"));
+        // Two long lines at once, and one whose end never comes.
+        let two = [(1, A, long.as_str()), (2, B, long.as_str()), (1, A, "end\n"), (2, B, "too\n")];
+        check(Joined::new(true, None, None), &two, &format!("{A} {long}end\n{B} {long}too\n"));
+        check(Joined::new(true, None, None), &both[..2], &format!("{A} {long}{B} error\n"));
+        // So much is not kept.
+        let mut many = vec![(1, A, long.as_str())];
+        many.extend(vec![(2, B, long.as_str()); HELD_BYTES_MAX / PIECE_BYTES]);
+        let mut lines = Joined::new(false, None, None);
+        let told: usize = many.iter().map(|(stream, stamp, text)| lines.take(piece(*stream, stamp, text)).len()).sum();
+        assert!(!lines.holds() && told == many.len(), "{told}");
+    }
+
+    #[test]
+    fn a_tail_is_counted_by_lines() {
+        let long = "x".repeat(PIECE_BYTES);
+        let log = [(1, A, "first\n"), (1, B, long.as_str()), (1, B, long.as_str()), (1, B, "end\n"), (2, C, "error\n")];
+        let check = |last: usize, lines: u64, all: bool, expected: Option<(u8, &str)>| {
+            let mut tail = Tail::new(lines);
+            log[log.len() - last..].iter().for_each(|(stream, stamp, text)| tail.count(&piece(*stream, stamp, text)));
+            let first = tail.first(all);
+            let found = first.as_ref().map(|first| (first.stream, std::str::from_utf8(&first.stamp).unwrap()));
+            assert_eq!(found, expected, "{last} {lines}");
+            let Some(first) = first else { return };
+            let mut joined = Joined::new(false, None, Some(first));
+            let told = log.iter().flat_map(|(stream, stamp, text)| joined.take(piece(*stream, stamp, text)));
+            let told = String::from_utf8(told.collect::<Vec<_>>().concat()).unwrap();
+            assert_eq!(told.lines().count() as u64, lines, "{last} {lines}");
+        };
+        check(5, 2, true, Some((1, B)));
+        check(5, 1, true, Some((2, C)));
+        check(5, 3, true, Some((1, A)));
+        check(5, 4, true, None);
+        check(5, 1, false, Some((2, C)));
+        // The line's beginning is not among them.
+        check(3, 2, false, None);
+    }
+
+    /// Where more was written meanwhile than is asked for again.
+    #[test]
+    fn a_tail_whose_beginning_is_gone_begins_with_what_is_new() {
+        let mut tail = Tail::new(1);
+        tail.count(&piece(1, A, "old\n"));
+        let mut joined = Joined::new(false, None, tail.first(true));
+        let mut told = joined.take(piece(2, A, "older\n"));
+        told.extend(joined.take(piece(1, B, "new\n")));
+        assert_eq!(told, [Bytes::from_static(b"new\n")]);
+    }
+}
