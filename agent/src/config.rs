@@ -89,7 +89,7 @@ pub struct Config {
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
-pub enum Asked {
+pub enum Invocation {
     Run(Box<Config>),
     Do(Command, Form, Box<Config>),
     /// What to say.
@@ -135,35 +135,35 @@ pub struct Host {
 }
 
 /// Reads the command line, and the file that it names. A command reads the packaged agent's file where none is named.
-pub fn read(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
+pub fn read(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> {
     match (deed::read(arguments), arguments) {
-        (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => Ok(Asked::Help(usage::of(Some(word)))),
+        (Some(_), [word, help, ..]) if ["--help", "-h"].contains(&help.as_str()) => Ok(Invocation::Help(usage::of(Some(word)))),
         (Some(deed), _) => of_running(deed.map_err(BadConfig)?, host),
         (None, _) => read_flags(arguments, host),
     }
 }
 
 /// What is asked of the agent that runs: its file says where it answers.
-fn of_running((deed, mut flags): (Deed, Vec<String>), host: &Host) -> Result<Asked, BadConfig> {
+fn of_running((deed, mut flags): (Deed, Vec<String>), host: &Host) -> Result<Invocation, BadConfig> {
     if !flags.iter().any(|flag| flag == "--config") && Path::new(PACKAGED).exists() {
         flags.extend(["--config".to_owned(), PACKAGED.to_owned()]);
     }
     Ok(match read_flags(&flags, host)? {
-        Asked::Run(config) => Asked::Inside(Box::new(deed), config.socket),
+        Invocation::Run(config) => Invocation::Inside(Box::new(deed), config.socket),
         other => other,
     })
 }
 
-fn read_flags(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
+fn read_flags(arguments: &[String], host: &Host) -> Result<Invocation, BadConfig> {
     let mut flags = BTreeMap::new();
     let (mut words, mut form) = (Vec::new(), None);
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         if argument == "--help" || argument == "-h" {
-            return Ok(Asked::Help(usage::of(words.first().copied().or_else(|| rest.next().map(String::as_str)))));
+            return Ok(Invocation::Help(usage::of(words.first().copied().or_else(|| rest.next().map(String::as_str)))));
         }
         if argument == "--version" {
-            return Ok(Asked::Version);
+            return Ok(Invocation::Version);
         }
         if let Some(value) = argument.strip_prefix("-o").filter(|_| !argument.starts_with("--")) {
             let value = if value.is_empty() { rest.next().map_or("", String::as_str) } else { value.trim_start_matches('=') };
@@ -199,8 +199,8 @@ fn read_flags(arguments: &[String], host: &Host) -> Result<Asked, BadConfig> {
     given.extend(flags);
     let config = Box::new(config(&given, host)?);
     Ok(match command {
-        Some(command) => Asked::Do(command, form.unwrap_or_default(), config),
-        None => Asked::Run(config),
+        Some(command) => Invocation::Do(command, form.unwrap_or_default(), config),
+        None => Invocation::Run(config),
     })
 }
 
@@ -380,7 +380,7 @@ mod tests {
     fn run(arguments: &[&str]) -> Result<Config, String> {
         let arguments: Vec<String> = arguments.iter().map(|text| (*text).to_owned()).collect();
         match read(&arguments, &host()) {
-            Ok(Asked::Run(config)) => Ok(*config),
+            Ok(Invocation::Run(config)) => Ok(*config),
             Ok(other) => panic!("{other:?}"),
             Err(error) => Err(error.to_string()),
         }
@@ -433,7 +433,7 @@ mod tests {
         let asked = |line: &str| {
             let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
             match read(&arguments, &host()).unwrap() {
-                Asked::Do(command, form, config) => (command, form, config.data_dir),
+                Invocation::Do(command, form, config) => (command, form, config.data_dir),
                 other => panic!("{other:?}"),
             }
         };
@@ -445,7 +445,7 @@ mod tests {
         check("-ojson plan", Command::Plan, Form::Json);
         check("doctor -o=text", Command::Doctor, Form::Text);
         let help = read(&["plan".to_owned(), "--help".to_owned()], &host()).unwrap();
-        assert!(matches!(help, Asked::Help(text) if text.starts_with("usage: coracle-agent plan")), "{help:?}");
+        assert!(matches!(help, Invocation::Help(text) if text.starts_with("usage: coracle-agent plan")), "{help:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use coracle_agent::config::{self, Asked, Config};
+use coracle_agent::config::{self, Config, Invocation};
 use coracle_agent::inside::deed::Deed;
 use coracle_agent::{command, host, inside, run};
 use coracle_http::network::HANDLER_STACK_BYTES;
@@ -20,23 +20,23 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let host = config::Host { name: host::name(), docker_host: std::env::var("DOCKER_HOST").ok() };
     match config::read(&arguments, &host) {
-        Ok(Asked::Help(text)) => {
+        Ok(Invocation::Help(text)) => {
             print!("{text}");
             ExitCode::SUCCESS
         }
-        Ok(Asked::Version) => {
+        Ok(Invocation::Version) => {
             println!("coracle-agent {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
-        Ok(Asked::Do(command, form, config)) => {
+        Ok(Invocation::Do(command, form, config)) => {
             start_log(log::LevelFilter::Off);
             command::run(&command, form, &config)
         }
-        Ok(Asked::Run(config)) => {
+        Ok(Invocation::Run(config)) => {
             resident::settle();
             start(*config)
         }
-        Ok(Asked::Inside(deed, socket)) => ask(&deed, &socket),
+        Ok(Invocation::Inside(deed, socket)) => ask(&deed, &socket),
         Err(error) => {
             eprintln!("coracle-agent: {error}");
             ExitCode::from(2)

@@ -1,4 +1,5 @@
-//! Who may ask over the agent's socket: root, the user that runs this agent, and the one that a packaged master runs as.
+//! Who may ask over the agent's socket: root, and the user that a packaged master runs as. An agent that is not root, as in development,
+//! lets in its own user as well.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,7 +31,12 @@ pub fn admits() -> Admits {
     let own = geteuid().as_raw();
     let master = Mutex::new(Known { uid: look_up(), looked: Instant::now() });
     let is_master = move |uid| master.lock().unwrap_or_else(PoisonError::into_inner).is(uid, Instant::now(), look_up);
-    Arc::new(move |uid| uid == 0 || uid == own || is_master(uid))
+    Arc::new(move |uid| is_own_or_root(uid, own) || is_master(uid))
+}
+
+/// `own`: whom this agent runs as. Of one that is root that is root alone.
+fn is_own_or_root(uid: u32, own: u32) -> bool {
+    uid == 0 || own != 0 && uid == own
 }
 
 /// None: there is no such user, or nobody can say.
@@ -57,6 +63,22 @@ mod tests {
         assert!(known.is(997, start + LOOK_AGAIN, || panic!("he is known")));
         assert!(!known.is(998, start + LOOK_AGAIN, || panic!("it was looked for a moment ago")));
         assert!(known.is(997, start + 3 * LOOK_AGAIN, || panic!("he is known")));
+    }
+
+    #[test]
+    fn an_agent_that_is_root_lets_in_no_other_user() {
+        for (uid, own, let_in) in [
+            (0, 0, true),
+            (997, 0, false),
+            (1000, 0, false),
+            (u32::MAX, 0, false),
+            (0, 1000, true),
+            (1000, 1000, true),
+            (1001, 1000, false),
+            (65534, 1000, false),
+        ] {
+            assert_eq!(is_own_or_root(uid, own), let_in, "{uid} of an agent that runs as {own}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ const APP_ARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.
 
 /// Why this host does not take a pod: the reason and the message of its event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct SecurityRefusal {
     pub reason: &'static str,
     pub message: String,
 }
@@ -156,25 +156,25 @@ pub fn sysctl_name(name: &str) -> String {
 }
 
 /// A sysctl that the pod may not set.
-pub fn forbidden_sysctl(wanted: &Wanted, node: &Node) -> Option<Refusal> {
+pub fn forbidden_sysctl(wanted: &Wanted, node: &Node) -> Option<SecurityRefusal> {
     let spec = &wanted.pod.spec;
     let text = spec.security_context.sysctls.iter().find_map(|sysctl| bad_sysctl(&sysctl.name, spec, node))?;
-    Some(Refusal { reason: "SysctlForbidden", message: format!("forbidden sysctl: {text}") })
+    Some(SecurityRefusal { reason: "SysctlForbidden", message: format!("forbidden sysctl: {text}") })
 }
 
 /// The engine always adds the groups that an image has for its user.
-pub fn strict_groups(wanted: &Wanted) -> Option<Refusal> {
+pub fn strict_groups(wanted: &Wanted) -> Option<SecurityRefusal> {
     let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
     let strict = wanted.pod.spec.security_context.supplemental_groups_policy == "Strict";
-    strict.then(|| Refusal { reason: "SupplementalGroupsPolicyNotSupported", message: message.to_owned() })
+    strict.then(|| SecurityRefusal { reason: "SupplementalGroupsPolicyNotSupported", message: message.to_owned() })
 }
 
 /// A profile that nobody here would enforce.
-pub fn unconfined(wanted: &Wanted, node: &Node) -> Option<Refusal> {
+pub fn unconfined(wanted: &Wanted, node: &Node) -> Option<SecurityRefusal> {
     let needs = |container: &Container| app_armor_profile(wanted, container).is_some_and(|profile| profile.kind != "Unconfined");
     let asked = !node.app_armor && wanted.members().any(|member| needs(member.spec));
     let message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
-    asked.then(|| Refusal { reason: "AppArmor", message: message.to_owned() })
+    asked.then(|| SecurityRefusal { reason: "AppArmor", message: message.to_owned() })
 }
 
 fn bad_sysctl(name: &str, spec: &PodSpec, node: &Node) -> Option<String> {
@@ -294,7 +294,7 @@ mod tests {
         let check = |spec: Value, own: Value, expected: Option<(&'static str, &str)>| {
             let wanted = wanted(spec.clone(), own);
             let node = Node { unsafe_sysctls: vec!["net.ipv6.*".to_owned(), "kernel.msgmax".to_owned()], ..Node::default() };
-            let expected = expected.map(|(reason, message)| Refusal { reason, message: message.to_owned() });
+            let expected = expected.map(|(reason, message)| SecurityRefusal { reason, message: message.to_owned() });
             let found = forbidden_sysctl(&wanted, &node).or_else(|| strict_groups(&wanted)).or_else(|| unconfined(&wanted, &node));
             assert_eq!(found, expected, "{spec}");
         };

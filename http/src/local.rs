@@ -6,7 +6,9 @@
 //!     supervisor --- a look after requests, else seldom: is the listener alive, was a connection overlooked
 //!     tiny_http: accept -> a thread a connection -> queue -> 4 handlers -> whole answer
 //!                                                                     |-> a thread a stream
-//!                                                                     \-> a thread a request that may write: it waits for the disk
+//!                                                                     |-> a thread a request that may write: it waits for the disk
+//!                                                                     \-> the same for one that reads, where it would take the last
+//!                                                                         handler: that one is for who asks for health
 use crate::network;
 use crate::outbound::{self, Reached};
 use crate::pull::{Next, next};
@@ -49,6 +51,8 @@ struct Plane {
     /// Those of them that forward.
     forwards: AtomicUsize,
     writers: AtomicUsize,
+    /// Handlers that answer something else than health.
+    readers: AtomicUsize,
     journal: Journal,
     /// Of all who come in.
     identity: Arc<Identity>,
@@ -67,6 +71,7 @@ pub fn start(path: &Path, handler: Handler, limits: LocalLimits) -> io::Result<L
         streams: AtomicUsize::new(0),
         forwards: AtomicUsize::new(0),
         writers: AtomicUsize::new(0),
+        readers: AtomicUsize::new(0),
         journal: Journal::default(),
         identity: Arc::new(Identity::administrator()),
         stir: stir.clone(),
@@ -219,17 +224,31 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
     Ok(server)
 }
 
-/// Who may write waits for the disk beside those who read.
+/// Who may write waits for the disk beside those who read. Of these, clients that do not take their answers may hold all handlers but one:
+/// health is answered whatever they do.
 fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
     if Method::from_bytes(request.method().as_str().as_bytes()).is_ok_and(|method| method.is_safe()) {
-        return answer(plane, request);
+        if is_health(&request) {
+            return answer(plane, request);
+        }
+        if let Some(_reader) = Reader::take(plane) {
+            return answer(plane, request);
+        }
     }
     let Some(writer) = Writer::take(plane) else {
-        let refusal = Refusal::Busy("too many writes in progress");
+        let refusal = Refusal::Busy("too many requests in progress");
         plane.journal.refused(&refusal, &"the local socket");
         return refuse(request, &refusal);
     };
     spawn("write", move || drop(answer(&writer.plane, request))).map(drop)
+}
+
+/// With a body it could be one that never comes.
+fn is_health(request: &tiny_http::Request) -> bool {
+    let path = request.url().split('?').next().unwrap_or_default();
+    let in_chunks = request.headers().iter().any(|header| header.field.equiv("Transfer-Encoding"));
+    let has_body = in_chunks || request.body_length().is_some_and(|length| length > 0);
+    network::is_health(path) && !has_body
 }
 
 fn answer(plane: &Arc<Plane>, mut request: tiny_http::Request) -> io::Result<()> {
@@ -351,7 +370,26 @@ fn abandon(request: tiny_http::Request, answer: Answer) -> io::Result<()> {
     told
 }
 
-/// The place of a request that may write; given back when its thread ends.
+/// A handler that answers what is not about health; given back when it has.
+struct Reader<'a> {
+    plane: &'a Plane,
+}
+
+impl Reader<'_> {
+    fn take(plane: &Plane) -> Option<Reader<'_>> {
+        let readers = plane.readers.fetch_add(1, Relaxed) + 1;
+        let reader = Reader { plane };
+        (readers < plane.limits.handlers).then_some(reader)
+    }
+}
+
+impl Drop for Reader<'_> {
+    fn drop(&mut self) {
+        self.plane.readers.fetch_sub(1, Relaxed);
+    }
+}
+
+/// The place of a request that may write, or for which no handler is left; given back when its thread ends.
 struct Writer {
     plane: Arc<Plane>,
 }

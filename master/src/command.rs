@@ -8,7 +8,7 @@
 //!
 //! Root touches no directory of another's: it becomes its owner first. What root alone may open is opened before.
 
-use crate::config::{Config, Deed, Form};
+use crate::config::{Config, Deed, OutputForm};
 use crate::owner;
 use crate::page::{BACKUP, FLUSH};
 use crate::state;
@@ -135,7 +135,7 @@ fn flush(config: &Config) -> Result<Outcome, String> {
     }
 }
 
-fn status(config: &Config, form: Form) -> Result<Outcome, String> {
+fn status(config: &Config, form: OutputForm) -> Result<Outcome, String> {
     let page = |path: &str| match ask(config, "GET", path) {
         Ok(Some(Answered { body, .. })) => {
             let mut text = String::new();
@@ -149,8 +149,8 @@ fn status(config: &Config, form: Form) -> Result<Outcome, String> {
     let nodes = page("/api/v1/nodes").and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     let told = state::told(&config.data_dir.display().to_string(), &metrics, page("/readyz?verbose"), nodes);
     let text = match form {
-        Form::Text => told.lines.join("\n"),
-        Form::Json => format!("{:#}", told.document),
+        OutputForm::Text => told.lines.join("\n"),
+        OutputForm::Json => format!("{:#}", told.document),
     };
     // What was asked for, also where it is not well.
     let _ = writeln!(io::stdout(), "{text}");

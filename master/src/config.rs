@@ -92,12 +92,12 @@ pub enum Deed {
     Salvage,
     Backup(PathBuf),
     Restore(PathBuf),
-    Status(Form),
+    Status(OutputForm),
 }
 
 /// Of what a command tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Form {
+pub enum OutputForm {
     #[default]
     Text,
     Json,
@@ -113,8 +113,8 @@ pub fn parse(arguments: impl IntoIterator<Item = String>, read: impl Fn(&Path) -
     while let Some(argument) = arguments.next() {
         if argument == "-o" {
             form = Some(match arguments.next().as_deref() {
-                Some("json") => Form::Json,
-                Some("text") => Form::Text,
+                Some("json") => OutputForm::Json,
+                Some("text") => OutputForm::Text,
                 other => return Err(format!("-o {}: it is json or text", other.unwrap_or_default())),
             });
             continue;
@@ -192,7 +192,7 @@ fn deed(words: &[String]) -> Result<Option<Deed>, String> {
         ["store", "fsck" | "verify" | "flush" | "salvage", more, ..] => {
             return Err(format!("unexpected argument {more:?}: store {0} takes flags alone, see store {0} --help", words[1]));
         }
-        ["status"] => Deed::Status(Form::default()),
+        ["status"] => Deed::Status(OutputForm::default()),
         ["status", more, ..] => return Err(format!("unexpected argument {more:?}: status takes flags alone, see status --help")),
         ["store", ..] => return Err("store takes one of fsck, verify, flush and salvage, see store --help".to_owned()),
         ["backup" | "restore", ..] => return Err(format!("{} takes one file, see {} --help", words[0], words[0])),
@@ -358,8 +358,8 @@ mod tests {
         check("store flush", Ok(Invocation::Do(Deed::Flush, plain.clone())));
         check("store salvage", Ok(Invocation::Do(Deed::Salvage, plain.clone())));
         check("backup a.jsonl", Ok(Invocation::Do(Deed::Backup("a.jsonl".into()), plain.clone())));
-        check("status", Ok(Invocation::Do(Deed::Status(Form::Text), plain.clone())));
-        check("status -o json", Ok(Invocation::Do(Deed::Status(Form::Json), plain.clone())));
+        check("status", Ok(Invocation::Do(Deed::Status(OutputForm::Text), plain.clone())));
+        check("status -o json", Ok(Invocation::Do(Deed::Status(OutputForm::Json), plain.clone())));
         check("restore /a", Ok(Invocation::Do(Deed::Restore("/a".into()), plain.clone())));
         check("store fsck --help", Ok(Invocation::Help(usage::of(&["store".to_owned(), "fsck".to_owned()]))));
         check("--data-dir /a --help backup", Ok(Invocation::Help(usage::of(&["backup".to_owned()]))));

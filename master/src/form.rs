@@ -57,16 +57,16 @@ pub enum Shape {
     #[default]
     Whole,
     /// PartialObjectMetadata, one.
-    Metadata(Meta),
+    Metadata(MetaVersion),
     /// PartialObjectMetadataList.
-    MetadataList(Meta),
+    MetadataList(MetaVersion),
     /// Columns and rows, as people read them.
-    Table(Meta, Include),
+    Table(MetaVersion, Include),
 }
 
 /// The version of meta.k8s.io.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Meta {
+pub enum MetaVersion {
     V1,
     V1beta1,
 }
@@ -128,11 +128,11 @@ impl Media {
     }
 }
 
-impl Meta {
+impl MetaVersion {
     pub fn api_version(self) -> &'static str {
         match self {
-            Meta::V1 => "meta.k8s.io/v1",
-            Meta::V1beta1 => "meta.k8s.io/v1beta1",
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1beta1 => "meta.k8s.io/v1beta1",
         }
     }
 }
@@ -229,8 +229,8 @@ impl Clause<'_> {
         };
         let value = |name: &str| self.parameters.iter().rev().find(|(known, _)| *known == name).map_or("", |(_, value)| value);
         let meta = match (value("g"), value("v")) {
-            (META_GROUP, "v1") => Some(Meta::V1),
-            (META_GROUP, "v1beta1") => Some(Meta::V1beta1),
+            (META_GROUP, "v1") => Some(MetaVersion::V1),
+            (META_GROUP, "v1beta1") => Some(MetaVersion::V1beta1),
             _ => None,
         };
         let shape = match value("as") {
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn of_one_object() {
         use Media::*;
-        let table = Shape::Table(Meta::V1, Include::Metadata);
+        let table = Shape::Table(MetaVersion::V1, Include::Metadata);
         check(
             Subject::One,
             &[
@@ -278,7 +278,7 @@ mod tests {
                 ("application/yaml;as=Table;v=v1;g=meta.k8s.io", Ok((Yaml, table))),
                 ("application/json;as=Table;v=v9;g=meta.k8s.io,application/json", Ok((Json, Shape::Whole))),
                 ("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,application/json", Ok((Json, Shape::Whole))),
-                ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", Ok((Json, Shape::Metadata(Meta::V1beta1)))),
+                ("application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io", Ok((Json, Shape::Metadata(MetaVersion::V1beta1)))),
                 ("application/json;as=Table;v=v9;g=meta.k8s.io", Err(Unacceptable::Shape)),
                 ("application/json;as=Table", Err(Unacceptable::Shape)),
                 ("application/json;as=Chair;v=v1;g=meta.k8s.io", Err(Unacceptable::Shape)),
@@ -294,7 +294,10 @@ mod tests {
         let list = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
         let one = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
         let number = |asked, list| Err(Unacceptable::Number { asked, list });
-        check(Subject::List, &[(list, Ok((Media::Json, Shape::MetadataList(Meta::V1)))), (one, number("PartialObjectMetadata", true))]);
+        check(
+            Subject::List,
+            &[(list, Ok((Media::Json, Shape::MetadataList(MetaVersion::V1)))), (one, number("PartialObjectMetadata", true))],
+        );
         check(Subject::One, &[(list, number("PartialObjectMetadataList", false))]);
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         let plain = format!("{table},application/json");
@@ -302,7 +305,7 @@ mod tests {
         check(
             Subject::Watch,
             &[
-                (one, Ok((Media::Json, Shape::Metadata(Meta::V1)))),
+                (one, Ok((Media::Json, Shape::Metadata(MetaVersion::V1)))),
                 (list, number("PartialObjectMetadataList", false)),
                 ("application/yaml", Err(Unacceptable::Stream)),
             ],
@@ -320,7 +323,7 @@ mod tests {
             ("All", Err(Unacceptable::Include("All".to_owned()))),
         ] {
             let form = Form::negotiate(Version::V1, Subject::One, table, include);
-            assert_eq!(form.map(|form| form.shape), expected.map(|include| Shape::Table(Meta::V1, include)), "{include}");
+            assert_eq!(form.map(|form| form.shape), expected.map(|include| Shape::Table(MetaVersion::V1, include)), "{include}");
         }
         assert_eq!(Form::negotiate(Version::V1, Subject::One, "*/*", "All"), Ok(Form::default()), "no table, no rows");
     }

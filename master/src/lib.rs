@@ -48,6 +48,7 @@ use coracle_http::network::{self, Access, NetworkPlane};
 use coracle_http::{Handler, Limits, LocalLimits, local, system};
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -154,10 +155,15 @@ fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
     let opened = with_rules(kinds, |rules| FlatStore::open_within(&config.data_dir, config.admin_socket.parent(), rules, limit));
     let opened = opened.map_err(|error| format!("--data-dir {error}"))?;
     let fill = opened.store.health().fill;
-    let (held, most) = (store::megabytes(fill.bytes), store::megabytes(fill.bytes_max));
-    log::info!("{} objects in {}: {held} of the {most} that they may take (--store-limit)", opened.objects, config.data_dir.display());
+    log::info!("{}", held(opened.objects, &config.data_dir, &fill));
     fill.told.iter().for_each(|told| log::warn!("{told}"));
     Ok(opened.store)
+}
+
+/// The line of a start that names the limit of the store.
+fn held(objects: usize, data_dir: &Path, fill: &store::FillLevel) -> String {
+    let (held, most) = (store::megabytes(fill.bytes), store::megabytes(fill.bytes_max));
+    format!("{objects} objects in {}: {held} of the {most} that they may take (--store-limit)", data_dir.display())
 }
 
 /// What the store is told of the kinds.
@@ -218,5 +224,17 @@ impl Master {
             Ok(()) => log::info!("stopped"),
             Err(error) => log::error!("close the store: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_names_the_limit_of_the_store() {
+        let fill = store::FillLevel { bytes: 3 << 19, bytes_max: 128 << 20, told: Vec::new() };
+        let said = "7 objects in /var/lib/m: 1.5 MB of the 128 MB that they may take (--store-limit)";
+        assert_eq!(held(7, Path::new("/var/lib/m"), &fill), said);
     }
 }

@@ -6,10 +6,10 @@ use crate::types::{Container, Element, Field, Type, Types};
 use serde_json::Value;
 
 /// A field that stands behind another one, whatever their numbers say: type, field, the one before.
-pub type Moved = (&'static str, &'static str, &'static str);
+pub type MovedField = (&'static str, &'static str, &'static str);
 
 /// `touched`: a document of the levels that a patch has gone into: an object where it has, with what it found there. None: nothing.
-pub fn in_type_order(types: &Types, name: &str, value: &Value, touched: Option<&Value>, moved: &[Moved]) -> String {
+pub fn in_type_order(types: &Types, name: &str, value: &Value, touched: Option<&Value>, moved: &[MovedField]) -> String {
     let mut text = String::new();
     let writer = Writer { types, moved };
     writer.object(types.get(name), value, touched, &mut text);
@@ -18,7 +18,7 @@ pub fn in_type_order(types: &Types, name: &str, value: &Value, touched: Option<&
 
 struct Writer<'t> {
     types: &'t Types,
-    moved: &'t [Moved],
+    moved: &'t [MovedField],
 }
 
 impl Writer<'_> {

@@ -316,6 +316,36 @@ fn moments_that_are_gone() {
     });
 }
 
+/// What grows it is refused, what makes room is not, and `readyz` says so without being asked for more.
+#[test]
+fn a_store_that_is_full_takes_deletes() {
+    const OBJECT_BYTES: usize = 100_000;
+    const LIMIT: u64 = 2 << 20;
+    let bed = Bed::set_up(|config| config.store_limit = Some(LIMIT));
+    let all = "/api/v1/namespaces/default/configmaps";
+    let named = |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"x": "x".repeat(bytes)}}).to_string();
+    let post = |name: &str, bytes: usize| ask(bed.network(), "POST", all, &[], &named(name, bytes));
+    let text = |reply: &crate::transcript::Reply| String::from_utf8_lossy(&reply.body).into_owned();
+    assert_eq!(text(&ask(bed.local(), "GET", "/readyz", &[], "")), "ok");
+    let made = (0..30).find_map(|at| {
+        let reply = post(&format!("m{at}"), OBJECT_BYTES);
+        (reply.code != 201).then_some((at, reply))
+    });
+    let (made, full) = made.expect("there is a limit");
+    assert!(full.code == 507 && text(&full).contains("--store-limit"), "{}: {}", full.code, text(&full));
+    assert!(made > 10, "{made} were taken");
+    let ready = ask(bed.network(), "GET", "/readyz", &[], "");
+    assert_eq!(ready.code, 200);
+    assert!(text(&ready).starts_with("ok\n[!]full: the store holds "), "{}", text(&ready));
+    assert_eq!(text(&ask(bed.network(), "GET", "/livez", &[], "")), "ok");
+    let grown = ask(bed.network(), "PUT", &format!("{all}/m0"), &[], &named("m0", 3 * OBJECT_BYTES));
+    assert_eq!(grown.code, 507, "{}", text(&grown));
+    assert_eq!(ask(bed.network(), "GET", &format!("{all}/m0"), &[], "").code, 200);
+    assert_eq!(ask(bed.network(), "PUT", &format!("{all}/m0"), &[], &named("m0", 1)).code, 200, "it shrinks");
+    assert_eq!(ask(bed.network(), "DELETE", &format!("{all}/m1"), &[], "").code, 200);
+    assert_eq!(post("again", OBJECT_BYTES).code, 201);
+}
+
 #[test]
 fn a_second_master_on_the_same_socket_touches_nothing() {
     let bed = Bed::new();

@@ -345,6 +345,50 @@ fn circles_of_files_are_short() {
     );
 }
 
+/// Public types whose name a crate has more than once, for now: whoever reads the name has to ask of which room it is. The list only
+/// shrinks; a new type is named after its room's noun (docs/internals/glossary.md).
+const NAMED_TWICE: &[(&str, &[&str])] = &[
+    ("master", &["Change", "Refused", "Rollout", "Rule", "Rules", "Usage"]),
+    (
+        "agent",
+        &[
+            "About", "Asked", "Cache", "Case", "End", "Ends", "Facts", "File", "Form", "Found", "Heard", "Held", "Here", "Host", "Kind",
+            "Last", "Level", "Names", "Network", "Outcome", "Part", "Place", "Ports", "Ready", "Record", "Room", "Rules", "Said", "Seen",
+            "Source", "State", "Subject", "Told", "What",
+        ],
+    ),
+];
+
+#[test]
+fn a_public_name_stands_once_in_a_crate() {
+    let sources = sources();
+    let (mut new, mut mended): (Vec<String>, Vec<&str>) = (Vec::new(), Vec::new());
+    for (package, _) in ARROWS {
+        let mut files: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
+        let of = |source: &&Source| source.path.starts_with(&format!("{package}/src/"));
+        for source in sources.iter().filter(of) {
+            for name in source.code.iter().filter_map(|(_, line)| public_type(line)) {
+                files.entry(name).or_default().push(&source.path);
+            }
+        }
+        let listed = NAMED_TWICE.iter().find(|(of, _)| of == package).map_or(&[][..], |(_, names)| names);
+        let twice = files.iter().filter(|(_, files)| files.len() > 1);
+        new.extend(twice.filter(|(name, _)| !listed.contains(name)).map(|(name, files)| format!("{package}: {name}: {}", files.join(" "))));
+        mended.extend(listed.iter().copied().filter(|name| files.get(name).is_none_or(|files| files.len() < 2)));
+    }
+    assert_none(new, "name a type after its room's noun, so that the crate has no other of this name");
+    assert!(mended.is_empty(), "NAMED_TWICE lists names that stand once now: {mended:?}");
+}
+
+/// `pub struct Name`, `pub(super) enum Name`: the name.
+fn public_type(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("pub")?;
+    let rest = if rest.starts_with('(') { rest.split_once(')')?.1 } else { rest };
+    let (word, rest) = rest.strip_prefix(' ')?.split_once(' ')?;
+    let name = rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+    (["struct", "enum", "trait", "type", "union"].contains(&word) && !name.is_empty()).then_some(name)
+}
+
 const FUNCTION_LINES_MAX: usize = 75;
 
 #[test]

@@ -121,7 +121,7 @@ impl<'a> Room<'a> {
         let dismissed = |Why(reason, text): Why| Answer::Dismissed(Dismissal::rejected(reason, text));
         // What a file asks of the kernel is its writer's own business: who writes files here is root.
         let node = &self.case.world.node;
-        let refused = |refusal: Option<security::Refusal>| refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message));
+        let refused = |refusal: Option<security::SecurityRefusal>| refusal.map(|refusal| Why(refusal.reason.to_owned(), refusal.message));
         let sysctl = || refused(security::forbidden_sysctl(wanted, node));
         if let Some(dismissal) = refusal(&self.case.world.strain, wanted).filter(|_| from_master) {
             return Answer::Dismissed(dismissal);

@@ -114,7 +114,7 @@ struct Streams<R> {
     told: Sender<Told>,
 }
 
-async fn hear_spdy<R: Reach>(reader: &mut spdy::Reader, reach: R, told: Sender<Told>) {
+async fn hear_spdy<R: Reach>(reader: &mut spdy::SpdyReader, reach: R, told: Sender<Told>) {
     let (takers, connections, running) = (HashMap::new(), HashMap::new(), JoinSet::new());
     let mut streams = Streams { reach, pairs: Pairs::default(), takers, connections, running, told };
     loop {
@@ -199,7 +199,7 @@ impl<R: Reach> Streams<R> {
     }
 }
 
-async fn tell_spdy(writer: &mut spdy::Writer, mut waiting: Receiver<Told>) -> std::io::Result<()> {
+async fn tell_spdy(writer: &mut spdy::SpdyWriter, mut waiting: Receiver<Told>) -> std::io::Result<()> {
     loop {
         tokio::select! {
             ping = writer.outer_ping() => if let Some(ping) = ping { writer.outer_pong(&ping).await? },

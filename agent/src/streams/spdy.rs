@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use coracle_http::Upgraded;
 use coracle_http::spdy::frames::{Frame, REFUSED};
-use coracle_http::spdy::{Reader, Writer, open};
+use coracle_http::spdy::{SpdyReader, SpdyWriter, open};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::time::{sleep, timeout};
 
@@ -75,7 +75,7 @@ pub async fn carry(upgraded: Upgraded, form: Form, streams: Streams, heard: Send
     let _ = timeout(LINGER, writer.close()).await;
 }
 
-async fn read(reader: &mut Reader, form: Form, streams: Streams, heard: Sender<Heard>, answer: Sender<Answer>) {
+async fn read(reader: &mut SpdyReader, form: Form, streams: Streams, heard: Sender<Heard>, answer: Sender<Answer>) {
     let (mut roles, mut sizes) = (HashMap::new(), Sizes::default());
     while let Ok(Some(frame)) = reader.next().await {
         match frame {
@@ -125,7 +125,7 @@ async fn read(reader: &mut Reader, form: Form, streams: Streams, heard: Sender<H
 }
 
 async fn write(
-    writer: &mut Writer,
+    writer: &mut SpdyWriter,
     form: Form,
     streams: Streams,
     mut told: Receiver<Told>,

@@ -3,7 +3,7 @@
 use coracle_schema::{Path, Problem, Quantity};
 use serde_json::{Value, json};
 
-use super::reading::{Object, Reading, brief};
+use super::reading::{Object, OldReading, brief};
 
 /// The amount of a value of either version.
 pub(super) fn amount(value: &Value) -> Option<Quantity> {
@@ -15,7 +15,7 @@ pub(super) fn amount(value: &Value) -> Option<Quantity> {
 }
 
 /// `{cpu: 0.5, memory: 67108864}` as quantities. A quantity of v1 is taken as it is.
-pub(super) fn read_amounts(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+pub(super) fn read_amounts(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let Value::Object(from) = value else {
         seen.mistyped(path, value, "must be a map of amounts");
         return None;
@@ -77,12 +77,12 @@ mod tests {
             ("pods", json!(110), "110", json!(110)),
         ];
         for (name, sent, stored, shown) in table {
-            let mut seen = Reading::default();
+            let mut seen = OldReading::default();
             let read = read_amounts(&json!({ name: sent }), &Path::root(), &mut seen);
             assert_eq!(read, Some(json!({ name: stored })), "{sent}");
             assert_eq!(show_amounts(&json!({ name: stored })), Some(json!({ name: shown })), "{sent}");
         }
-        let mut seen = Reading::default();
+        let mut seen = OldReading::default();
         assert_eq!(read_amounts(&json!({"cpu": "two", "memory": [], "pods": null}), &Path::new("resources.limits"), &mut seen), None);
         let problems: Vec<String> = seen.problems.iter().map(Problem::to_string).collect();
         assert_eq!(

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::common::META;
 use super::place::{get_text, put};
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Blank, Form, Own, Shape, field, own};
 
 pub(super) static BINDING: Shape =
@@ -13,7 +13,7 @@ pub(super) static BINDING: Shape =
 
 static HOST: Own = Own { read, show, governs: &[&["target"]], words: &[field("host", &["target", "name"], Form::Text)], merge: None };
 
-fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("host").filter(|value| !value.is_null()) else { return };
     if let Some(host) = Form::Text.read(value, &path.field("host"), seen) {
         put(into, &["target"], json!({"kind": "Node", "name": host}));

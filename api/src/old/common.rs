@@ -7,7 +7,7 @@ use super::place::{get, get_text, put};
 use super::scalar::text;
 use crate::strategy::CREATION_TOKEN;
 
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 /// `id`, `uid`, ... of every kind. `kind`, `apiVersion` and `selfLink` are written by `encode`.
@@ -30,7 +30,7 @@ static TOKEN: Own = Own { read: read_token, show: show_token, governs: &[], word
 
 const TOKEN_AT: &[&str] = &["metadata", "annotations", CREATION_TOKEN];
 
-fn read_token(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_token(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("creationToken").filter(|value| !value.is_null()) else { return };
     let path = path.field("creationToken");
     let Some(token) = text(value, &path, seen).filter(|token| !token.is_empty()) else { return };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::amount::{amount, read_amounts, show_amount, show_amounts};
 use super::merge::replace;
 use super::place::{get, get_text, is_empty, put, take};
-use super::reading::{Object, Reading, brief};
+use super::reading::{Object, OldReading, brief};
 use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static CONTAINER: Shape = Shape(&[CONTAINER_FIELDS]);
@@ -95,7 +95,7 @@ static PULL_POLICY: Own = Own {
 const PULL_POLICIES: Form = Form::Word(&[("PullAlways", "Always"), ("PullIfNotPresent", "IfNotPresent"), ("PullNever", "Never")]);
 
 /// Unset, it follows from the image as v1beta1 had it; v1 would take an image without a tag for `latest`.
-fn read_pull_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_pull_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let value = from.get("imagePullPolicy").filter(|value| !value.is_null());
     let said = value.and_then(|value| PULL_POLICIES.read(value, &path.field("imagePullPolicy"), seen));
     let implied = || get_text(into, &["image"]).map(|image| json!(if image.ends_with(":latest") { "Always" } else { "IfNotPresent" }));
@@ -124,7 +124,7 @@ const CPU_LIMIT: &[&str] = &["resources", "limits", "cpu"];
 const CPU_REQUEST: &[&str] = &["resources", "requests", "cpu"];
 const MEMORY_LIMIT: &[&str] = &["resources", "limits", "memory"];
 
-fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     match from.get("resources") {
         None | Some(Value::Null) => {}
         Some(Value::Object(resources)) => {
@@ -146,7 +146,7 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Read
         Some(other) => seen.mistyped(&path.field("resources"), other, "must be a map"),
     }
     let number =
-        |name: &str, seen: &mut Reading| Form::Number.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)?.as_i64();
+        |name: &str, seen: &mut OldReading| Form::Number.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen)?.as_i64();
     if let Some(cpu) = number("cpu", seen) {
         read_cpu(cpu, into, &path.field("cpu"), seen);
     }
@@ -162,7 +162,7 @@ fn read_resources(from: &Object, into: &mut Object, path: &Path, seen: &mut Read
 }
 
 /// Clients of 2015 show a cpu limit in `cpu` too: beside a limit or a request, `cpu` must be one of them.
-fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_cpu(cpu: i64, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let is_cpu = |at: &[&str]| get(into, at).and_then(amount).map(|amount| amount.milli() == cpu);
     match (is_cpu(CPU_REQUEST), is_cpu(CPU_LIMIT)) {
         (None, None | Some(true)) => put(into, CPU_REQUEST, json!(Quantity::from_milli(cpu).to_string())),
@@ -245,7 +245,7 @@ static BESIDE: Shape = Shape(&[&[
     field("capabilities", &["securityContext", "capabilities"], Form::Object(&CAPABILITIES)).blank(Blank::Map),
 ]]);
 
-fn read_security(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_security(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     match from.get("securityContext") {
         None | Some(Value::Null) => {}
         Some(Value::Object(context)) => SECURITY_CONTEXT.read(context, into, &path.field("securityContext"), seen),

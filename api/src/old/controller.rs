@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::common::{LABELS, META};
 use super::place::{get, put};
 use super::pod::{TEMPLATE, blank_manifest};
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Blank, Field, Form, Own, Shape, field, own, said};
 
 pub(super) static CONTROLLER: Shape = Shape(&[
@@ -30,7 +30,7 @@ const DESIRED_FIELDS: &[Field] = &[
 /// Unset replicas are none in v1beta1 and one in v1.
 static REPLICAS_UNSET: Own = Own { read: read_unset, show: |_, _| {}, governs: &[], words: &[], merge: Some(|_, _| {}) };
 
-fn read_unset(_: &Object, into: &mut Object, _: &Path, _: &mut Reading) {
+fn read_unset(_: &Object, into: &mut Object, _: &Path, _: &mut OldReading) {
     if get(into, &["spec", "replicas"]).is_none() {
         put(into, &["spec", "replicas"], json!(0));
     }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::common::{META, REFERENCE};
 use super::place::{get, get_text, put};
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Blank, Field, Form, Own, Shape, field, own};
 
 pub(super) static ENDPOINTS: Shape = Shape(&[META, &[own("subsets", &["endpoints", "protocol", "targetRefs"], &SUBSETS)]]);
@@ -73,8 +73,8 @@ fn show(v1: &Object, out: &mut Object) {
     out.insert("subsets".to_owned(), subsets);
 }
 
-fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
-    let said = |name: &str, form: Form, seen: &mut Reading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
+fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
+    let said = |name: &str, form: Form, seen: &mut OldReading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
     let problems = seen.problems.len();
     let protocol = said("protocol", Form::Upper, seen).unwrap_or(json!("TCP"));
     let listed = said("endpoints", Form::Texts, seen);
@@ -103,7 +103,7 @@ fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
 }
 
 /// `targetRefs` by their endpoint.
-fn targets(from: &Object, path: &Path, seen: &mut Reading) -> Object {
+fn targets(from: &Object, path: &Path, seen: &mut OldReading) -> Object {
     static TARGET: Shape =
         Shape(&[&[field("endpoint", &["endpoint"], Form::Text), field("targetRef", &["targetRef"], Form::Object(&REFERENCE))]]);
     let Some(value) = from.get("targetRefs").filter(|value| !value.is_null()) else { return Object::new() };
@@ -117,7 +117,7 @@ fn text_of(value: &Value, name: &str) -> Option<String> {
 }
 
 /// `ip:port` texts as subsets, one a port, in the order in which the ports come.
-fn gather(listed: &[&str], protocol: &Value, targets: &Object, path: &Path, seen: &mut Reading) -> Vec<Value> {
+fn gather(listed: &[&str], protocol: &Value, targets: &Object, path: &Path, seen: &mut OldReading) -> Vec<Value> {
     let mut ports: Vec<i64> = Vec::new();
     let mut by_port: std::collections::HashMap<i64, Vec<Value>> = std::collections::HashMap::new();
     for (at, endpoint) in listed.iter().enumerate() {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::common::{META, REFERENCE};
 use super::place::{get, put};
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static EVENT: Shape = Shape(&[META, EVENT_FIELDS]);
@@ -26,7 +26,7 @@ const EVENT_FIELDS: &[Field] = &[
 
 static TIMESTAMP: Own = Own { read, show, governs: &[], words: &[], merge: Some(|_, _| {}) };
 
-fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("timestamp").filter(|value| !value.is_null()) else { return };
     // v0.2 had seconds here.
     let Some(time) = value.as_str() else { return seen.unknown(path.field("timestamp")) };

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::common::{CONDITION_WORDS, LABELS, META};
 use super::place::{get, get_text, put};
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Blank, Field, Form, Own, Shape, field, own};
 
 pub(super) static MINION: Shape = Shape(&[META, LABELS, MINION_FIELDS]);
@@ -64,7 +64,7 @@ fn addresses(v1: &Object) -> impl Iterator<Item = (&str, &str)> {
     list.into_iter().flatten().filter_map(|entry| Some((entry.get("type")?.as_str()?, entry.get("address")?.as_str()?)))
 }
 
-fn read_host_ip(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_host_ip(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("hostIP").filter(|value| !value.is_null()) else { return };
     let Some(ip) = Form::Text.read(value, &path.field("hostIP"), seen) else { return };
     if addresses(into).any(|(_, address)| ip == address) {
@@ -93,7 +93,7 @@ static EXTERNAL_ID: Own = Own {
 
 const EXTERNAL_ID_AT: &[&str] = &["spec", "externalID"];
 
-fn read_external_id(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_external_id(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("externalID").filter(|value| !value.is_null()) else { return };
     let id = Form::Text.read(value, &path.field("externalID"), seen);
     if let Some(id) = id.filter(|id| Some(id) != get(into, &["metadata", "name"])) {

@@ -43,7 +43,7 @@ pub use status::{encode_deleted, encode_status};
 pub use strategic::patched;
 
 use place::{get, get_text, put, take};
-use reading::{Object, Reading};
+use reading::{Object, OldReading};
 use shape::Shape;
 
 /// A version of the API from before v1.
@@ -225,7 +225,7 @@ fn said(from: &Object, field: &str) -> Option<String> {
 }
 
 fn read(version: Version, row: &Row, shape: &Shape, from: &Object) -> Result<Decoded, DecodeError> {
-    let mut seen = Reading::default();
+    let mut seen = OldReading::default();
     let mut object = Object::new();
     object.insert("apiVersion".to_owned(), json!("v1"));
     object.insert("kind".to_owned(), json!(row.v1));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::common::{CONDITION_WORDS, LABELS, META, name_of};
 use super::container::CONTAINER;
 use super::place::{get, get_text, put};
-use super::reading::{Object, Reading, brief};
+use super::reading::{Object, OldReading, brief};
 use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own, said};
 use super::volume::VOLUME;
 
@@ -91,7 +91,7 @@ static RESTART_POLICY: Own = Own {
     merge: None,
 };
 
-fn read_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("restartPolicy").filter(|value| !value.is_null()) else { return };
     let path = path.field("restartPolicy");
     let Value::Object(policy) = value else {
@@ -113,7 +113,7 @@ fn read_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading
 }
 
 /// `{"type": "RestartAlways"}` of v0.2.
-fn read_policy_type(policy: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_policy_type(policy: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(kind) = policy.get("type").filter(|kind| !kind.is_null() && *kind != "") else { return };
     match POLICIES.iter().find(|(_, new)| kind.as_str().and_then(|kind| kind.strip_prefix("Restart")) == Some(new)) {
         Some((_, new)) => put(into, POLICY_AT, json!(new)),
@@ -124,7 +124,7 @@ fn read_policy_type(policy: &Object, into: &mut Object, path: &Path, seen: &mut 
     }
 }
 
-fn read_old_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_old_policy(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     match from.get("restartpolicy") {
         None | Some(Value::Null) => {}
         Some(Value::Object(policy)) if get(into, POLICY_AT).is_none() => read_policy_type(policy, into, &path.field("restartpolicy"), seen),
@@ -163,7 +163,7 @@ pub(super) fn blank_manifest() -> Value {
 
 static INFO: Own = Own { read: read_info, show: show_info, governs: &[&["status", "containerStatuses"]], words: &[], merge: None };
 
-fn read_info(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_info(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(Value::Object(info)) = from.get("info") else { return };
     let mut statuses = Vec::new();
     for (name, value) in info {

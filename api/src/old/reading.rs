@@ -10,14 +10,14 @@ pub(super) const REPORTS_MAX: usize = 100;
 
 /// What reading a document finds.
 #[derive(Default)]
-pub(super) struct Reading {
+pub(super) struct OldReading {
     pub problems: Vec<Problem>,
     pub unknown: Vec<Path>,
     /// A service came with the one port that clients before `ports` know.
     pub first_port_only: bool,
 }
 
-impl Reading {
+impl OldReading {
     pub fn problem(&mut self, problem: Problem) {
         if self.problems.len() < REPORTS_MAX {
             self.problems.push(problem);

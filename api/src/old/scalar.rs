@@ -3,9 +3,9 @@
 use coracle_schema::Path;
 use serde_json::{Value, json};
 
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 
-pub(super) fn text(value: &Value, path: &Path, seen: &mut Reading) -> Option<String> {
+pub(super) fn text(value: &Value, path: &Path, seen: &mut OldReading) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
@@ -17,7 +17,7 @@ pub(super) fn text(value: &Value, path: &Path, seen: &mut Reading) -> Option<Str
     }
 }
 
-pub(super) fn whole(value: &Value, path: &Path, seen: &mut Reading) -> Option<i64> {
+pub(super) fn whole(value: &Value, path: &Path, seen: &mut OldReading) -> Option<i64> {
     let number = value.as_i64();
     if number.is_none() {
         seen.mistyped(path, value, "must be a whole number");
@@ -26,7 +26,7 @@ pub(super) fn whole(value: &Value, path: &Path, seen: &mut Reading) -> Option<i6
 }
 
 /// A port by number or by name. Digits in quotes are a number: no port's name is made of digits alone.
-pub(super) fn port_or_name(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+pub(super) fn port_or_name(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     match value {
         Value::String(name) if name.is_empty() => None,
         Value::String(name) => {
@@ -40,7 +40,7 @@ pub(super) fn port_or_name(value: &Value, path: &Path, seen: &mut Reading) -> Op
     }
 }
 
-pub(super) fn revision(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+pub(super) fn revision(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
     match number {
         Some(0) => None,
@@ -53,7 +53,7 @@ pub(super) fn revision(value: &Value, path: &Path, seen: &mut Reading) -> Option
     }
 }
 
-pub(super) fn texts(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+pub(super) fn texts(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let list: Vec<Value> = match value {
         Value::Array(list) => {
             list.iter().enumerate().filter_map(|(at, value)| text(value, &path.index(at), seen)).map(Value::String).collect()
@@ -67,7 +67,7 @@ pub(super) fn texts(value: &Value, path: &Path, seen: &mut Reading) -> Option<Va
     (!list.is_empty()).then_some(Value::Array(list))
 }
 
-pub(super) fn text_map(value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+pub(super) fn text_map(value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let Value::Object(from) = value else {
         seen.mistyped(path, value, "must be a map of strings");
         return None;

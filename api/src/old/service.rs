@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::common::{LABELS, META};
 use super::merge::{merge_list, replace};
 use super::place::{get, get_text, put};
-use super::reading::{Object, Reading, brief};
+use super::reading::{Object, OldReading, brief};
 use super::shape::{Blank, Field, Form, Own, Shape, field, ignored, own};
 
 pub(super) static SERVICE: Shape = Shape(&[
@@ -65,7 +65,7 @@ static TARGET: Own = Own {
     merge: None,
 };
 
-fn read_target(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_target(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let Some(value) = from.get("containerPort").filter(|value| !value.is_null()) else { return };
     if let Some(port) = Form::PortOrName.read(value, &path.field("containerPort"), seen) {
         put(into, &["targetPort"], port);
@@ -77,7 +77,7 @@ fn show_target(v1: &Object, out: &mut Object) {
     out.insert("containerPort".to_owned(), port.cloned().unwrap_or(json!(0)));
 }
 
-fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     let mut first = Object::new();
     let beside: Object = ["portName", "protocol", "port", "containerPort"]
         .iter()
@@ -101,7 +101,7 @@ fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading)
 }
 
 /// Who changes only one of the two would see the change undone: better to say so.
-fn differences(beside: &Object, first: Option<&Object>, path: &Path, seen: &mut Reading) {
+fn differences(beside: &Object, first: Option<&Object>, path: &Path, seen: &mut OldReading) {
     let Some(first) = first else { return };
     let (beside_shown, first_shown) = (FIRST_PORT.show(beside), FIRST_PORT.show(first));
     for (name, at) in [("portName", "name"), ("protocol", "protocol"), ("port", "port"), ("containerPort", "targetPort")] {
@@ -149,8 +149,8 @@ pub(super) const TYPE_AT: &[&str] = &["spec", "type"];
 pub(super) static TYPE: Own =
     Own { read: read_type, show: show_type, governs: &[TYPE_AT], words: &[field("type", TYPE_AT, Form::Text)], merge: Some(merge_type) };
 
-fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
-    let said = |name: &str, form: Form, seen: &mut Reading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
+fn read_type(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
+    let said = |name: &str, form: Form, seen: &mut OldReading| form.read(from.get(name).filter(|v| !v.is_null())?, &path.field(name), seen);
     let external = said("createExternalLoadBalancer", Form::Flag, seen).and_then(|flag| flag.as_bool());
     match (said("type", Form::Text, seen), external) {
         (Some(kind), Some(external)) if (kind == "LoadBalancer") != external => {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::amount::{read_amounts, show_amounts};
 use super::place::{get, is_empty, put};
-use super::reading::{Object, Reading, brief};
+use super::reading::{Object, OldReading, brief};
 use super::scalar::{port_or_name, revision, text, text_map, texts, whole};
 
 /// One object of an older version. In groups, because all kinds share the fields of the metadata.
@@ -91,7 +91,7 @@ pub(super) enum Role {
 
 /// What no list can say. `read` takes from the v1beta1 object into the v1 object, `show` the other way round.
 pub(super) struct Own {
-    pub read: fn(&Object, &mut Object, &Path, &mut Reading),
+    pub read: fn(&Object, &mut Object, &Path, &mut OldReading),
     pub show: fn(&Object, &mut Object),
     /// The places in v1 that it speaks for.
     pub governs: &'static [&'static [&'static str]],
@@ -162,7 +162,7 @@ impl Field {
     }
 
     /// The value under any spelling; null is absent, and two spellings that differ are a problem.
-    fn find<'v>(&self, from: &'v Object, path: &Path, seen: &mut Reading) -> Option<(&'static str, &'v Value)> {
+    fn find<'v>(&self, from: &'v Object, path: &Path, seen: &mut OldReading) -> Option<(&'static str, &'v Value)> {
         let mut found: Option<(&'static str, &'v Value)> = None;
         for name in std::iter::once(&self.name).chain(self.also) {
             let Some(value) = from.get(*name).filter(|value| !value.is_null()) else { continue };
@@ -180,7 +180,7 @@ impl Field {
         found
     }
 
-    fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+    fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
         if let Form::Own(own) = self.form {
             return (own.read)(from, into, path, seen);
         }
@@ -234,7 +234,7 @@ impl Blank {
 
 impl Form {
     /// A v1beta1 value as v1 says it. None: unset, or a problem was noted.
-    pub fn read(self, value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+    pub fn read(self, value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
         match self {
             Form::Text => text(value, path, seen).filter(|text| !text.is_empty()).map(Value::String),
             Form::Upper => text(value, path, seen).filter(|text| !text.is_empty()).map(|text| json!(text.to_ascii_uppercase())),
@@ -292,10 +292,10 @@ impl Shape {
         self.0.iter().flat_map(|group| group.iter())
     }
 
-    pub fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+    pub fn read(&self, from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
         for field in self.fields() {
             if field.lax {
-                let mut apart = Reading::default();
+                let mut apart = OldReading::default();
                 field.read(from, into, path, &mut apart);
             } else {
                 field.read(from, into, path, seen);
@@ -331,7 +331,7 @@ impl Shape {
     }
 }
 
-fn read_object(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) -> Option<Object> {
+fn read_object(shape: &Shape, value: &Value, path: &Path, seen: &mut OldReading) -> Option<Object> {
     let Value::Object(from) = value else {
         seen.mistyped(path, value, "must be a map");
         return None;
@@ -341,7 +341,7 @@ fn read_object(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) ->
     Some(into)
 }
 
-fn read_list(shape: &Shape, value: &Value, path: &Path, seen: &mut Reading) -> Option<Value> {
+fn read_list(shape: &Shape, value: &Value, path: &Path, seen: &mut OldReading) -> Option<Value> {
     let Value::Array(from) = value else {
         seen.mistyped(path, value, "must be a list");
         return None;

@@ -4,7 +4,7 @@ use coracle_schema::{Path, Problem, Reason};
 use serde_json::{Value, json};
 
 use super::merge::merge;
-use super::reading::{Object, Reading};
+use super::reading::{Object, OldReading};
 use super::shape::{Field, Form, Own, Shape, field, own};
 
 pub(super) static VOLUME: Shape = Shape(&[&[field("name", &["name"], Form::Text), own("source", INLINE, &SOURCE)]]);
@@ -47,7 +47,7 @@ const SOURCE_FIELDS: &[Field] = &[
     field("rbd", &["rbd"], Form::Present(&RBD)),
 ];
 
-fn read_source(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading) {
+fn read_source(from: &Object, into: &mut Object, path: &Path, seen: &mut OldReading) {
     for name in INLINE.iter().filter(|name| from.get(**name).is_some_and(|value| !value.is_null())) {
         let detail = format!("a volume of v1beta1 has it one level deeper: write source: {{{name}: ...}}");
         seen.problem(Problem::new(&path.field(name), Reason::Forbidden, None, detail));

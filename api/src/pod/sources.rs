@@ -9,14 +9,14 @@ use serde_json::Value;
 #[serde(default, rename_all = "camelCase")]
 pub struct EnvFromSource {
     pub prefix: String,
-    pub config_map_ref: Option<ObjectReference>,
-    pub secret_ref: Option<ObjectReference>,
+    pub config_map_ref: Option<OptionalObject>,
+    pub secret_ref: Option<OptionalObject>,
 }
 
 /// A ConfigMap or Secret of the pod's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct ObjectReference {
+pub struct OptionalObject {
     pub name: String,
     pub optional: Option<bool>,
 }

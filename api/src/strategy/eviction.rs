@@ -12,7 +12,7 @@ pub const DISRUPTED: &str = "DisruptionTarget";
 
 /// What comes of the wish to evict a pod.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
+pub enum EvictionVerdict {
     /// It goes. `at_this_state`: only as long as it is what was looked at.
     Goes { at_this_state: bool },
     /// It goes, and the budget has one disruption less: its document.
@@ -35,35 +35,35 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 /// `budgets`: all of the pod's namespace.
-pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> Verdict {
+pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> EvictionVerdict {
     if is_idle(pod) {
-        return Verdict::Goes { at_this_state: true };
+        return EvictionVerdict::Goes { at_this_state: true };
     }
     let labels = &pod["metadata"]["labels"];
     let mut over = budgets.iter().filter(|budget| label_selector::matches(&budget["spec"]["selector"], labels));
-    let Some(budget) = over.next() else { return Verdict::Goes { at_this_state: false } };
+    let Some(budget) = over.next() else { return EvictionVerdict::Goes { at_this_state: false } };
     if over.next().is_some() {
-        return Verdict::TooManyBudgets;
+        return EvictionVerdict::TooManyBudgets;
     }
     let (status, count) = (&budget["status"], |field: &str| number(&budget["status"], field).unwrap_or_default());
     if !is_ready(pod) {
         let always = text(&budget["spec"], "unhealthyPodEvictionPolicy") == "AlwaysAllow";
         let healthy = count("currentHealthy") >= count("desiredHealthy") && count("desiredHealthy") > 0;
         if always || healthy {
-            return Verdict::Goes { at_this_state: true };
+            return EvictionVerdict::Goes { at_this_state: true };
         }
     }
     let name = text(&budget["metadata"], "name").to_owned();
     if count("observedGeneration") < number(&budget["metadata"], "generation").unwrap_or_default() {
         let why = format!("The disruption budget {name} is still being processed by the server.");
-        return Verdict::Refused { why, processing: true };
+        return EvictionVerdict::Refused { why, processing: true };
     }
     let allowed = count("disruptionsAllowed");
     if allowed < 0 {
-        return Verdict::Forbidden { budget: name, why: "pdb disruptions allowed is negative".to_owned() };
+        return EvictionVerdict::Forbidden { budget: name, why: "pdb disruptions allowed is negative".to_owned() };
     }
     if status["disruptedPods"].as_object().is_some_and(|pods| pods.len() > DISRUPTED_MAX) {
-        return Verdict::Forbidden {
+        return EvictionVerdict::Forbidden {
             budget: name,
             why: "DisruptedPods map too big - too many evictions not confirmed by PDB controller".to_owned(),
         };
@@ -71,9 +71,9 @@ pub fn judge(pod: &Value, budgets: &[Value], now: Time) -> Verdict {
     if allowed == 0 {
         let (wanted, healthy) = (count("desiredHealthy"), count("currentHealthy"));
         let why = format!("The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently");
-        return Verdict::Refused { why, processing: false };
+        return EvictionVerdict::Refused { why, processing: false };
     }
-    Verdict::Counted(counted(budget, allowed, text(&pod["metadata"], "name"), now))
+    EvictionVerdict::Counted(counted(budget, allowed, text(&pod["metadata"], "name"), now))
 }
 
 /// The budget with one disruption less, and who it was.
@@ -165,25 +165,26 @@ mod tests {
     #[test]
     fn verdicts() {
         let web = || json!({"matchLabels": {"app": "web"}});
-        let check = |pod: &Value, budgets: &[Value], expected: Verdict| assert_eq!(judge(pod, budgets, now()), expected, "{budgets:?}");
+        let check =
+            |pod: &Value, budgets: &[Value], expected: EvictionVerdict| assert_eq!(judge(pod, budgets, now()), expected, "{budgets:?}");
         let runs = pod("Running", "True");
-        check(&runs, &[], Verdict::Goes { at_this_state: false });
-        check(&runs, &[budget("b", json!({"matchLabels": {"app": "db"}}), json!({}))], Verdict::Goes { at_this_state: false });
-        check(&runs, &[budget("b", web(), json!({})), budget("c", json!({}), json!({}))], Verdict::TooManyBudgets);
-        let refused = |why: &str, processing| Verdict::Refused { why: why.into(), processing };
+        check(&runs, &[], EvictionVerdict::Goes { at_this_state: false });
+        check(&runs, &[budget("b", json!({"matchLabels": {"app": "db"}}), json!({}))], EvictionVerdict::Goes { at_this_state: false });
+        check(&runs, &[budget("b", web(), json!({})), budget("c", json!({}), json!({}))], EvictionVerdict::TooManyBudgets);
+        let refused = |why: &str, processing| EvictionVerdict::Refused { why: why.into(), processing };
         let processing = refused("The disruption budget b is still being processed by the server.", true);
         check(&runs, &[budget("b", web(), json!({}))], processing);
         let spent = json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1});
         let why = "The disruption budget b needs 1 healthy pods and has 1 currently";
         check(&runs, &[budget("b", web(), spent.clone())], refused(why, false));
         // It counts for nothing where enough others are healthy; nor does one that has not begun.
-        check(&pod("Running", "False"), &[budget("b", web(), spent.clone())], Verdict::Goes { at_this_state: true });
-        check(&pod("Pending", "False"), &[budget("b", web(), json!({}))], Verdict::Goes { at_this_state: true });
+        check(&pod("Running", "False"), &[budget("b", web(), spent.clone())], EvictionVerdict::Goes { at_this_state: true });
+        check(&pod("Pending", "False"), &[budget("b", web(), json!({}))], EvictionVerdict::Goes { at_this_state: true });
         let mut always = budget("b", web(), json!({}));
         always["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow".into();
-        check(&pod("Running", "False"), &[always], Verdict::Goes { at_this_state: true });
+        check(&pod("Running", "False"), &[always], EvictionVerdict::Goes { at_this_state: true });
         let one = json!({"observedGeneration": 1, "disruptionsAllowed": 1});
-        let Verdict::Counted(after) = judge(&runs, &[budget("b", web(), one)], now()) else { panic!("it is allowed") };
+        let EvictionVerdict::Counted(after) = judge(&runs, &[budget("b", web(), one)], now()) else { panic!("it is allowed") };
         assert_eq!((&after["status"]["disruptionsAllowed"], &after["status"]["conditions"][0]["status"]), (&json!(0), &json!("False")));
         assert_eq!(after["status"]["disruptedPods"], json!({"p": "2020-09-13T12:26:40Z"}));
     }

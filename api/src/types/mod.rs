@@ -1,7 +1,7 @@
 //! The types of the built-in kinds. Their text stands beside this file; the build script makes static tables of it.
 
 use coracle_schema::Types;
-use coracle_schema::order::Moved;
+use coracle_schema::order::MovedField;
 use coracle_schema::types::{Container, Element, Field, Merge, Rule, Rules, Type};
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ pub const fn builtin() -> Types {
 pub static MACHINERY: Types = builtin();
 
 /// Fields that stand in Go's types elsewhere than by their numbers, as far as messages show them.
-pub const MOVED: [Moved; 11] = [
+pub const MOVED: [MovedField; 11] = [
     ("PodSpec", "initContainers", "volumes"),
     ("PodSpec", "ephemeralContainers", "containers"),
     ("PodSpec", "automountServiceAccountToken", "serviceAccount"),

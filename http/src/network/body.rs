@@ -1,5 +1,5 @@
 //! The body of an answer, as hyper takes it: at the client's speed.
-use super::connection::Client;
+use super::connection::ServedClient;
 use super::wire::Wire;
 use crate::budget::Held;
 use crate::outbound::Forwarded;
@@ -17,7 +17,7 @@ const SLICE_BYTES: usize = 32 * 1024;
 
 pub(super) struct Outgoing {
     pub(super) content: Content,
-    pub(super) client: Arc<Client>,
+    pub(super) client: Arc<ServedClient>,
     /// The share of a budget that this answer holds until it is taken.
     pub(super) _held: Option<Held>,
 }

@@ -1,7 +1,7 @@
 //! One connection: hyper's own limits, the drain, and the client that takes nothing.
 use super::crowd::{Place, Seat};
 use super::exchange::exchange;
-use super::reader::Reader;
+use super::reader::SocketReader;
 use super::socket::{Peer, Socket};
 use super::wire::{Pen, Wire};
 use super::{Pace, Plane};
@@ -28,7 +28,7 @@ const HEAD_BYTES_MAX: usize = 32 * 1024;
 const HEAD_FIELDS_MAX: usize = 64;
 
 /// What the exchanges of a connection share; HTTP/1.1 has one answer at a time, so one pace.
-pub(super) struct Client {
+pub(super) struct ServedClient {
     pub(super) plane: Arc<Plane>,
     pub(super) peer: Peer,
     pub(super) party: Party,
@@ -61,7 +61,7 @@ impl TakenOver {
     }
 }
 
-impl Client {
+impl ServedClient {
     /// Not between a request's head and the end of its body, nor where no HTTP follows.
     pub(super) fn await_head(&self, due: bool) {
         self.head_due.store(due, Relaxed);
@@ -76,15 +76,15 @@ pub(super) async fn run(plane: Arc<Plane>, socket: Socket, peer: Peer, places: (
     let (reading, writing) = socket.into_split();
     let wire = Arc::new(Wire::new(plane.bell.clone(), writing));
     let head_due = Arc::new(AtomicBool::new(true));
-    let reader = Reader { socket: reading, head_due: head_due.clone(), rest: Bytes::new() };
+    let reader = SocketReader { socket: reading, head_due: head_due.clone(), rest: Bytes::new() };
     let io = join(reader, Pen(wire.clone()));
     let (party, seat, pace) = (peer.party(), places.1.seat.clone(), Pace::default());
     let (wire, taken_over, ending) = (Some(wire), Mutex::default(), AtomicBool::new(false));
-    carry(io, Arc::new(Client { plane, peer, party, seat, pace, wire, head_due, taken_over, ending })).await;
+    carry(io, Arc::new(ServedClient { plane, peer, party, seat, pace, wire, head_due, taken_over, ending })).await;
 }
 
 /// HTTP/1.1 over whatever gives its bytes: a socket, or what deciphers one.
-async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<Client>) {
+async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client: Arc<ServedClient>) {
     let limits = &client.plane.limits;
     let of = client.clone();
     let connection = http1::Builder::new()
@@ -125,7 +125,7 @@ async fn carry(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, client:
 
 /// Ends when the client has let something wait for longer than it may. Where nothing waits, as of an idle watch, there is no timer.
 struct Stalled<'c> {
-    client: &'c Client,
+    client: &'c ServedClient,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -133,7 +133,7 @@ impl Future for Stalled<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Client { pace, plane, .. } = self.client;
+        let ServedClient { pace, plane, .. } = self.client;
         match (&mut self.timer, pace.due(plane)) {
             (None, Some(due)) => self.timer = Some(Box::pin(sleep_until(due))),
             // What waits now may wait for less long than what waited before it.
@@ -185,7 +185,7 @@ mod tests {
             let peer = Peer::User(0);
             let (party, seat, pace, head_due) = (peer.party(), Arc::default(), Pace::default(), Arc::new(AtomicBool::new(true)));
             let (taken_over, ending) = (Mutex::default(), AtomicBool::new(false));
-            let client = Client { plane, peer, party, seat, pace, wire: None, head_due, taken_over, ending };
+            let client = ServedClient { plane, peer, party, seat, pace, wire: None, head_due, taken_over, ending };
             let (mut far, near) = tokio::io::duplex(4096);
             let carried = tokio::spawn(carry(near, Arc::new(client)));
             far.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.expect("it is open");

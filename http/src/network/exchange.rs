@@ -1,7 +1,7 @@
 //! One request and its answer: check, admit, take the body, run the handler, hold a share of what the answer needs.
 use super::access;
 use super::body::{Content, Outgoing};
-use super::connection::{Client, TakenOver};
+use super::connection::{ServedClient, TakenOver};
 use crate::budget::Held;
 use crate::outbound::{self, Reached};
 use crate::refusal::Refusal;
@@ -29,6 +29,10 @@ const UNCOUNTED_BODY_BYTES: usize = 8 * 1024;
 /// long lies below these.
 const HEALTH: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
+pub(crate) fn is_health(path: &str) -> bool {
+    HEALTH.iter().any(|health| path.starts_with(health))
+}
+
 /// Bytes of a refused body that are still read, and dropped: who sends all before it reads, as Python does, finds the answer then and
 /// no reset. Larger than what is sent by mistake, and for the one thread of all IO some milliseconds.
 const DROPPED_BYTES_MAX: usize = 16 << 20;
@@ -45,7 +49,7 @@ struct Asked {
     upgrade: Option<(Vec<String>, OnUpgrade)>,
 }
 
-pub(super) async fn exchange(client: Arc<Client>, mut request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
+pub(super) async fn exchange(client: Arc<ServedClient>, mut request: http::Request<Incoming>) -> Result<Response<Outgoing>, Infallible> {
     let (bare, chunked) = (request.method() == Method::HEAD, request.version() != Version::HTTP_10);
     let upgrade = upgrade::asked(request.version(), request.headers()).map(|asked| (asked, hyper::upgrade::on(&mut request)));
     let path = request.uri().path().to_owned();
@@ -67,7 +71,7 @@ pub(super) async fn exchange(client: Arc<Client>, mut request: http::Request<Inc
     }))
 }
 
-async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut Incoming) -> Result<Answer, Refusal> {
+async fn admitted(client: &Arc<ServedClient>, head: http::request::Parts, body: &mut Incoming) -> Result<Answer, Refusal> {
     let plane = &client.plane;
     let limits = &plane.limits;
     let target = head.uri.path_and_query().filter(|target| target.as_str().starts_with('/') && head.method != Method::CONNECT);
@@ -83,7 +87,7 @@ async fn admitted(client: &Arc<Client>, head: http::request::Parts, body: &mut I
     client.await_head(true);
     client.seat.works();
     // In progress from here on: who sends its body slowly keeps nothing but its connection from others.
-    let health = HEALTH.iter().any(|path| target.path().starts_with(path));
+    let health = is_health(target.path());
     let request = match plane.requests.clone().try_acquire_owned() {
         Err(_) if !health => return Err(Refusal::Busy("too many requests in progress")),
         counted => counted.ok(),
@@ -118,7 +122,7 @@ async fn entered(of: [Option<Arc<Semaphore>>; 2]) -> Vec<OwnedSemaphorePermit> {
 }
 
 /// The whole body, and the share of the budget that it holds.
-async fn take(client: &Client, body: &mut Incoming) -> Result<(Bytes, Option<Held>), Refusal> {
+async fn take(client: &ServedClient, body: &mut Incoming) -> Result<(Bytes, Option<Held>), Refusal> {
     if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
         return Err(Refusal::TooLarge);
     }
@@ -157,7 +161,7 @@ async fn drop_rest(mut body: Incoming, patience: Duration) {
     }
 }
 
-async fn response(client: &Arc<Client>, answer: Answer, asked: Asked) -> Result<Response<Outgoing>, Refusal> {
+async fn response(client: &Arc<ServedClient>, answer: Answer, asked: Asked) -> Result<Response<Outgoing>, Refusal> {
     let plane = &client.plane;
     let Answer { status, headers, body } = answer;
     let Asked { bare, chunked, upgrade } = asked;
@@ -198,7 +202,7 @@ async fn response(client: &Arc<Client>, answer: Answer, asked: Asked) -> Result<
 
 /// The head after which the connection is another's. It is given away by the connection itself, which keeps its place.
 fn take_over(
-    client: &Arc<Client>,
+    client: &Arc<ServedClient>,
     headers: http::HeaderMap,
     upgrade: Upgrade,
     asked: Option<(Vec<String>, OnUpgrade)>,
@@ -213,7 +217,7 @@ fn take_over(
 }
 
 /// An answer in one piece: the handler's, or a refusal, which is small and holds no budget.
-fn whole(client: &Arc<Client>, answer: Answer, held: Option<Held>, bare: bool) -> Response<Outgoing> {
+fn whole(client: &Arc<ServedClient>, answer: Answer, held: Option<Held>, bare: bool) -> Response<Outgoing> {
     client.seat.awaits_taking(&client.plane);
     let Answer { status, mut headers, body } = answer;
     let content = if bare {
@@ -241,7 +245,7 @@ fn length(body: &Body) -> usize {
 }
 
 fn assemble(
-    client: &Arc<Client>,
+    client: &Arc<ServedClient>,
     status: StatusCode,
     mut headers: http::HeaderMap,
     content: Content,

@@ -22,6 +22,7 @@ mod wire;
 
 pub use access::{Access, is_loopback};
 pub use door::{Admits, Listener, UnixDoor, listen_unix};
+pub(crate) use exchange::is_health;
 pub(crate) use reader::encoded;
 
 use crate::budget::Budget;

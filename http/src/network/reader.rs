@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-pub(super) struct Reader {
+pub(super) struct SocketReader {
     pub(super) socket: ReadHalf,
     /// What is read next begins a request.
     pub(super) head_due: Arc<AtomicBool>,
@@ -18,7 +18,7 @@ pub(super) struct Reader {
     pub(super) rest: Bytes,
 }
 
-impl AsyncRead for Reader {
+impl AsyncRead for SocketReader {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.rest.is_empty() {
             let before = buffer.filled().len();

@@ -42,13 +42,13 @@ pub enum Frame {
 
 /// Where in the stream of frames a reader is.
 #[derive(Default)]
-pub struct Frames {
+pub struct SpdyFrames {
     blocks: Blocks,
     /// A frame of data whose head has been read: its stream, what is left of it, and whether the stream ends with it.
     open: Option<(u32, usize, bool)>,
 }
 
-impl Frames {
+impl SpdyFrames {
     /// The next frame, or a piece of one, of what was read; what it takes is taken off. None: more has to be read.
     pub fn next(&mut self, read: &mut BytesMut) -> Result<Option<Frame>, Lie> {
         loop {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     fn read(bytes: &[u8], length: usize) -> Result<Vec<Frame>, Lie> {
-        let (mut frames, mut read, mut all) = (Frames::default(), BytesMut::new(), Vec::new());
+        let (mut frames, mut read, mut all) = (SpdyFrames::default(), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(length) {
             read.extend_from_slice(piece);
             while let Some(frame) = frames.next(&mut read)? {

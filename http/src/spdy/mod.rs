@@ -10,7 +10,7 @@ use crate::upgrade::Upgraded;
 use crate::websocket;
 use crate::websocket::frames::{CLOSE_NORMAL, Piece};
 use bytes::{Bytes, BytesMut};
-use frames::{Frame, Frames};
+use frames::{Frame, SpdyFrames};
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 
@@ -28,35 +28,35 @@ enum Sink {
 }
 
 /// What a client sends.
-pub struct Reader {
+pub struct SpdyReader {
     source: Source,
     read: BytesMut,
-    frames: Frames,
+    frames: SpdyFrames,
 }
 
 /// What it is sent.
-pub struct Writer {
+pub struct SpdyWriter {
     sink: Sink,
     /// A stream was accepted: the blocks of headers have begun.
     begun: bool,
 }
 
-pub fn open(upgraded: Upgraded) -> (Reader, Writer) {
+pub fn open(upgraded: Upgraded) -> (SpdyReader, SpdyWriter) {
     let (reading, writing) = split(upgraded);
     halves(Source::Plain(reading), Sink::Plain(writing))
 }
 
 /// In the messages of a WebSocket.
-pub fn tunnel(upgraded: Upgraded) -> (Reader, Writer) {
+pub fn tunnel(upgraded: Upgraded) -> (SpdyReader, SpdyWriter) {
     let (reader, writer) = websocket::open(upgraded);
     halves(Source::Tunnel(reader), Sink::Tunnel(writer))
 }
 
-fn halves(source: Source, sink: Sink) -> (Reader, Writer) {
-    (Reader { source, read: BytesMut::new(), frames: Frames::default() }, Writer { sink, begun: false })
+fn halves(source: Source, sink: Sink) -> (SpdyReader, SpdyWriter) {
+    (SpdyReader { source, read: BytesMut::new(), frames: SpdyFrames::default() }, SpdyWriter { sink, begun: false })
 }
 
-impl Reader {
+impl SpdyReader {
     /// None: the client has gone. Safe to drop and call again.
     pub async fn next(&mut self) -> io::Result<Option<Frame>> {
         loop {
@@ -98,7 +98,7 @@ impl Reader {
     }
 }
 
-impl Writer {
+impl SpdyWriter {
     pub async fn reply(&mut self, stream: u32) -> io::Result<()> {
         let begun = std::mem::replace(&mut self.begun, true);
         self.send(&frames::reply(stream, begun)).await

@@ -44,7 +44,7 @@ const NO_MASK: [u8; 4] = [0; 4];
 
 /// Where in the stream of frames the reader is.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct WebSocketFrames {
     /// Who reads.
     side: Side,
     open: Option<Open>,
@@ -64,9 +64,9 @@ struct Open {
     left: u64,
 }
 
-impl Frames {
-    pub fn read_by(side: Side) -> Frames {
-        Frames { side, ..Frames::default() }
+impl WebSocketFrames {
+    pub fn read_by(side: Side) -> WebSocketFrames {
+        WebSocketFrames { side, ..WebSocketFrames::default() }
     }
 
     /// The next piece of what was read; what it takes is taken off. None: more has to be read.
@@ -199,7 +199,7 @@ mod tests {
 
     /// All that is read when the bytes come in pieces of this length.
     fn read(bytes: &[u8], length: usize) -> Result<Vec<Piece>, Lie> {
-        let (mut frames, mut read, mut pieces) = (Frames::default(), BytesMut::new(), Vec::new());
+        let (mut frames, mut read, mut pieces) = (WebSocketFrames::default(), BytesMut::new(), Vec::new());
         for piece in bytes.chunks(length) {
             read.extend_from_slice(piece);
             while let Some(piece) = frames.next(&mut read)? {
@@ -279,7 +279,7 @@ mod tests {
         ] {
             let bytes = [writer.message(false, &[b"one"]), writer.message(true, &[&[b'x'; 300]]), writer.close(CLOSE_NORMAL)].concat();
             let read = |side: Side| {
-                let (mut frames, mut read, mut pieces) = (Frames::read_by(side), BytesMut::from(&bytes[..]), Vec::new());
+                let (mut frames, mut read, mut pieces) = (WebSocketFrames::read_by(side), BytesMut::from(&bytes[..]), Vec::new());
                 while let Some(piece) = frames.next(&mut read)? {
                     pieces.push(piece);
                 }

@@ -9,7 +9,7 @@ pub mod frames;
 use crate::upgrade::{Upgraded, asked};
 use crate::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use bytes::{Bytes, BytesMut};
-use frames::{CLOSE_PROTOCOL, Frames, Piece, Side};
+use frames::{CLOSE_PROTOCOL, Piece, Side, WebSocketFrames};
 use http::Version;
 use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -64,7 +64,7 @@ impl Offer {
 pub struct Reader {
     connection: ReadHalf<Upgraded>,
     read: BytesMut,
-    frames: Frames,
+    frames: WebSocketFrames,
     pings: mpsc::Sender<Bytes>,
 }
 
@@ -88,7 +88,7 @@ fn halves(upgraded: Upgraded, side: Side) -> (Reader, Writer) {
     let (reading, writing) = split(upgraded);
     // A client that is not answered one of many pings has the others answered.
     let (asked, pings) = mpsc::channel(1);
-    let reader = Reader { connection: reading, read: BytesMut::new(), frames: Frames::read_by(side), pings: asked };
+    let reader = Reader { connection: reading, read: BytesMut::new(), frames: WebSocketFrames::read_by(side), pings: asked };
     (reader, Writer { side, connection: writing, pings })
 }
 

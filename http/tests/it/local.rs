@@ -138,6 +138,34 @@ fn those_who_write_keep_nobody_from_reading() {
     plane.stop();
 }
 
+/// Whoever watches over this server would restart it for their sake.
+#[test]
+fn those_who_read_keep_nobody_from_health() {
+    let demo = Demo::new();
+    let (directory, plane) = serve(&demo);
+    let ask = |path: &str| {
+        let mut peer = Peer::unix(&directory.socket());
+        peer.send(&last_get(path));
+        peer
+    };
+    let mut slow: Vec<Peer> = Vec::new();
+    for _ in 0..limits().handlers - 1 + limits().writers_max {
+        slow.push(ask("/gate"));
+        demo.waiting.recv_timeout(PATIENCE).unwrap();
+    }
+    assert_eq!(codes(&ask("/small").rest()), [429], "as many as may");
+    assert_eq!(codes(&ask("/livez").rest()), [200]);
+    // A body that does not come is nothing that this one waits for.
+    let mut endless = Peer::unix(&directory.socket());
+    endless.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nConnection: close\r\n\r\n");
+    assert_eq!(codes(&ask("/livez?verbose").rest()), [200]);
+    slow.iter().for_each(|_| demo.open_gate());
+    assert!(slow.iter_mut().all(|peer| codes(&peer.rest()) == [200]));
+    eventually("the places come back", || codes(&ask("/small").rest()) == [200]);
+    drop(endless);
+    plane.stop();
+}
+
 #[test]
 fn one_instance_a_path() {
     let demo = Demo::new();

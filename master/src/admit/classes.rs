@@ -1,6 +1,6 @@
 //! Classes that other objects name: what is given to those that name none, what a claim may grow by its class. PURE.
 
-use super::{View, resource};
+use super::{ClusterView, resource};
 use coracle_api::annotations::STORAGE_CLASS;
 use coracle_api::meta::Key;
 use coracle_schema::Quantity;
@@ -16,17 +16,17 @@ const INGRESS_DEFAULT: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class
 const INGRESS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 /// A claim that says nothing of its class, not even that it wants none.
-pub fn storage(view: &dyn View, claim: &mut Value) -> Result<(), String> {
+pub fn storage(view: &dyn ClusterView, claim: &mut Value) -> Result<(), String> {
     give(view, claim, "storageClassName", STORAGE_CLASS, STORAGE_CLASSES, &STORAGE_DEFAULT)
 }
 
-pub fn ingress(view: &dyn View, ingress: &mut Value) -> Result<(), String> {
+pub fn ingress(view: &dyn ClusterView, ingress: &mut Value) -> Result<(), String> {
     give(view, ingress, "ingressClassName", INGRESS_ANNOTATION, INGRESS_CLASSES, &INGRESS_DEFAULT)
 }
 
 type Classes = (&'static str, &'static str);
 
-fn give(view: &dyn View, object: &mut Value, field: &str, noted: &str, classes: Classes, marks: &[&str]) -> Result<(), String> {
+fn give(view: &dyn ClusterView, object: &mut Value, field: &str, noted: &str, classes: Classes, marks: &[&str]) -> Result<(), String> {
     if !object["spec"][field].is_null() || !object["metadata"]["annotations"][noted].is_null() || !object["spec"].is_object() {
         return Ok(());
     }
@@ -44,7 +44,7 @@ fn give(view: &dyn View, object: &mut Value, field: &str, noted: &str, classes: 
 }
 
 /// Whether a claim may ask for more than it has.
-pub fn growth(view: &dyn View, claim: &Value, old: &Value) -> Result<(), String> {
+pub fn growth(view: &dyn ClusterView, claim: &Value, old: &Value) -> Result<(), String> {
     let size = |claim: &Value| {
         let asked = claim["spec"]["resources"]["requests"]["storage"].as_str().unwrap_or_default();
         Quantity::parse(asked).unwrap_or_default()
@@ -88,7 +88,7 @@ mod tests {
             .with(resource(STORAGE_CLASSES), class("a", "2021-01-01T00:00:00Z", mark))
             .with(resource(STORAGE_CLASSES), json!({"metadata": {"name": "other", "creationTimestamp": "2022-01-01T00:00:00Z"}}))
             .with(resource(INGRESS_CLASSES), class("web", "2021-01-01T00:00:00Z", INGRESS_DEFAULT[0]));
-        let check = |give: fn(&dyn View, &mut Value) -> Result<(), String>, object: Value, expected: Value| {
+        let check = |give: fn(&dyn ClusterView, &mut Value) -> Result<(), String>, object: Value, expected: Value| {
             let mut given = object.clone();
             give(&objects, &mut given).expect("all can be read");
             assert_eq!(given["spec"], expected, "{object}");

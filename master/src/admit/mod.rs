@@ -24,7 +24,7 @@ const RUNTIME_CLASSES: (&str, &str) = ("node.k8s.io", "runtimeclasses");
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// What admission looks at. `Err`: it is there, and nobody can read it.
-pub trait View {
+pub trait ClusterView {
     fn get(&self, key: &Key) -> Result<Option<Value>, String>;
     fn list(&self, resource: &Resource, namespace: Option<&str>) -> Result<Vec<Value>, String>;
 }
@@ -32,7 +32,7 @@ pub trait View {
 /// What other objects, and who asks, make of a new one. `Err`: why it is forbidden.
 /// `suffix`: letters for the name of a pod's token volume; None where it gets none.
 pub fn complete(
-    view: &dyn View,
+    view: &dyn ClusterView,
     kind: &Kind,
     namespace: &str,
     identity: &Identity,
@@ -62,7 +62,7 @@ pub fn complete(
 }
 
 /// What other objects forbid. `old`: what is replaced, if it is no new object.
-pub fn judge(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old: Option<&Value>) -> Result<(), String> {
+pub fn judge(view: &dyn ClusterView, kind: &Kind, namespace: &str, object: &Value, old: Option<&Value>) -> Result<(), String> {
     match (&*kind.resource.group, &*kind.resource.plural, old) {
         ("", "pods", None) => {
             limits::judge_pod(&ranges(view, namespace)?, object)?;
@@ -85,7 +85,7 @@ pub fn judge(view: &dyn View, kind: &Kind, namespace: &str, object: &Value, old:
     }
 }
 
-fn ranges(view: &dyn View, namespace: &str) -> Result<Vec<Value>, String> {
+fn ranges(view: &dyn ClusterView, namespace: &str) -> Result<Vec<Value>, String> {
     view.list(&Resource::core("limitranges"), Some(namespace))
 }
 
@@ -138,7 +138,7 @@ pub mod tests {
         }
     }
 
-    impl View for Objects {
+    impl ClusterView for Objects {
         fn get(&self, key: &Key) -> Result<Option<Value>, String> {
             Ok(self.0.get(key).cloned())
         }

@@ -1,6 +1,6 @@
 //! What a pod is given by the objects that it names: its service account, its class of priority, its runtime. PURE.
 
-use super::{PRIORITY_CLASSES, RUNTIME_CLASSES, View, resource, token_volume};
+use super::{ClusterView, PRIORITY_CLASSES, RUNTIME_CLASSES, resource, token_volume};
 use coracle_api::annotations::MIRROR;
 use coracle_api::meta::{Key, Resource};
 use coracle_api::strategy::binding::PLACES;
@@ -14,7 +14,7 @@ const PREEMPTION: &str = "PreemptLowerPriority";
 const OTHER_OVERHEAD: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
 /// Who it is. A pod that its node runs anyway is nobody's to ask.
-pub fn account(view: &dyn View, namespace: &str, suffix: Option<&dyn Fn() -> String>, pod: &mut Value) -> Result<(), String> {
+pub fn account(view: &dyn ClusterView, namespace: &str, suffix: Option<&dyn Fn() -> String>, pod: &mut Value) -> Result<(), String> {
     if pod["metadata"]["annotations"][MIRROR].is_string() {
         return Ok(());
     }
@@ -40,7 +40,7 @@ pub fn account(view: &dyn View, namespace: &str, suffix: Option<&dyn Fn() -> Str
 }
 
 /// Where its node is, if it has one already: its containers may ask.
-pub fn place(view: &dyn View, pod: &mut Value) {
+pub fn place(view: &dyn ClusterView, pod: &mut Value) {
     let node = text(&pod["spec"], "nodeName").to_owned();
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: node };
     let Ok(Some(node)) = view.get(&key) else { return };
@@ -52,7 +52,7 @@ pub fn place(view: &dyn View, pod: &mut Value) {
 }
 
 /// How important it is: its class says so, or the one that all others have.
-pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
+pub fn priority(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
     let name = text(&pod["spec"], "priorityClassName").to_owned();
     let class = if name.is_empty() {
         // A class that cannot be read may be the default one; that is no reason to start no pod any more.
@@ -86,14 +86,14 @@ pub fn priority(view: &dyn View, pod: &mut Value) -> Result<(), String> {
 }
 
 /// The class of pods that name none; of several the least important, as Kubernetes has it.
-fn default_class(view: &dyn View, but: &str) -> Result<Option<Value>, String> {
+fn default_class(view: &dyn ClusterView, but: &str) -> Result<Option<Value>, String> {
     let classes = view.list(&resource(PRIORITY_CLASSES), None)?.into_iter();
     let defaults = classes.filter(|class| class["globalDefault"] == true && text(&class["metadata"], "name") != but);
     Ok(defaults.min_by_key(|class| class["value"].as_i64()))
 }
 
 /// Two classes cannot both be that of all others.
-pub fn one_default(view: &dyn View, class: &Value) -> Result<(), String> {
+pub fn one_default(view: &dyn ClusterView, class: &Value) -> Result<(), String> {
     if class["globalDefault"] != true {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub fn one_default(view: &dyn View, class: &Value) -> Result<(), String> {
     }
 }
 
-fn class(view: &dyn View, pod: &Value) -> Result<Option<Value>, String> {
+fn class(view: &dyn ClusterView, pod: &Value) -> Result<Option<Value>, String> {
     let name = text(&pod["spec"], "runtimeClassName");
     if name.is_empty() {
         return Ok(None);
@@ -119,7 +119,7 @@ fn class(view: &dyn View, pod: &Value) -> Result<Option<Value>, String> {
 }
 
 /// What its runtime needs for itself, and where that runtime is.
-pub fn runtime(view: &dyn View, pod: &mut Value) -> Result<(), String> {
+pub fn runtime(view: &dyn ClusterView, pod: &mut Value) -> Result<(), String> {
     let Some(class) = class(view, pod)? else { return Ok(()) };
     let (spec, fixed) = (&mut pod["spec"], &class["overhead"]["podFixed"]);
     if !is_empty(fixed) {
@@ -156,7 +156,7 @@ pub fn runtime(view: &dyn View, pod: &mut Value) -> Result<(), String> {
 }
 
 /// Nobody may claim an overhead that no runtime has.
-pub fn overhead(view: &dyn View, pod: &Value) -> Result<(), String> {
+pub fn overhead(view: &dyn ClusterView, pod: &Value) -> Result<(), String> {
     let said = &pod["spec"]["overhead"];
     let class = class(view, pod)?;
     match class.as_ref().map(|class| &class["overhead"]["podFixed"]).filter(|fixed| !is_empty(fixed)) {
@@ -188,7 +188,7 @@ pub(super) fn is_resized(pod: &Value, old: &Value) -> bool {
 }
 
 /// Nobody is asked for more than the whole node has.
-pub(super) fn fits_its_node(view: &dyn View, pod: &Value) -> Result<(), String> {
+pub(super) fn fits_its_node(view: &dyn ClusterView, pod: &Value) -> Result<(), String> {
     let Some(name) = pod["spec"]["nodeName"].as_str().filter(|name| !name.is_empty()) else { return Ok(()) };
     let key = Key { resource: Resource::core("nodes"), namespace: String::new(), name: name.to_owned() };
     let node = view.get(&key)?.ok_or_else(|| format!("node {name:?} not found"))?;
@@ -225,7 +225,7 @@ mod tests {
             )
     }
 
-    fn check(objects: &Objects, spec: Value, give: fn(&dyn View, &mut Value) -> Result<(), String>, expected: Result<Value, &str>) {
+    fn check(objects: &Objects, spec: Value, give: fn(&dyn ClusterView, &mut Value) -> Result<(), String>, expected: Result<Value, &str>) {
         let mut pod = json!({"metadata": {}, "spec": spec.clone()});
         let given = give(objects, &mut pod).map(|()| pod["spec"].take());
         assert_eq!(given, expected.map_err(str::to_owned), "{spec}");
@@ -285,7 +285,7 @@ mod tests {
     /// Nothing can be read.
     struct Damaged;
 
-    impl View for Damaged {
+    impl ClusterView for Damaged {
         fn get(&self, _: &Key) -> Result<Option<Value>, String> {
             Err("torn".to_owned())
         }

@@ -6,7 +6,7 @@
 
 use super::view::{parsed, whole};
 use super::{Barred, Change, Made, Registry, Terms, Writer};
-use crate::admit::{View, quota};
+use crate::admit::{ClusterView, quota};
 use crate::prepare::{Ownership, Part, Standing};
 use crate::store::Write;
 use coracle_api::kinds::Kind;
@@ -56,7 +56,7 @@ impl Registry {
         }
         let now = self.now();
         let mut accounts = Vec::new();
-        for quota in View::list(&&*self.store, &QUOTAS, Some(&key.namespace))? {
+        for quota in ClusterView::list(&&*self.store, &QUOTAS, Some(&key.namespace))? {
             let charge = quota::charge(&quota, kind, object, old, now);
             if old.is_none() && refuses {
                 quota::unsaid(&quota, kind, object)?;
@@ -109,7 +109,7 @@ impl Registry {
 
     /// Writes what is used of each quota of a namespace, if that can be said.
     fn recount_all(&self, namespace: &str, now: Time) {
-        match View::list(&&*self.store, &QUOTAS, Some(namespace)) {
+        match ClusterView::list(&&*self.store, &QUOTAS, Some(namespace)) {
             Ok(quotas) => quotas.iter().for_each(|quota| self.write_used(quota, None, now)),
             Err(why) => log::debug!("namespace {namespace}: what is used of its quotas is not written: {why}"),
         }

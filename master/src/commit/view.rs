@@ -1,11 +1,11 @@
 //! The store as admission and quotas look at it: whole documents, or why one cannot be read.
 
-use crate::admit::View;
+use crate::admit::ClusterView;
 use crate::store::{Page, Store, Stored};
 use coracle_api::meta::{Key, Resource};
 use serde_json::Value;
 
-impl View for &dyn Store {
+impl ClusterView for &dyn Store {
     fn get(&self, key: &Key) -> Result<Option<Value>, String> {
         let stored = Store::get(*self, key).map_err(|damaged| damaged.why)?;
         stored.as_ref().map(parsed).transpose()

@@ -167,7 +167,7 @@ impl Iterator for Spliced {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::form::{Include, Meta};
+    use crate::form::{Include, MetaVersion};
     use coracle_api::kinds::Kinds;
     use coracle_api::meta::{Key, Revision};
     use std::sync::Arc;
@@ -223,9 +223,11 @@ mod tests {
         let rows = json!([{"cells": ["a", 1, "<unknown>"], "object": null}, {"cells": ["b", 1, "<unknown>"], "object": null}]);
         let table = json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": list_meta, "columnDefinitions": columns(kind),
             "rows": rows});
-        for (shape, expected) in
-            [(Shape::Whole, whole), (Shape::MetadataList(Meta::V1), metadata), (Shape::Table(Meta::V1, Include::Nothing), table)]
-        {
+        for (shape, expected) in [
+            (Shape::Whole, whole),
+            (Shape::MetadataList(MetaVersion::V1), metadata),
+            (Shape::Table(MetaVersion::V1, Include::Nothing), table),
+        ] {
             let form = Form { shape, ..Form::default() };
             let found: Value = serde_json::from_slice(&at_once(form, kind, &meta, &items, now)).expect("JSON");
             assert_eq!(found, expected);

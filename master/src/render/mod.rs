@@ -17,7 +17,7 @@ pub mod yaml;
 
 pub use list::list;
 
-use crate::form::{Form, Media, Meta, Shape, Version};
+use crate::form::{Form, Media, MetaVersion, Shape, Version};
 use crate::store::Stored;
 use bytes::Bytes;
 use coracle_api::kinds::Kind;
@@ -172,13 +172,13 @@ pub fn deleted(form: Form, status: &Status) -> Bytes {
 }
 
 /// PartialObjectMetadata of a document as JSON.
-fn metadata(media: Media, version: Meta, document: &str) -> Bytes {
+fn metadata(media: Media, version: MetaVersion, document: &str) -> Bytes {
     let mut out = Vec::new();
     put_metadata(&mut out, version, document);
     rewritten(media, Message::Metadata, out)
 }
 
-fn put_metadata(out: &mut Vec<u8>, version: Meta, document: &str) {
+fn put_metadata(out: &mut Vec<u8>, version: MetaVersion, document: &str) {
     #[derive(Deserialize)]
     struct Front<'a> {
         #[serde(borrow)]
@@ -189,7 +189,7 @@ fn put_metadata(out: &mut Vec<u8>, version: Meta, document: &str) {
 }
 
 /// PartialObjectMetadata, of metadata as JSON.
-fn put_partial(out: &mut Vec<u8>, version: Meta, metadata: &str) {
+fn put_partial(out: &mut Vec<u8>, version: MetaVersion, metadata: &str) {
     out.extend_from_slice(br#"{"apiVersion":""#);
     out.extend_from_slice(version.api_version().as_bytes());
     out.extend_from_slice(br#"","kind":"PartialObjectMetadata","metadata":"#);

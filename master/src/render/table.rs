@@ -3,7 +3,7 @@
 //! Rows are written as JSON at once: of the object only what cells are made of is looked at, and its metadata is copied as it stands.
 
 use super::{ListMeta, put_partial, text};
-use crate::form::{Include, Meta};
+use crate::form::{Include, MetaVersion};
 use crate::store::Stored;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Revision, Time};
@@ -41,7 +41,7 @@ pub fn columns(api_version: &str, kind: &str) -> Value {
 }
 
 /// A table of one object, at the object's revision, as JSON.
-pub fn of(version: Meta, include: Include, columns: Value, entry: &Row<'_>, now: Time) -> Vec<u8> {
+pub fn of(version: MetaVersion, include: Include, columns: Value, entry: &Row<'_>, now: Time) -> Vec<u8> {
     let meta = list_meta(&ListMeta::at(entry.revision()));
     let head = json!({"kind": "Table", "apiVersion": version.api_version(), "metadata": meta, "columnDefinitions": columns});
     let mut out = head.to_string().into_bytes();
@@ -53,7 +53,7 @@ pub fn of(version: Meta, include: Include, columns: Value, entry: &Row<'_>, now:
 }
 
 /// One row, as JSON.
-pub fn put_row(out: &mut Vec<u8>, version: Meta, include: Include, entry: &Row<'_>, now: Time) {
+pub fn put_row(out: &mut Vec<u8>, version: MetaVersion, include: Include, entry: &Row<'_>, now: Time) {
     let Document { reading, metadata } = &entry.stored;
     out.extend_from_slice(b"{\"cells\":");
     put(out, &table::row(reading, now));

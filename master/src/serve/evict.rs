@@ -11,7 +11,7 @@ use crate::render;
 use coracle_api::kinds::Kind;
 use coracle_api::meta::{Key, Revision};
 use coracle_api::status::{Cause, Details, Reason, Status};
-use coracle_api::strategy::eviction::{self, Verdict};
+use coracle_api::strategy::eviction::{self, EvictionVerdict};
 use coracle_api::types::MACHINERY;
 use coracle_http::{Answer, Request, StatusCode};
 use serde_json::Value;
@@ -36,20 +36,20 @@ pub fn evict(serve: &Serve, call: &Call, request: &Request) -> Result<Answer, Fa
         let old = serve.standing(call)?;
         let object = write::parsed(&old)?;
         match eviction::judge(&object, &budgets(serve, call)?, wall_clock()) {
-            Verdict::Goes { at_this_state } => {
+            EvictionVerdict::Goes { at_this_state } => {
                 delete::meant(call, Standing { key: &old.key, revision: old.revision, object: &object }, &wishes.preconditions)?;
                 go(serve, call, &wishes, Some(Judged { revision: old.revision, at_this_state }))
             }
-            Verdict::Counted(budget) => {
+            EvictionVerdict::Counted(budget) => {
                 if !rehearsal {
                     count(serve, call, &budget)?;
                 }
                 // The disruption is counted: now the object goes, whatever becomes of it meanwhile.
                 go(serve, call, &wishes, None)
             }
-            Verdict::Refused { why, processing } => Err(refused(why, processing).into()),
-            Verdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(call)?.resource, &budget, &why)).into()),
-            Verdict::TooManyBudgets => {
+            EvictionVerdict::Refused { why, processing } => Err(refused(why, processing).into()),
+            EvictionVerdict::Forbidden { budget, why } => Err(Fault::from(Status::forbidden(&guard(call)?.resource, &budget, &why)).into()),
+            EvictionVerdict::TooManyBudgets => {
                 let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
                 Err(patch::nameless(why.to_owned()).into())
             }

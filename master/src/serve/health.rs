@@ -1,7 +1,8 @@
 //! `/healthz`, `/livez`, `/readyz`: whether this master serves, and with `?verbose` what it could not read.
 //!
 //! Damaged objects do not make a master unhealthy: it serves all others, and a restart would not mend them. A disk that takes
-//! nothing does, but it is no reason to be restarted either: `livez` does not look at it.
+//! nothing does, but it is no reason to be restarted either: `livez` does not look at it. A store that is full takes deletes and answers
+//! reads, so it is well; `readyz` says it all the same, without being asked for more.
 
 use crate::page;
 use crate::store::{self, Store};
@@ -68,9 +69,8 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     for damage in &health.damaged {
         let _ = writeln!(text, "[!]damaged file: {damage}");
     }
-    for told in &health.fill.told {
-        let _ = writeln!(text, "[!]full: {told}");
-    }
+    let full: String = health.fill.told.iter().map(|told| format!("[!]full: {told}\n")).collect();
+    text.push_str(&full);
     if let Some(behind) = &health.behind {
         let _ = writeln!(text, "[!]files: they cannot be brought up to the journal, which holds everything: {behind}");
     }
@@ -91,6 +91,7 @@ fn all(health: &store::Health, asked: &page::HealthQuestion) -> Answer {
     }
     let _ = writeln!(text, "{} check {}", asked.endpoint, if well { "passed" } else { "failed" });
     match (well, asked.verbose) {
+        (true, false) if asked.endpoint == "readyz" && !full.is_empty() => Answer::text(StatusCode::OK, format!("ok\n{full}")),
         (true, false) => Answer::text(StatusCode::OK, "ok"),
         (true, true) => Answer::text(StatusCode::OK, text),
         (false, _) => Answer::text(StatusCode::INTERNAL_SERVER_ERROR, text),
@@ -111,12 +112,21 @@ mod tests {
 
     #[test]
     fn what_is_full_is_said_and_is_no_failure() {
-        let fill = store::Fill { told: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()], ..store::Fill::default() };
-        let asked = page::HealthQuestion { endpoint: "readyz", check: None, verbose: true, exclude: Vec::new() };
-        let answer = all(&store::Health { fill, ..store::Health::default() }, &asked);
-        let Body::Whole(text) = answer.body else { panic!("text is whole") };
-        assert_eq!(answer.status.as_u16(), 200);
-        assert!(String::from_utf8_lossy(&text).contains("\n[!]full: the store holds 9 MB of the 9 MB that it may\n"), "{text:?}");
+        let said = |endpoint: &'static str, verbose: bool| {
+            let fill =
+                store::FillLevel { told: vec!["the store holds 9 MB of the 9 MB that it may".to_owned()], ..store::FillLevel::default() };
+            let asked = page::HealthQuestion { endpoint, check: None, verbose, exclude: Vec::new() };
+            let answer = all(&store::Health { fill, ..store::Health::default() }, &asked);
+            let Body::Whole(text) = answer.body else { panic!("text is whole") };
+            assert_eq!(answer.status.as_u16(), 200, "{endpoint}");
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let line = "[!]full: the store holds 9 MB of the 9 MB that it may\n";
+        assert_eq!(said("readyz", false), format!("ok\n{line}"));
+        assert_eq!((&*said("livez", false), &*said("healthz", false)), ("ok", "ok"));
+        for endpoint in ENDPOINTS {
+            assert!(said(endpoint, true).contains(&format!("\n{line}")), "{endpoint}");
+        }
     }
 
     #[test]

@@ -542,6 +542,64 @@ mod tests {
         }
     }
 
+    /// A request that is allowed and has this body.
+    fn send(serve: &Serve, method: Method, path: &str, content_type: &'static str, body: Vec<u8>) -> (u16, String) {
+        let headers = [(header::CONTENT_TYPE, HeaderValue::from_static(content_type))].into_iter().collect();
+        let target = path.parse().unwrap_or_else(|error| panic!("{path}: {error}"));
+        let identity = Arc::default();
+        let answer = serve.answer(&Request { method, target, headers, body: body.into(), caller: Caller::Local, identity });
+        let Body::Whole(body) = answer.body else { panic!("{path}: it is whole") };
+        (answer.status.as_u16(), String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[test]
+    fn a_body_in_protobuf_may_leave_its_kind_unsaid() {
+        use coracle_schema::protobuf::{encode, seal};
+        let (serve, _) = serve();
+        let kinds = serve.registry.kinds();
+        let kind = kinds.by_resource(&Resource::core("namespaces")).expect("a row");
+        for (api_version, said, code) in [("v1", "Namespace", 201), ("", "", 201), ("", "Namespace", 201), ("v1", "Pod", 400)] {
+            let name = format!("n{}{}", api_version, said.to_lowercase());
+            let raw = encode(&kind.types, &kind.type_name, &json!({"metadata": {"name": name}}));
+            let body = seal(api_version, said, |out| out.extend_from_slice(&raw));
+            let (answered, text) = send(&serve, Method::POST, "/api/v1/namespaces", "application/vnd.kubernetes.protobuf", body);
+            assert_eq!(answered, code, "{api_version:?} {said:?}: {text}");
+            assert!(code != 201 || text.contains(&format!("\"name\":\"{name}\"")), "{text}");
+        }
+    }
+
+    /// Of a PUT another uid means another object, which is a conflict; a patch says that this one is to have it.
+    #[test]
+    fn no_patch_changes_a_uid() {
+        let (serve, store) = serve();
+        let kinds = serve.registry.kinds();
+        let patched = kinds.stored().filter(|kind| kind.verbs.contains(&kinds::Verb::Patch));
+        let (mut count, mut wrong) = (0, Vec::new());
+        for kind in patched {
+            let namespace = if kind.namespaced { "a" } else { "" };
+            let key = Key { resource: kind.resource.clone(), namespace: namespace.to_owned(), name: "b".to_owned() };
+            let mut object = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": "b", "uid": "u1"}});
+            if kind.namespaced {
+                object["metadata"]["namespace"] = namespace.into();
+            }
+            // Without it nothing else of a slice is looked at.
+            if kind.resource.plural == "endpointslices" {
+                object["addressType"] = "IPv4".into();
+            }
+            store.write(Write::Create { key, object, durable: Durable::Nothing, claims: Vec::new() }).expect("it is new");
+            let root = if kind.resource.group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{}", kind.api_version()) };
+            let path = format!("{root}{}/{}/b", if kind.namespaced { "/namespaces/a" } else { "" }, kind.resource.plural);
+            let patch = br#"{"metadata": {"uid": "u2"}}"#.to_vec();
+            let (code, text) = send(&serve, Method::PATCH, &path, "application/merge-patch+json", patch);
+            if code != 422 || !text.contains("metadata.uid") {
+                wrong.push(format!("{path}: {code} {text}"));
+            }
+            count += 1;
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        assert!(count > 30, "{count} kinds");
+    }
+
     #[test]
     fn reviews_tell_who_asks() {
         let (serve, _) = serve();

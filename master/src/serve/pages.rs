@@ -1,20 +1,29 @@
 //! What a list or a watch asks of time and pages, checked as Kubernetes checks it; and continue tokens. PURE.
 //!
-//! A token is the revision of the first page and the last object of the page before: `1042/default/web-7`. Nothing is kept for it. Once
-//! the history no longer reaches back to its revision the client gets `now/default/web-7`, which goes on with the present.
+//! A token is the revision of the first page, when that was made in seconds since 1970, and the last object of the page before:
+//! `1042@1764000000/default/web-7`. Nothing is kept for it. After `TOKEN_LIFE`, or once the history no longer reaches back to its
+//! revision, the client gets `now/default/web-7`, which goes on with the present.
 
 use crate::call::{Call, Options};
 use crate::fault::Fault;
-use coracle_api::meta::{Key, Revision};
+use crate::store::HISTORY_LIFE;
+use coracle_api::meta::{Key, Revision, Time};
 use coracle_api::status::Status;
 use coracle_schema::{Path, Problem, Reason};
 use std::num::NonZeroUsize;
+use std::time::Duration;
+
+/// A token holds as long as the history does, even where nothing was written since: Kubernetes compacts its store by time alone, and
+/// clients that are tested against it wait for that.
+pub const TOKEN_LIFE: Duration = HISTORY_LIFE;
 
 /// What a list asks for.
 #[derive(Debug, Default, PartialEq)]
 pub struct ListRange {
     /// The objects as they were then. None: as they are.
     pub at: Option<Revision>,
+    /// When the first page was made. None: this is the first, or it goes on with the present.
+    pub since: Option<Time>,
     /// A revision that must have been.
     pub not_before: Option<Revision>,
     /// Only what is behind this object.
@@ -39,11 +48,12 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
     let options = &call.options;
     refuse(list_problems(options))?;
     if !options.continues.is_empty() {
-        let (at, after) = continued(call, &options.continues)?;
+        let (snapshot, after) = continued(call, &options.continues)?;
         if !matches!(options.resource_version.as_str(), "" | "0") {
             return Err(Fault::bad_request("specifying resource version is not allowed when using continue"));
         }
-        return Ok(ListRange { at, after: Some(after), limit: options.limit, ..ListRange::default() });
+        let (at, since) = snapshot.unzip();
+        return Ok(ListRange { at, since, after: Some(after), limit: options.limit, ..ListRange::default() });
     }
     let revision = match options.resource_version.as_str() {
         "" => return Ok(ListRange { limit: options.limit, ..ListRange::default() }),
@@ -59,7 +69,20 @@ pub fn of_list(call: &Call) -> Result<ListRange, Fault> {
         "" => options.limit.is_some(),
         _ => false,
     };
-    Ok(ListRange { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, after: None })
+    Ok(ListRange { at: exact.then_some(revision), not_before: Some(revision), limit: options.limit, ..ListRange::default() })
+}
+
+impl ListRange {
+    /// The revision of a token that has outlived its time.
+    pub fn over(&self, now: Time) -> Option<Revision> {
+        let age = now.seconds().saturating_sub(self.since?.seconds());
+        self.at.filter(|_| u64::try_from(age).is_ok_and(|age| age >= TOKEN_LIFE.as_secs()))
+    }
+
+    /// The token for what is behind a page of this list.
+    pub fn token(&self, revision: Revision, after: &Key, now: Time) -> String {
+        token(Some((revision, self.since.unwrap_or(now))), after)
+    }
 }
 
 pub fn of_watch(options: &Options) -> Result<Begin, Fault> {
@@ -86,9 +109,9 @@ pub fn of_get(options: &Options) -> Result<Option<Revision>, Fault> {
 }
 
 /// The token for what is behind an object. None: from the present on.
-pub fn token(revision: Option<Revision>, after: &Key) -> String {
-    let revision = revision.map_or_else(|| "now".to_owned(), |revision| revision.to_string());
-    format!("{revision}/{}/{}", after.namespace, after.name)
+fn token(snapshot: Option<(Revision, Time)>, after: &Key) -> String {
+    let snapshot = snapshot.map_or_else(|| "now".to_owned(), |(revision, since)| format!("{revision}@{}", since.seconds()));
+    format!("{snapshot}/{}/{}", after.namespace, after.name)
 }
 
 /// The history no longer holds what was asked for.
@@ -100,13 +123,13 @@ pub fn expired(wanted: &ListRange) -> Fault {
     .into()
 }
 
-fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault> {
+fn continued(call: &Call, token: &str) -> Result<(Option<(Revision, Time)>, Key), Fault> {
     let bad = || Fault::bad_request(format!("invalid continue token: continue key is not valid{}", no_base64(token)));
     let mut parts = token.splitn(3, '/');
-    let (Some(revision), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
-    let at = match revision {
+    let (Some(snapshot), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else { return Err(bad()) };
+    let snapshot = match snapshot {
         "now" => None,
-        text => Some(number(text).ok().filter(|revision| *revision > Revision(0)).ok_or_else(bad)?),
+        text => Some(revision_and_time(text).ok_or_else(bad)?),
     };
     // One of another namespace would begin somewhere in this list. Of another resource it means the same name here, as in kube-apiserver,
     // whose keys begin behind the resource.
@@ -114,7 +137,14 @@ fn continued(call: &Call, token: &str) -> Result<(Option<Revision>, Key), Fault>
     if !inside || name.is_empty() || name.contains('/') {
         return Err(bad());
     }
-    Ok((at, Key { resource: call.kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }))
+    Ok((snapshot, Key { resource: call.kind.resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() }))
+}
+
+/// One without a time was made by the first release, which is longer ago than any token lives.
+fn revision_and_time(text: &str) -> Option<(Revision, Time)> {
+    let (revision, seconds) = text.split_once('@').unwrap_or((text, "0"));
+    let revision = number(revision).ok().filter(|revision| *revision > Revision(0))?;
+    Some((revision, seconds.parse().ok().and_then(Time::from_seconds)?))
 }
 
 /// Tokens of Kubernetes are base64: what it says of one that is not.
@@ -193,4 +223,52 @@ fn unsupported(asked: &str, supported: &str) -> Problem {
 
 fn refuse(problems: Vec<Problem>) -> Result<(), Fault> {
     if problems.is_empty() { Ok(()) } else { Err(Status::invalid_of("meta.k8s.io", "ListOptions", "", &problems).into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::{self, Route};
+    use coracle_api::kinds::Kinds;
+
+    #[test]
+    fn a_token_ends_by_time() {
+        const MADE: i64 = 1_764_000_000;
+        let life = TOKEN_LIFE.as_secs() as i64;
+        let at = |seconds: i64| Time::from_seconds(seconds).expect("a time");
+        let kinds = Kinds::builtin();
+        let read = |token: &str| {
+            let route = call::parse(&kinds, "GET", "/api/v1/namespaces/a/pods", &format!("limit=1&continue={token}"));
+            let Ok(Route::Object(call)) = route else { panic!("{token}: a list") };
+            of_list(&call)
+        };
+        for (token, after_s, over) in [
+            ("7@1764000000/a/b", 0, None),
+            ("7@1764000000/a/b", life - 1, None),
+            ("7@1764000000/a/b", life, Some(7)),
+            ("7@1764000000/a/b", 9 * life, Some(7)),
+            // The clock was set back.
+            ("7@1764000000/a/b", -1, None),
+            ("7@1764000000/a/b", -life, None),
+            // Of the first release.
+            ("7/a/b", 0, Some(7)),
+            ("now/a/b", 9 * life, None),
+        ] {
+            let wanted = read(token).unwrap_or_else(|_| panic!("{token} is one of ours"));
+            assert_eq!(wanted.over(at(MADE + after_s)), over.map(Revision), "{token} after {after_s} s");
+            assert_eq!(expired(&wanted).status.continues.as_deref(), Some("now/a/b"));
+        }
+        for token in ["7@/a/b", "7@x/a/b", "7@99999999999999/a/b", "@1/a/b", "0@1/a/b", "7@1@1/a/b", "then/a/b"] {
+            assert_eq!(read(token).err().map(|fault| fault.status.code), Some(400), "{token}");
+        }
+    }
+
+    #[test]
+    fn all_pages_of_a_list_end_at_once() {
+        let key = Key { resource: coracle_api::meta::Resource::core("pods"), namespace: "a".to_owned(), name: "b".to_owned() };
+        let (then, now) = (Time::from_seconds(100), Time::from_seconds(200).expect("a time"));
+        for (since, token) in [(None, "7@200/a/b"), (then, "7@100/a/b")] {
+            assert_eq!(ListRange { since, ..ListRange::default() }.token(Revision(7), &key, now), token);
+        }
+    }
 }

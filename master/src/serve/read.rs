@@ -70,7 +70,12 @@ pub struct ListPage {
 
 /// The objects that a call selects, as far as it wants them in one answer.
 pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage, Fault> {
-    let wanted = pages::of_list(call)?;
+    let (wanted, now) = (pages::of_list(call)?, wall_clock());
+    if let Some(revision) = wanted.over(now) {
+        // Who is told that this moment is over is not shown it as the present.
+        serve.registry.store.move_past(revision);
+        return Err(pages::expired(&wanted));
+    }
     if let Some(revision) = wanted.not_before {
         not_from_the_future(serve, revision)?;
     }
@@ -89,7 +94,7 @@ pub fn page(serve: &Serve, call: &Call, selector: &Selector) -> Result<ListPage,
     })?;
     let meta = ListMeta {
         revision: page.revision,
-        continues: page.more.as_ref().map(|more| pages::token(Some(page.revision), &more.after)).unwrap_or_default(),
+        continues: page.more.as_ref().map(|more| wanted.token(page.revision, &more.after, now)).unwrap_or_default(),
         remaining: page.more.as_ref().and_then(|more| more.remaining).map(|remaining| remaining as u64),
     };
     let room = serve.lists.room_for(call.party, bytes(&page.items))?;

@@ -167,7 +167,7 @@ impl FlatStore {
         drop(lead);
     }
 
-    fn append(&self, writer: &mut Committer, records: &[Record]) -> Result<(), DiskError> {
+    pub(super) fn append(&self, writer: &mut Committer, records: &[Record]) -> Result<(), DiskError> {
         writer.begin_to_write(&self.inner.setup.protocol)?;
         writer.journal.append(records)
     }
@@ -231,7 +231,7 @@ impl Committer {
         Some(self.disk.room()?.saturating_add(self.journal.bytes()))
     }
 
-    fn refuses(&self) -> Option<String> {
+    pub(super) fn refuses(&self) -> Option<String> {
         if self.closed {
             return Some("the store is closed".to_owned());
         }

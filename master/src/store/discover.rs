@@ -6,7 +6,7 @@ use super::OpenError;
 use super::disk::Disk;
 use super::head::{FORMAT, HEAD, HEAD_BYTES_MAX, Head};
 use super::journal::record::{Line, Record};
-use super::journal::recover::{Missing, Place, Recovered, ScannedSegment, recover};
+use super::journal::recover::{JournalPlace, Missing, Recovered, ScannedSegment, recover};
 use super::journal::scan::{self, scan};
 use super::journal::{self, WAL};
 use super::protocol::{Protocol, Rule};
@@ -153,7 +153,7 @@ pub fn find_journal(disk: &dyn Disk, head: Option<&Head>, setup: &Setup) -> Foun
     let mut recovered = recover(head, closed, unknown.into_iter().chain(counted.iter().map(read)), &setup.protocol);
     if let Some(segment) = marks.stranger {
         let why = "it is of another store's journal; bring HEAD.json, wal/ and objects/ of one store together".into();
-        recovered.missing = Some(Missing { place: Place { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
+        recovered.missing = Some(Missing { place: JournalPlace { segment, offset: 0 }, n: head.map_or(1, |head| head.n), why });
     }
     let live: VecDeque<_> = bytes.into_iter().filter(|(segment, _)| !recovered.void.contains(segment)).collect();
     // The one that stands ready was made once the one before it was written to.

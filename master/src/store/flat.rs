@@ -6,15 +6,17 @@ use super::disk::{self, Disk, RealDisk};
 use super::draft::PreparedWrite;
 use super::files::DiskError;
 use super::follow::{Followers, Watch};
+use super::journal::record::Record;
 use super::keeper::Keeper;
 use super::pages::{self, Listing, Page};
+use super::protocol::Rule;
 use super::queue::Queue;
 use super::room::Usage;
 use super::scrub::Scrub;
 use super::setup::Setup;
 use super::stall::Silence;
 use super::start::{self, Ids, Loaded};
-use super::state::{State, WriteVerdict};
+use super::state::{StoreState, WriteVerdict};
 use super::store_api::Store;
 use super::trouble::Trouble;
 use super::{
@@ -42,7 +44,7 @@ pub(super) struct Inner {
     /// Held while a change becomes visible and its watchers are told, or one registers: no event falls between.
     pub(super) followers: Arc<Mutex<Followers>>,
     /// Held for moments.
-    pub(super) state: RwLock<State>,
+    pub(super) state: RwLock<StoreState>,
     pub(super) trouble: Mutex<Trouble>,
     pub(super) silence: Silence,
     pub(super) keeper: Keeper,
@@ -182,7 +184,7 @@ impl FlatStore {
         locked(&self.inner.writer).frozen.clone()
     }
 
-    pub(super) fn state(&self) -> RwLockReadGuard<'_, State> {
+    pub(super) fn state(&self) -> RwLockReadGuard<'_, StoreState> {
         self.inner.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,6 +206,24 @@ impl Store for FlatStore {
 
     fn revision(&self) -> Revision {
         self.state().revision()
+    }
+
+    fn move_past(&self, revision: Revision) {
+        let mut writer = locked(&self.inner.writer);
+        let (last, next) = (self.state().revision(), Revision(self.state().spent().0 + 1));
+        if last > revision || writer.refuses().is_some() {
+            return;
+        }
+        // As a batch without a write: its revision is reserved before anybody is shown it.
+        if next.0 > writer.journal.reserved() && self.inner.setup.protocol.holds(Rule::Reserve) {
+            let done = self.append(&mut writer, &[Record::Reserve { reserved: next.0 + self.inner.setup.reserve }]);
+            self.note(&done, false);
+            if done.is_err() {
+                return;
+            }
+        }
+        let _followers = locked(&self.inner.followers);
+        self.inner.state.write().unwrap_or_else(PoisonError::into_inner).move_to(next);
     }
 
     fn told(&self) -> Revision {
@@ -298,7 +318,7 @@ impl Store for FlatStore {
 }
 
 /// What is damaged counts as existing, now and then.
-fn with_damaged(page: Page, listing: &Listing, state: &State) -> Page {
+fn with_damaged(page: Page, listing: &Listing, state: &StoreState) -> Page {
     let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
     Page { damaged, ..page }
 }

@@ -28,7 +28,7 @@ pub struct Usage {
     namespaces: BTreeMap<String, u64>,
 }
 
-pub struct Room {
+pub struct StoreRoom {
     held: Usage,
     /// As the start found it: what is over a limit already may go on as it is.
     begun: Usage,
@@ -37,7 +37,7 @@ pub struct Room {
 
 /// How full the store is.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Fill {
+pub struct FillLevel {
     pub bytes: u64,
     pub bytes_max: u64,
     /// What is full or nearly so, for people.
@@ -93,7 +93,7 @@ impl Usage {
 
 impl WriteVerdict {
     /// Refused where there is no room for what it adds. `ahead`: what those add that are decided and not done.
-    pub fn within(self, room: &Room, ahead: &Usage) -> Result<WriteVerdict, Refused> {
+    pub fn within(self, room: &StoreRoom, ahead: &Usage) -> Result<WriteVerdict, Refused> {
         match &self {
             WriteVerdict::Change(change) => room.refuses(change, ahead).map_or(Ok(self), |why| Err(Refused::Full { why })),
             WriteVerdict::Unchanged(_) => Ok(self),
@@ -101,16 +101,16 @@ impl WriteVerdict {
     }
 }
 
-impl Default for Room {
+impl Default for StoreRoom {
     /// Without a limit.
-    fn default() -> Room {
-        Room { held: Usage::default(), begun: Usage::default(), limit: u64::MAX }
+    fn default() -> StoreRoom {
+        StoreRoom { held: Usage::default(), begun: Usage::default(), limit: u64::MAX }
     }
 }
 
-impl Room {
-    pub fn new(held: Usage, limit: u64) -> Room {
-        Room { begun: held.clone(), held, limit }
+impl StoreRoom {
+    pub fn new(held: Usage, limit: u64) -> StoreRoom {
+        StoreRoom { begun: held.clone(), held, limit }
     }
 
     pub fn held(&self) -> &Usage {
@@ -151,7 +151,7 @@ impl Room {
         why.filter(|_| !change.old.as_ref().is_some_and(|old| marked(&entry.stored) && !marked(old)))
     }
 
-    pub fn fill(&self) -> Fill {
+    pub fn fill(&self) -> FillLevel {
         let near = |held: u64, limit: u64| held >= limit / 10 * TOLD_TENTHS;
         let all = near(self.held.all, self.limit).then(|| full("the store", self.held.all, "it may", self.limit));
         let limit = self.namespace_limit();
@@ -159,7 +159,7 @@ impl Room {
         let shares = self.held.namespaces.iter().filter(|(name, _)| !name.is_empty() && limit < self.limit);
         let namespaces = shares.filter(|(_, held)| near(**held, limit));
         let namespaces = namespaces.map(|(name, held)| full(&format!("namespace {name}"), *held, "one namespace may", limit));
-        Fill { bytes: self.held.all, bytes_max: self.limit, told: all.into_iter().chain(namespaces).collect() }
+        FillLevel { bytes: self.held.all, bytes_max: self.limit, told: all.into_iter().chain(namespaces).collect() }
     }
 
     fn namespace_limit(&self) -> u64 {
@@ -228,8 +228,11 @@ mod tests {
             volatile,
             namespaces: BTreeMap::from([("a".to_owned(), namespace), ("b".to_owned(), all - namespace)]),
         };
-        let room =
-            Room { held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)), begun: Usage::default(), limit };
+        let room = StoreRoom {
+            held: of(held.0 - ahead, held.1.saturating_sub(ahead), held.2.saturating_sub(ahead)),
+            begun: Usage::default(),
+            limit,
+        };
         let why = room.refuses(change, &of(ahead, ahead, ahead));
         let fits = match (&why, expected) {
             (Some(why), Some(expected)) => why.starts_with(expected),
@@ -278,14 +281,17 @@ mod tests {
         let mut held = Usage::default();
         let entry = |bytes: u64| change(None, Some(stored("a", bytes, false)), Durable::Whole).entry.expect("it is made");
         held.add(&entry(20 * MB));
-        let room = Room::new(held, 10 * MB);
+        let room = StoreRoom::new(held, 10 * MB);
         let grown = change(Some(stored("a", 1_000, false)), Some(stored("a", 2_000, false)), Durable::Whole);
         assert_eq!(room.refuses(&grown, &Usage::default()), None);
         assert!(room.refuses(&change(None, Some(stored("a", 1_000, false)), Durable::Whole), &Usage::default()).is_some());
         let told: Vec<String> = room.fill().told.iter().map(|told| told.chars().take(40).collect()).collect();
         assert_eq!(told, ["the store holds 20 MB of the 10 MB that "]);
-        let room =
-            Room { limit: 40 * MB, held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() }, ..room };
+        let room = StoreRoom {
+            limit: 40 * MB,
+            held: Usage { namespaces: BTreeMap::from([("a".to_owned(), 30 * MB)]), ..Usage::default() },
+            ..room
+        };
         assert!(room.fill().told[0].starts_with("namespace a holds 30 MB of the 32 MB that one namespace may"), "{:?}", room.fill());
     }
 

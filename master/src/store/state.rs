@@ -2,7 +2,7 @@
 
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::pages::Listing;
-use super::room::{Room, Usage};
+use super::room::{StoreRoom, Usage};
 use super::sums::Sums;
 use super::{Claimed, Damage, Event, Refused, Stored, UNSEEN, document, names};
 use bytes::Bytes;
@@ -68,7 +68,7 @@ struct Owner {
 }
 
 #[derive(Default)]
-pub struct State {
+pub struct StoreState {
     objects: BTreeMap<Arc<Key>, Entry>,
     damaged: BTreeMap<Key, Damage>,
     claims: BTreeMap<Claim, Owner>,
@@ -80,22 +80,21 @@ pub struct State {
     /// What all files sum up to, as the journal has them, and how many they are.
     files: Sums,
     files_count: u64,
-    room: Room,
+    room: StoreRoom,
     /// Folders of objects that nobody could read, and why; the empty one is all of them. An object that is not known may lie there.
     unread: Vec<(String, Damage)>,
 }
 
-impl State {
-    pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> State {
+impl StoreState {
+    pub fn new(objects: BTreeMap<Arc<Key>, Entry>, damaged: BTreeMap<Key, Damage>, revision: Revision) -> StoreState {
         let files_count = objects.values().filter(|entry| entry.file_crc.is_some()).count() as u64;
-        let mut files = Sums::default();
+        let (mut files, mut held) = (Sums::default(), Usage::default());
         objects.iter().for_each(|(key, entry)| entry.file_crc.into_iter().for_each(|crc| files.add(key, crc)));
-        let (claims, graves) = (BTreeMap::new(), VecDeque::new());
-        let (unread, mut held) = (Vec::new(), Usage::default());
+        let (claims, graves, unread) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         objects.values().for_each(|entry| held.add(entry));
-        let room = Room::new(held, u64::MAX);
+        let room = StoreRoom::new(held, u64::MAX);
         let mut state =
-            State { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, room, unread };
+            StoreState { objects: BTreeMap::new(), damaged, claims, graves, revision, spent: revision, files, files_count, room, unread };
         for (key, entry) in &objects {
             state.claim(key, &entry.claims);
         }
@@ -104,11 +103,11 @@ impl State {
     }
 
     /// So many bytes in all, from now on.
-    pub fn within(self, limit: u64) -> State {
-        State { room: Room::new(self.room.held().clone(), limit), ..self }
+    pub fn within(self, limit: u64) -> StoreState {
+        StoreState { room: StoreRoom::new(self.room.held().clone(), limit), ..self }
     }
 
-    pub fn room(&self) -> &Room {
+    pub fn room(&self) -> &StoreRoom {
         &self.room
     }
 
@@ -135,6 +134,11 @@ impl State {
         self.spent = self.spent.max(revision);
     }
 
+    /// The same objects, at a later revision.
+    pub fn move_to(&mut self, revision: Revision) {
+        self.revision = self.revision.max(revision);
+    }
+
     pub fn get(&self, key: &Key) -> Option<&Entry> {
         self.objects.get(key)
     }
@@ -152,9 +156,9 @@ impl State {
     }
 
     /// Some objects may not be known. A folder ends with its slash.
-    pub fn without(self, unread: Vec<(String, String)>) -> State {
+    pub fn without(self, unread: Vec<(String, String)>) -> StoreState {
         let damage = |why| Damage { file: String::new(), key: None, kind: None, why, remedy: String::new() };
-        State { unread: unread.into_iter().map(|(folder, why)| (folder, damage(why))).collect(), ..self }
+        StoreState { unread: unread.into_iter().map(|(folder, why)| (folder, damage(why))).collect(), ..self }
     }
 
     /// Folders of which nobody knows what lies in them, the empty one for all, and why.

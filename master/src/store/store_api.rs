@@ -38,6 +38,10 @@ pub trait Store: Send + Sync {
     /// The revision of the last write.
     fn revision(&self) -> Revision;
 
+    /// Spends one where the last is not above this one: a moment of which somebody was told that it is over is not the present any more,
+    /// though nothing was written since. On a disk that takes nothing it may stay as it is.
+    fn move_past(&self, revision: Revision);
+
     fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged>;
 
     /// A list, or a part of one, as it is or as it was.

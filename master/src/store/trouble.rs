@@ -1,6 +1,6 @@
 //! PURE. What is wrong, and what was: as it is told.
 
-use super::{Damage, Figures, Fill, Health, LeftOut};
+use super::{Damage, Figures, FillLevel, Health, LeftOut};
 use std::collections::VecDeque;
 
 /// What a person should look at, of what was mended while the master ran: the oldest makes room.
@@ -31,7 +31,7 @@ impl Trouble {
     }
 
     /// `silent`: whether the disk says nothing.
-    pub fn health(&self, damaged: Vec<Damage>, fill: Fill, silent: impl Fn() -> Option<String>) -> Health {
+    pub fn health(&self, damaged: Vec<Damage>, fill: FillLevel, silent: impl Fn() -> Option<String>) -> Health {
         Health {
             degraded: self.degraded.clone().or_else(|| self.full.clone()).or_else(silent),
             behind: self.behind.clone(),

@@ -1,6 +1,6 @@
 //! The words of the door: what is stored, written, refused, followed and reported.
 
-use super::{Fill, FlatStore, Sketch, document};
+use super::{FillLevel, FlatStore, Sketch, document};
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
@@ -347,7 +347,7 @@ pub struct Health {
     pub remarks: Vec<String>,
     /// What people did to files that did not come to what they may think: said until the next start.
     pub told: Vec<Damage>,
-    pub fill: Fill,
+    pub fill: FillLevel,
     pub figures: Figures,
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// What the host has for one registry.
 #[derive(Debug, PartialEq)]
-pub enum Found {
+pub enum FoundLogin {
     Nothing,
     Login(DockerCredentials),
     /// There is something, and this agent cannot use it: said with the failure of the pull that went without it.
@@ -17,24 +17,24 @@ pub enum Found {
 /// A login file is some hundred bytes; what is bigger is not one.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-pub fn of_host(registry: &str) -> Found {
+pub fn of_host(registry: &str) -> FoundLogin {
     let folder = std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
     let folder = folder.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".docker")));
     let path = folder.unwrap_or_else(|| PathBuf::from("/root/.docker")).join("config.json");
     let text = match std::fs::metadata(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Found::Nothing,
-        Err(error) => return Found::Unusable(format!("{}: {error}", path.display())),
-        Ok(file) if file.len() > FILE_BYTES_MAX => return Found::Unusable(format!("{} is too big", path.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return FoundLogin::Nothing,
+        Err(error) => return FoundLogin::Unusable(format!("{}: {error}", path.display())),
+        Ok(file) if file.len() > FILE_BYTES_MAX => return FoundLogin::Unusable(format!("{} is too big", path.display())),
         Ok(_) => std::fs::read_to_string(&path),
     };
     let parsed = text.map_err(|error| error.to_string()).and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
     match parsed {
         Ok(config) => login(&config, registry),
-        Err(error) => Found::Unusable(format!("{}: {error}", path.display())),
+        Err(error) => FoundLogin::Unusable(format!("{}: {error}", path.display())),
     }
 }
 
-fn login(config: &Value, registry: &str) -> Found {
+fn login(config: &Value, registry: &str) -> FoundLogin {
     let names = config["auths"].as_object();
     let entry = names.into_iter().flatten().find(|(name, _)| host(name) == registry).map(|(name, entry)| (name.clone(), entry));
     if let Some((name, entry)) = entry {
@@ -47,18 +47,18 @@ fn login(config: &Value, registry: &str) -> Found {
             ..Default::default()
         };
         if let Some((username, password)) = text("auth").and_then(|auth| decode(&auth)) {
-            return Found::Login(DockerCredentials { username: Some(username), password: Some(password), ..login });
+            return FoundLogin::Login(DockerCredentials { username: Some(username), password: Some(password), ..login });
         }
         if login.username.is_some() || login.identitytoken.is_some() {
-            return Found::Login(login);
+            return FoundLogin::Login(login);
         }
     }
     let helper = config["credHelpers"][registry].as_str().or_else(|| config["credsStore"].as_str());
     match helper {
         Some(helper) => {
-            Found::Unusable(format!("Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one"))
+            FoundLogin::Unusable(format!("Docker's config.json keeps the login of {registry} in the helper {helper}; log in without one"))
         }
-        None => Found::Nothing,
+        None => FoundLogin::Nothing,
     }
 }
 
@@ -112,13 +112,13 @@ mod tests {
             "credsStore": "desktop",
         });
         let check = |registry: &str| match login(&config, registry) {
-            Found::Login(login) => format!("{} {}", login.username.unwrap(), login.password.unwrap()),
+            FoundLogin::Login(login) => format!("{} {}", login.username.unwrap(), login.password.unwrap()),
             other => format!("{other:?}"),
         };
         assert_eq!(check("docker.io"), "user pass:word");
         assert_eq!(check("localhost:5000"), "a b");
         assert!(check("gcr.io").contains("desktop"), "{}", check("gcr.io"));
-        assert_eq!(login(&json!({}), "gcr.io"), Found::Nothing);
+        assert_eq!(login(&json!({}), "gcr.io"), FoundLogin::Nothing);
         assert_eq!(decode("!"), None);
     }
 }

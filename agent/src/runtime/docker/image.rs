@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 
 use super::super::{Failure, Image};
 use super::connection::{Docker, failure};
-use super::credentials::{self, Found};
+use super::credentials::{self, FoundLogin};
 use crate::logins::Login;
 
 /// A pull whose progress stands still for so long has died with its connection; the engine itself tries for about 30 s.
@@ -56,11 +56,11 @@ impl Docker {
             }
         }
         let (credentials, remark) = match credentials::of_host(registry(reference)) {
-            Found::Login(login) => (Some(login), None),
+            FoundLogin::Login(login) => (Some(login), None),
             // Who has logins of his own is not let in as nobody either.
-            Found::Nothing if refused.is_some() => return refused.map_or(Ok(()), Err),
-            Found::Nothing => (None, None),
-            Found::Unusable(why) => (None, Some(why)),
+            FoundLogin::Nothing if refused.is_some() => return refused.map_or(Ok(()), Err),
+            FoundLogin::Nothing => (None, None),
+            FoundLogin::Unusable(why) => (None, Some(why)),
         };
         self.pull_as(reference, credentials, remark).await
     }

@@ -1,7 +1,7 @@
 //! Disruption budgets over clusters made of documents.
 
 use super::*;
-use coracle_api::strategy::eviction::{Verdict, judge};
+use coracle_api::strategy::eviction::{EvictionVerdict as Verdict, judge};
 
 fn budget(spec: Value, more: Value) -> (&'static str, Value) {
     let mut budget = json!({"metadata": {"name": "b", "namespace": "default", "uid": "uid-b", "generation": 2}, "spec": {

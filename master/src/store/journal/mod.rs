@@ -27,7 +27,7 @@ use super::files::{DiskError, failed};
 use super::protocol::Rule;
 use super::setup::{REVISION_MAX, Setup};
 pub use place::Writing;
-use place::{NEXT, Placing};
+use place::{NEXT, SegmentPlacing};
 use record::{Record, encode};
 use recover::{Position, Recovered};
 use scan::BLOCK_BYTES;
@@ -173,7 +173,7 @@ impl Journal {
     }
 
     /// What the next segment is made of, so that it is done while commits go on.
-    pub fn place_next(&mut self) -> Placing {
+    pub fn place_next(&mut self) -> SegmentPlacing {
         self.placing(0)
     }
 
@@ -350,7 +350,7 @@ impl Journal {
         Ok(())
     }
 
-    fn placing(&mut self, needed: usize) -> Placing {
+    fn placing(&mut self, needed: usize) -> SegmentPlacing {
         let fits = |oldest: &&Retired| self.free > 0 && self.is_own(oldest) && oldest.bytes >= needed as u64;
         let old = self.retired.front().filter(fits).map(|oldest| (oldest.segment, oldest.bytes as usize));
         if old.is_some() {
@@ -365,7 +365,7 @@ impl Journal {
         let bytes_better = Some(self.setup.segment_ahead_bytes(self.live_bytes())).filter(|better| needed == 0 && *better > bytes);
         self.next = segment + 1;
         let (disk, sync_folder) = (self.disk.clone(), self.setup.protocol.holds(Rule::SyncJournalFolder));
-        Placing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
+        SegmentPlacing { disk, segment, old, bytes, bytes_better, bytes_min: needed, sync_folder }
     }
 
     /// Nothing is known of the file any more. One that nothing durable lies in need not cost space until the disk is well again; if it

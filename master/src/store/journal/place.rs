@@ -22,7 +22,7 @@ pub struct Writing {
 }
 
 /// A file that becomes a segment.
-pub struct Placing {
+pub struct SegmentPlacing {
     pub disk: Arc<dyn Disk>,
     pub segment: u64,
     /// A segment that nobody needs any more, and its bytes; None: a new one is made.
@@ -44,7 +44,7 @@ impl Writing {
     }
 }
 
-impl Placing {
+impl SegmentPlacing {
     pub fn place(self) -> Result<Writing, DiskError> {
         let disk = &*self.disk;
         if let Some(why) = disk.gone() {

@@ -54,7 +54,7 @@ pub struct Recovered {
     /// Segments that hold nothing.
     pub void: Vec<u64>,
     /// Ends that a power cut tore, and that no later segment says to be dealt with.
-    pub torn: Vec<Place>,
+    pub torn: Vec<JournalPlace>,
     /// Something lies behind the end that is no line. Most likely an earlier segment left it.
     pub unclear: bool,
     pub missing: Option<Missing>,
@@ -68,7 +68,7 @@ pub struct Recovered {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct JournalPlace {
     pub segment: u64,
     pub offset: usize,
 }
@@ -76,20 +76,20 @@ pub struct Place {
 /// So many bytes that nobody wrote lie somewhere behind a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wiped {
-    pub place: Place,
+    pub place: JournalPlace,
     pub bytes: usize,
 }
 
 /// An acknowledged record that is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    pub place: Place,
+    pub place: JournalPlace,
     /// The first that is missing.
     pub n: u64,
     pub why: Cow<'static, str>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for JournalPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, offset {}", super::path(self.segment), self.offset)
     }
@@ -203,7 +203,7 @@ impl Chain<'_> {
             Some(_) => {}
             None => {
                 if self.head.is_some() && part.first > self.from {
-                    self.miss(Place { segment: part.segment, offset: 0 }, self.from, "the journal begins after it");
+                    self.miss(JournalPlace { segment: part.segment, offset: 0 }, self.from, "the journal begins after it");
                 }
                 self.all.start = Some(Position { segment: part.segment, n: part.first.max(self.from) });
             }
@@ -216,7 +216,7 @@ impl Chain<'_> {
     fn finish(mut self) -> Recovered {
         let Some(end) = self.end.take() else {
             if let Some(head) = self.head.filter(|_| !self.closed) {
-                self.miss(Place { segment: head.segment, offset: 0 }, head.n, "the segment that HEAD.json names is gone or damaged");
+                self.miss(JournalPlace { segment: head.segment, offset: 0 }, head.n, "the segment that HEAD.json names is gone or damaged");
             }
             self.all.last = self.from.saturating_sub(1);
             return self.all;
@@ -248,7 +248,7 @@ impl Chain<'_> {
     }
 
     /// The first is what people have to look at.
-    fn miss(&mut self, place: Place, n: u64, why: &'static str) {
+    fn miss(&mut self, place: JournalPlace, n: u64, why: &'static str) {
         self.all.missing.get_or_insert(Missing { place, n, why: why.into() });
     }
 }
@@ -387,8 +387,8 @@ impl Part {
         (self.strange > SPOILT_BYTES_MAX).then(|| Wiped { place: self.bad_place(), bytes: self.strange })
     }
 
-    fn bad_place(&self) -> Place {
-        Place { segment: self.segment, offset: self.bad.unwrap_or(self.end) }
+    fn bad_place(&self) -> JournalPlace {
+        JournalPlace { segment: self.segment, offset: self.bad.unwrap_or(self.end) }
     }
 }
 
@@ -447,7 +447,7 @@ mod tests {
 
     fn check_missing(head: Option<(u64, u64)>, segments: &[(u64, Vec<u8>)], n: u64, place: (u64, usize)) {
         let told = read(head, segments).missing.expect("something is missing");
-        assert_eq!((told.n, told.place), (n, Place { segment: place.0, offset: place.1 }), "{told}");
+        assert_eq!((told.n, told.place), (n, JournalPlace { segment: place.0, offset: place.1 }), "{told}");
     }
 
     /// 1: open · 2: put · 3, 4: put · 5: put
@@ -488,7 +488,7 @@ mod tests {
         check(None, &[(1, in_the_middle.clone())], &[2], 1, 1);
         assert_eq!(read(None, &[(1, in_the_middle)]).beyond, []);
         check(None, &[(1, flip(whole.clone(), 12_300))], &[2, 3, 4], 2, 2);
-        assert_eq!(read(None, &[(1, flip(whole, 12_300))]).torn, [Place { segment: 1, offset: 12_288 }]);
+        assert_eq!(read(None, &[(1, flip(whole, 12_300))]).torn, [JournalPlace { segment: 1, offset: 12_288 }]);
         // A segment without its beginning, or without what it carries, is void.
         let torn = segment(2, 5, &[&[open(4, 1), put(6)]]);
         for cut in [0, 50, 100] {
@@ -503,7 +503,7 @@ mod tests {
         let line = whole[12_288..].iter().position(|byte| *byte == b'\n').expect("a line");
         for at in 12_288..=12_288 + line {
             let told = read(None, &[(1, flip(whole.clone(), at))]);
-            assert_eq!((told.last, told.torn), (2, vec![Place { segment: 1, offset: 12_288 }]), "{at}");
+            assert_eq!((told.last, told.torn), (2, vec![JournalPlace { segment: 1, offset: 12_288 }]), "{at}");
         }
         // A card has lost pages.
         for from in [4_096, 8_200, 8_300, 12_288, 12_300] {

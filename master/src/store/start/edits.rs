@@ -1,7 +1,7 @@
 //! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or
 //! it is refused.
 
-use super::objects::Objects;
+use super::objects::LoadedObjects;
 use crate::store::document;
 use crate::store::journal::record::Was;
 use crate::store::state::{Entry, OBJECT_BYTES_MAX};
@@ -23,7 +23,7 @@ pub struct EditedFile {
     pub copied_from: Option<Arc<Key>>,
 }
 
-impl Objects<'_> {
+impl LoadedObjects<'_> {
     /// Takes each file that a person wrote for what it is. They were taken as they lie there before, so that they know
     /// of each other.
     pub fn edit_all(&mut self, keys: Vec<Arc<Key>>) -> Vec<EditedFile> {

@@ -32,13 +32,13 @@ use super::journal::held::HeldRecord;
 use super::journal::recover::Recovered;
 use super::protocol::Rule;
 use super::setup::{RESERVE, Setup};
-use super::state::State;
+use super::state::StoreState;
 use super::sums::Sums;
 use super::{Damage, LeftOut, OpenError, Rules, backup, names, parallel_read, quarantine, volatile};
 use coracle_api::meta::{Key, Revision};
 use journal_view::JournalView;
 use judge::Sum;
-use objects::Objects;
+use objects::LoadedObjects;
 use report::Report;
 use scan::ScannedFiles;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Ids {
 }
 
 pub struct Loaded {
-    pub state: State,
+    pub state: StoreState,
     pub writer: Committer,
     /// What was found and done, worth a line in the log each.
     pub notes: Vec<String>,
@@ -80,7 +80,7 @@ struct Left {
 
 /// A start under way.
 struct Start<'a> {
-    objects: Objects<'a>,
+    objects: LoadedObjects<'a>,
     journal: JournalView,
     report: Report<'a>,
     left: Left,
@@ -117,7 +117,7 @@ pub fn load(disk: Arc<dyn Disk>, volatile: Option<&dyn Disk>, ids: &Ids, rules: 
         volatile::remove(volatile);
     }
     let base = head.as_ref().map(|head| used(head.reserved, closed, recovered));
-    let objects = Objects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
+    let objects = LoadedObjects::new(rules, base, base.unwrap_or_else(|| used(0, false, recovered)), kept.is_some());
     let strangers = report.walked(walked.strangers, walked.left_alone, walked.unread, |key| journal.contains_key(key));
     let is_summed = |head: &&Head| setup.protocol.holds(Rule::Account) && (closed || head.summed && recovered.missing.is_none());
     let sum = head.as_ref().filter(is_summed).map(|head| &head.files);

@@ -39,7 +39,7 @@ pub struct Rewritten {
 /// What an object is called, and what is known of it.
 pub type Taken = (Arc<Key>, Entry);
 
-pub struct Objects<'a> {
+pub struct LoadedObjects<'a> {
     pub rules: &'a Rules<'a>,
     pub all: BTreeMap<Arc<Key>, Entry>,
     /// The last revision that may have been used before this start; None: HEAD.json is lost.
@@ -57,9 +57,9 @@ pub struct Objects<'a> {
     beyond: Vec<Arc<Key>>,
 }
 
-impl<'a> Objects<'a> {
-    pub fn new(rules: &'a Rules<'a>, base: Option<u64>, last: u64, statuses_kept: bool) -> Objects<'a> {
-        Objects {
+impl<'a> LoadedObjects<'a> {
+    pub fn new(rules: &'a Rules<'a>, base: Option<u64>, last: u64, statuses_kept: bool) -> LoadedObjects<'a> {
+        LoadedObjects {
             rules,
             all: BTreeMap::new(),
             base,

@@ -23,7 +23,7 @@ use crate::store::journal::recover::{Position, Recovered};
 use crate::store::journal::{self, Journal, Retired, WAL};
 use crate::store::protocol::Rule;
 use crate::store::setup::{BATCH_BYTES_MAX, Setup};
-use crate::store::state::State;
+use crate::store::state::StoreState;
 use crate::store::sums::Sums;
 use bytes::Bytes;
 use coracle_api::meta::{Key, Revision};
@@ -128,7 +128,7 @@ pub fn begin(disk: Arc<dyn Disk>, mut start: Start<'_>, head: Option<Head>, foun
     };
     writer.limits = setup.limits(writer.room());
     let Start { objects, report, .. } = start;
-    let state = State::new(objects.all, report.damaged, last).without(report.unread);
+    let state = StoreState::new(objects.all, report.damaged, last).without(report.unread);
     Loaded { state, writer, notes: report.notes, foreign: report.foreign, left_alone: report.left_alone, told: report.told, degraded }
 }
 

@@ -87,8 +87,9 @@ pub fn simulated() -> Home {
 
 pub type Check = fn(Home);
 
-pub const CHECKS: [(&str, Check); 12] = [
+pub const CHECKS: [(&str, Check); 13] = [
     ("one_revision_over_everything", one_revision_over_everything),
+    ("a_moment_ends", a_moment_ends),
     ("compare_and_write", compare_and_write),
     ("claims_are_part_of_the_write", claims_are_part_of_the_write),
     ("visible_means_durable", visible_means_durable),
@@ -179,6 +180,34 @@ fn one_revision_over_everything(mut home: Home) {
         next(&store.write(other).expect("it is new"));
         next(&delete(&*store, &changed));
         assert_eq!(store.revision(), last.get());
+    }
+}
+
+/// `move_past`: a revision that nothing was written at, and that is nobody's after a restart either.
+fn a_moment_ends(mut home: Home) {
+    for life in 0..3 {
+        let store = home.open();
+        let made = make(&*store, &format!("p{life}"));
+        let (heard, _handle) = follow(&*store, pods(), Some(made.revision)).expect("it is the present");
+        store.move_past(Revision(made.revision.0 - 1));
+        assert_eq!(store.revision(), made.revision, "that is over already");
+        // More than are reserved at a time.
+        for _ in 0..3_000 {
+            let then = store.revision();
+            store.move_past(then);
+            assert!(store.revision() > then);
+        }
+        let shown = store.revision();
+        let pods = PODS;
+        let listing = Listing { at: Some(made.revision), ..Listing::all(&pods, None) };
+        assert_eq!(store.page(&listing).expect("it is remembered").items.len(), life + 1);
+        assert!(store.list(&PODS, None).revision >= shown);
+        let next = make(&*store, &format!("q{life}"));
+        assert!(next.revision > shown, "{} was shown already", next.revision);
+        told(&*store);
+        assert_eq!(*locked(&heard), [(next.revision, format!("q{life}"), true)]);
+        delete(&*store, &next);
+        store.move_past(store.revision());
     }
 }
 

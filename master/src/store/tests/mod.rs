@@ -29,7 +29,7 @@ use super::disk::Disk;
 use super::room::Usage;
 use super::setup::Setup;
 use super::start::Ids;
-use super::state::State;
+use super::state::StoreState;
 use super::*;
 use coracle_api::meta::{Claim, Durable, Key, Resource, Revision};
 use serde_json::{Value, json};

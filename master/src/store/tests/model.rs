@@ -377,7 +377,7 @@ fn a_claim_has_one_owner() {
 #[test]
 fn a_token_is_forgotten_after_its_hour_and_the_oldest_of_too_many() {
     let hour = Duration::from_secs(3600);
-    let mut state = State::default();
+    let mut state = StoreState::default();
     let mut write = |write: Write, uptime: Duration| {
         let state::WriteVerdict::Change(change) =
             state.decide(draft::PreparedWrite::of(write), Revision(state.revision().0 + 1), uptime)?

@@ -109,6 +109,10 @@ impl Store for Planted {
         self.real.told()
     }
 
+    fn move_past(&self, revision: Revision) {
+        self.real.move_past(revision);
+    }
+
     fn get(&self, key: &Key) -> Result<Option<Stored>, Damaged> {
         let now = self.real.get(key);
         match self.flaw {
