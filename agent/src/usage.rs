@@ -24,7 +24,7 @@ usage: coracle-agent [flags]
   --data-dir DIR         the agent's own files (default /var/lib/coracle/agent)
   --docker-host URL      the engine (default: DOCKER_HOST, else unix:///var/run/docker.sock)
   --node-name NAME       this host's name among the nodes (default: its host name)
-  --node-ip ADDR         this host's address among the nodes (default: the one that a packet to the world leaves from)
+  --node-ip ADDR         this host's address among the nodes (default: the source address of its default route)
   --listen ADDR:PORT     /healthz; loopback only (default 127.0.0.1:10250)
   --socket-dir DIR       NODE.sock there answers root and the master: /pods, /containerLogs (default /run/coracle/agent)
   --master URL           unix:///PATH or http://HOST:PORT (default: none, only manifest files are run)
@@ -32,14 +32,14 @@ usage: coracle-agent [flags]
   --pod-network own|engine  who gives pods their network: the agent itself, or the engine (default own)
   --cluster-dns ADDR     where pods ask for names (default: the address of service kube-dns, with a master)
   --cluster-domain NAME  the end of the cluster's names (default cluster.local)
-  --secrets-on-disk yes|no  keep what pods use of Secrets for a start without the master (default yes)
+  --secrets-on-disk yes|no  keep Secrets that pods use on disk, for a start without the master (default yes)
   --allowed-unsafe-sysctls LIST   names, or beginnings with *, that pods may set (default: only the safe ones)
-  --eviction-hard LIST   below what pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
+  --eviction-hard LIST   thresholds below which pods are evicted (default memory.available<100Mi,nodefs.available<5%,...)
   --devices LIST         what pods may ask for in limits: NAME=COUNT:PATH,PATH; NAME=...
   --images-dir DIR,...   archives of images that are loaded: docker save or OCI; plain, gz, zst (default /var/lib/coracle/images)
   --serialize-image-pulls yes|no  one pull after another (default no)
-  --image-gc-high-threshold PERCENT  of the disk in use: above it images that were pulled and nobody wants go (default 85)
-  --image-gc-low-threshold PERCENT   until so much of it is in use (default 80)
+  --image-gc-high-threshold PERCENT  use of the disk above which unused images are removed (default 85)
+  --image-gc-low-threshold PERCENT   use of the disk at which that ends (default 80)
   --help, --version
 ";
 

@@ -7,8 +7,6 @@ commands=(
     'status:say how this node and its pods are'
     'doctor:say what of this host stands in the way'
     'exec:run a command in a pod of this host'
-    'logs:say what a pod of this host wrote'
-    'exec:run a command in a pod of this host'
     'logs:say what a container of this host wrote'
 )
 flags=(${(f)"$(coracle-agent --help | grep -oE -- '--[a-z-]+' | sort -u)"})
