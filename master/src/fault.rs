@@ -51,7 +51,7 @@ impl Fault {
     }
 
     pub fn damaged(key: &Key, why: &str) -> Fault {
-        Status::internal_error(format!("the file of {key} is damaged, see /healthz?verbose: {why}")).into()
+        Status::internal_error(format!("the file of {key} is damaged, see /readyz?verbose: {why}")).into()
     }
 
     /// The create was done before: `first` came of it.

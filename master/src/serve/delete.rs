@@ -85,7 +85,7 @@ fn warn_of_dependents(answer: &mut Answer, call: &Call, wishes: &Wishes) {
 }
 
 /// Deletes the object of this name in the call's namespace. A damaged object, of which nobody can say more than its name, is given up
-/// by a plain DELETE, as `/healthz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
+/// by a plain DELETE, as `/readyz?verbose` advises. One with preconditions meant a certain object, and nobody can say whether it is that.
 pub fn one(serve: &Serve, call: &Call, name: &str, wishes: &Wishes) -> Result<Committed, Fault> {
     let deleting = Deleting { grace_s: wishes.grace_s, now: wall_clock() };
     let make = |old: Option<Standing<'_>>| {
