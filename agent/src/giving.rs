@@ -1,4 +1,4 @@
-//! What a burst of changes took goes back to the host once it is over. See `Lull`.
+//! Gives the memory that a burst of changes took back to the host when the burst is over. See `Lull`.
 
 use std::sync::Arc;
 use std::time::Duration;

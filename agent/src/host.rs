@@ -1,4 +1,4 @@
-//! What this host is: its name, size, address and the texts that a node shows.
+//! Facts about this host: its name, size, address and the texts that a node shows.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};

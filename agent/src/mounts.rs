@@ -1,4 +1,4 @@
-//! What a container mounts, and which part of it. PURE: `runtime` finds the parts on the host.
+//! The mounts of a container, and the part of a volume that each shows. PURE: `runtime` finds the parts on the host.
 
 use coracle_api::pod::{Container, VolumeMount};
 

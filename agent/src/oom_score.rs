@@ -1,4 +1,4 @@
-//! Whom the kernel ends first when the host is out of memory: a kubelet's `oom_score_adj`, by a pod's class of service. PURE.
+//! The `oom_score_adj` of a container by its pod's QoS class: which processes the kernel kills first. PURE.
 
 use coracle_api::pod::{Container, PodSpec};
 use coracle_api::strategy::qos;

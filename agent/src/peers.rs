@@ -1,4 +1,4 @@
-//! Who may ask over the agent's socket: root, the user that runs this agent, and the one that a packaged master runs as.
+//! The users that may ask over the agent's socket: root, the agent's own user, and the user of a packaged master.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

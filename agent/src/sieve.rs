@@ -1,4 +1,4 @@
-//! Which of many are refused, when somebody takes or refuses some of them together and does not say because of which. PURE.
+//! Finds the refused ones among many items, given only whether a set of them is accepted as a whole. PURE.
 //!
 //!     all are refused -> halves, each tried together with what was taken -> the ones that cannot be split any more
 

@@ -1,4 +1,4 @@
-//! How the agent is, in one line for `systemctl status`: "3 pods run, 1 waits: web: image not found". PURE.
+//! One line on the state of the agent for `systemctl status`: "3 pods run, 1 waits: web: image not found". PURE.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! What becomes of each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
+//! The verdict on each field of a pod: acted on, harmless, or refused by name. Nothing asked for is silently ignored. PURE.
 //!
 //! The agent goes by it, and the master says it to whoever writes a pod that no agent would start.
 //!

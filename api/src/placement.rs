@@ -1,4 +1,4 @@
-//! Which nodes a pod may stand on: what it asks of a node's labels, and which taints it bears. PURE.
+//! Node selectors and tolerations of a pod: the nodes that it may stand on. PURE.
 //!
 //! A scheduler asks it of every node, and an agent of its own: who names a node in `spec.nodeName` has asked no scheduler.
 

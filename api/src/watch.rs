@@ -1,5 +1,4 @@
-//! What a watcher sees of a change: with a selector, an object that comes to match is new to it, and one that ceases to
-//! match is gone.
+//! The events of a watch with a selector: an object that comes to match is new to the watcher, and one that ceases to match is gone.
 
 /// What happened, as the watcher is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

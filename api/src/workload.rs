@@ -1,4 +1,4 @@
-//! What makes pods, as logic reads it. Lenient and read-only, like `pod`.
+//! Typed views of workloads: lenient and read-only, like `pod`.
 
 use crate::meta::{ObjectMeta, Time};
 use serde::Deserialize;

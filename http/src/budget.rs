@@ -1,4 +1,4 @@
-//! What many share, and how much of it one may have: one who takes all he can leaves room to others, and so do those.
+//! A limit that many clients share. A greedy client, or several, always leave room for others.
 //!
 //!     take        a share that is within what its party may have
 //!     take_most   the same; or, for a party that has nothing, as much of it as it may have: one thing may be larger than any share

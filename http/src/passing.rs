@@ -1,4 +1,4 @@
-//! PURE. What of a head is passed on, to another server and back from it.
+//! PURE. Selects the headers that are passed on to another server and back.
 //!
 //!     there   `end_to_end`: all but what belongs to the client's connection
 //!     back    `passed`: the same, and nothing that speaks of this server's origin, for a browser takes what comes from here for ours

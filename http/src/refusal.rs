@@ -1,4 +1,4 @@
-//! Why a carrier did not ask the handler, or could not pass on what it answered; and the log of it.
+//! The reasons for which a carrier refuses a request or drops an answer, and their log lines.
 use crate::{Answer, BODY_BYTES_MAX, StatusCode};
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Whether this system grants what the carriers may come to need. Asked once at start: a flood that takes the last descriptor would
-//! take the local side's as well, and a program that cannot start a thread answers nobody.
+//! Checks at the start that this system's limits suffice: a flood that takes the last descriptor would take the local side's as well,
+//! and a program that cannot start a thread answers nobody.
 use crate::network::HEALTH_PLACES;
 use crate::{Limits, LocalLimits};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -1,4 +1,4 @@
-//! Whether somebody may do what they ask for: what a rule of access may look at, and the one question. PURE.
+//! Authorization: the attributes of a request, and the decision on them. PURE.
 //!
 //! `serve` asks before it answers anything. There are no rules yet, so the answer is yes.
 

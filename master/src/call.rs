@@ -1,4 +1,4 @@
-//! What a request asks for: its path, method and query, once parsed into a `Call`. PURE.
+//! Parses the path, method and query of a request into a `Call`. PURE.
 //!
 //!     /api/v1[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]
 //!     /apis/GROUP/VERSION[/watch][/namespaces/NS]/RESOURCE[/NAME[/SUBRESOURCE]]

@@ -1,4 +1,4 @@
-//! What is done to a store from the command line: looked at, copied, brought back.
+//! The commands on a store: check, flush, salvage, backup, restore.
 //!
 //! ```text
 //! store fsck, verify, salvage, restore    the directory itself, with no master running

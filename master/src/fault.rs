@@ -1,4 +1,4 @@
-//! Why a request was not done, as a Status: from each kind of refusal that the rooms know. PURE.
+//! Turns every kind of refusal into a Status. PURE.
 
 use crate::call::{Call, Misdirected, Verb, Version};
 use crate::prepare::Unfit;

@@ -1,4 +1,4 @@
-//! What a create needs and pure code must not invent: the time, a uid, the random part of a name, a free address or port.
+//! Supplies what a create needs and pure code cannot have: the time, a uid, the random part of a name, a free address or port.
 
 use crate::store::{Store, Stored};
 use coracle_api::meta::Time;

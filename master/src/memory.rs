@@ -1,4 +1,4 @@
-//! How much memory this master may count on: the host's, or what the cgroups that it runs in leave it of that.
+//! The memory that this master may use: the host's, or less if its cgroups have a limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};

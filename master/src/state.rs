@@ -1,4 +1,4 @@
-//! PURE. How a running master is, in plain words, out of what it answers: figures, checks, nodes.
+//! PURE. The state of a running master in plain words, from its metrics, checks and nodes.
 
 use serde_json::{Value, json};
 

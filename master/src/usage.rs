@@ -1,4 +1,4 @@
-//! PURE. What `--help` says: of the program, or of the one command that stands before it.
+//! PURE. The texts of `--help`: of the program, and of each command.
 
 pub const PROGRAM: &str = "\
 coracle-master: API server, scheduler and controllers over one directory of JSON files

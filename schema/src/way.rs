@@ -1,4 +1,4 @@
-//! Where a field stands in protobuf: `2.5` is number 5 of the message that is field 2 and that JSON does not show.
+//! The path of a field in protobuf: `2.5` is number 5 of the message that is field 2 and that JSON does not show.
 
 use crate::types::Field;
 

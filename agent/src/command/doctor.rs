@@ -1,4 +1,4 @@
-//! What of this host stands in the way of its pods, and what to do. PURE.
+//! The problems of this host, each with what to do about it. PURE.
 
 use std::net::SocketAddr;
 

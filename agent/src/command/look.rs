@@ -1,4 +1,4 @@
-//! What an agent that starts now would find: files, what is kept of the master, and the engine. Nothing is written.
+//! Reads everything that an agent starting now would find: files, the copy of the master's objects, the engine. Writes nothing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What the command line asks of this host once: each looks, decides, tells, and changes nothing.
+//! The commands that look at this host once: each reads, decides and prints, and changes nothing.
 //!
 //!     look: files, the last assignment and the engine -> the very plan -> plan PURE: in words
 //!     readings: this host -> doctor PURE: what stands in the way, and what to do

@@ -1,4 +1,4 @@
-//! What the sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
+//! The pods that all sources want to run here, merged into one value. PURE: the sources themselves are beside this file.
 //!
 //! directory (with a page of another host), master -> `SourceState` each -> `merge` -> `Desired` -> the loop
 

@@ -1,4 +1,4 @@
-//! What others have answered, as long as they said it may be kept, and within bounds. PURE.
+//! A bounded cache of other servers' answers, each kept for as long as its TTL says. PURE.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! What the cluster's names mean, as the DNS specification of Kubernetes has it. PURE.
+//! Resolves names of the cluster by the DNS specification of Kubernetes. PURE.
 //!
 //!     services and their slices -> `Zone` -> a name and a type -> records · none of that type · no such name · not ours
 //!

@@ -1,4 +1,4 @@
-//! How often the probes of containers have passed and failed since the agent began: what `/metrics/probes` tells.
+//! Counts passed and failed probes of containers since the agent began, for `/metrics/probes`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

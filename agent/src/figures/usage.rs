@@ -1,4 +1,4 @@
-//! PURE. What the kernel's files say of a group of processes, of the host and of a network; of both versions of cgroups.
+//! PURE. Parses the kernel's files about a cgroup (v1 and v2), the host and a network.
 
 /// Of a group, or of the host. Processor time counts up, in nanoseconds; the rest is in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

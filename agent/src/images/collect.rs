@@ -1,4 +1,4 @@
-//! Which images go when the disk fills up: only those that the agent fetched itself, and of these none that anybody wants. PURE.
+//! Chooses the images to remove when the disk fills up: only those that the agent fetched itself and nobody uses. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 

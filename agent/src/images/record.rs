@@ -1,4 +1,4 @@
-//! What the agent has fetched itself, so that nothing else is ever taken away. PURE: the engine's side keeps the file.
+//! The record of images that the agent fetched itself; no other image is ever removed. PURE: the engine's side keeps the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! PURE. What a person of this host asks the agent for, and what is made of the answer.
+//! PURE. Turns the command line of `exec` and `logs` into requests to the agent, and its answers into output.
 //!
 //!     coracle-agent exec [OPTIONS] POD [--] COMMAND...      coracle-agent logs [OPTIONS] POD
 

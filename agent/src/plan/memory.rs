@@ -1,4 +1,4 @@
-//! What the loop saw itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
+//! What the loop observed itself and the engine does not tell. Losing it costs an early retry, nothing else. PURE.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What to do now: the decisions over one pod, and those over all of them. PURE.
+//! The outcome of a plan: the actions for one pod, and for all of them. PURE.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What this host has too little of, and who leaves for it. PURE.
+//! Pressure of memory and disk on this host, and the pods that are evicted for it. PURE.
 //!
 //! `pressure` measures and finds it. What follows: a pod that is evicted ends (`pods`), and new ones are not taken (`admission`).
 

@@ -1,4 +1,4 @@
-//! Who takes more than he may, and who leaves when there is too little for all, in the kubelet's order and words. PURE.
+//! Ranks pods for eviction: those over their own limits, and, under pressure, all others in the kubelet's order. PURE.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What this host is short of, and who takes more than it may.
+//! Watches memory and disk: shortage on this host, and pods over their limits.
 //!
 //!     every ten seconds while pods are here, and when the kernel tells that processes wait for memory:
 //!     gauge -> judge PURE, thresholds PURE -> Strain -> the loop ends who has to go, the node's conditions say why

@@ -1,4 +1,4 @@
-//! What the agent says of a pod's status, beside what others say in it. PURE.
+//! The parts of a pod's status that the agent writes; others write the rest. PURE.
 //!
 //! As a kubelet does it: a strategic merge patch that names the pod's uid, the agent's own fields, and its own conditions by their
 //! types. It names no revision and needs none: whatever others say meanwhile, and wherever it stands in the status, stays.

@@ -1,4 +1,4 @@
-//! PURE. What passes between a client and a command in a container, whatever carries it and whichever engine runs it.
+//! PURE. The messages between a client and a command in a container, independent of protocol and engine.
 
 use bytes::Bytes;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! What the plan's actions need of a container engine, and the values that pass: `Seen` comes in, `ContainerConfig`
-//! goes out. `docker` speaks to a real engine, `fake` holds one in memory for the simulation.
+//! The interface to a container engine: `Seen` comes in, `ContainerConfig` goes out. `docker` speaks to a real engine, `fake` holds one
+//! in memory for the simulation.
 
 pub mod conversation;
 pub mod docker;

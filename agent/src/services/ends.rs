@@ -1,4 +1,4 @@
-//! Which endpoints of a service's port are used, from where. PURE.
+//! Selects the endpoints of a service's port, by traffic policy and by where the client is. PURE.
 //!
 //! Ready ones, or where there is none those that are ending and still serve; of traffic that must stay on its node those here alone; of
 //! several the nearer ones, where every endpoint says whom it is meant for.

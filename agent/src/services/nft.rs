@@ -1,4 +1,4 @@
-//! What the kernel holds of services, as nft's text: the whole, or what is another than before. PURE.
+//! The nftables table of services as text: the whole table, or only the changes. PURE.
 //!
 //! A table of ours has maps from addresses and ports to chains. Of a change only the chains and elements that differ are written, in one
 //! transaction: whatever else goes on is not touched, and sets that the kernel fills itself (who came lately, for affinity) stay.

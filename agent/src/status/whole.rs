@@ -1,4 +1,4 @@
-//! What a status says of a pod as a whole, whatever its containers do. PURE.
+//! The fields of a status that concern the pod as a whole. PURE.
 
 use coracle_api::strategy::qos;
 use serde_json::{Map, Value, json};

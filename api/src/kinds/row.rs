@@ -1,4 +1,4 @@
-//! How rows are written: what is the same in most of them, and a word for each thing that is not.
+//! Builds rows of the kind table: common values by default, and a method for each that differs.
 
 use super::kind::{Kind, Old, Scale, SelectableField, Subresource, Verb, Way};
 use crate::meta::Resource;

@@ -1,4 +1,4 @@
-//! Where containers get their configuration from: variables, and volumes that are made of objects and of the pod itself.
+//! The configuration of containers: variables, and volumes made of objects and of the pod itself.
 
 use super::{ObjectFieldSelector, ResourceFieldSelector};
 use serde::Deserialize;

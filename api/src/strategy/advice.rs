@@ -1,4 +1,4 @@
-//! What whoever writes an object is told though it is taken: fields that do not do what they seem to. PURE.
+//! Warnings for documents that are accepted: fields that do not do what they seem to. PURE.
 
 use super::doc::{has, is_empty, list, number, text, texts};
 use super::network::unusual;

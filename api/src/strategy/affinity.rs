@@ -1,4 +1,4 @@
-//! Where a pod wants to run: near or far from nodes and other pods, and spread over them.
+//! Rules of affinity, anti-affinity and topology spread of a pod.
 
 use super::checks::{PROBLEMS_MAX, full, one_of};
 use super::doc::{entries, has, list, list_at, map_at, number, text};

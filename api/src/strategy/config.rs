@@ -1,4 +1,4 @@
-//! What pods read: config maps and secrets. And who they are: service accounts need no rules of their own.
+//! Rules of config maps and secrets. Service accounts need no rules of their own.
 
 use super::checks::{full, immutable};
 use super::doc::{entries, is_empty, map_at, remove, text, yes};

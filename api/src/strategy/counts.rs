@@ -1,4 +1,4 @@
-//! What a status counts: nothing below zero, no part more than the whole. PURE.
+//! Checks the counts of a status: nothing below zero, no part more than the whole. PURE.
 
 use super::checks::not_negative;
 use super::doc::number;

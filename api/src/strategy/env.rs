@@ -1,5 +1,5 @@
-//! What containers read of other things: variables made of fields, resources, config maps, secrets and files, one by one or all at
-//! once. Volumes of the pod's own fields are held to the same.
+//! Rules of a container's variables: values from fields, resources, config maps, secrets and files, one by one or all at once. Volumes
+//! of the pod's own fields follow the same rules.
 
 use super::checks::{full, one_of};
 use super::config::data_key;

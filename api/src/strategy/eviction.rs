@@ -1,4 +1,4 @@
-//! Whether a pod may be taken away: what its disruption budget says, as it was last counted. PURE.
+//! Decides whether a disruption budget, as last counted, allows an eviction. PURE.
 
 use super::doc::{has, list, map_at, number, text};
 use super::label_selector;

@@ -1,4 +1,4 @@
-//! Who may ask how much at once: priority levels, and which requests belong to which. PURE.
+//! Rules of FlowSchema and PriorityLevelConfiguration. PURE.
 
 use super::checks::{PROBLEMS_MAX, full, one_of, supported_text};
 use super::doc::{has, list, number, text, yes};

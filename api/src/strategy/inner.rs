@@ -1,4 +1,4 @@
-//! What may not be, as Kubernetes shows it: a change line by line, or a value, the way its own types hold them. PURE.
+//! Renders a refused value or change as Kubernetes does, in the form of Go's types. PURE.
 //!
 //! Its types have the fields of v1 under Go's names, all of them, said or not; a few stand in another order or place.
 

@@ -1,4 +1,4 @@
-//! What a namespace may use: limit ranges and resource quotas.
+//! Rules of limit ranges and resource quotas.
 
 use super::amounts::{self, Whose};
 use super::checks::{PROBLEMS_MAX, full, immutable};

@@ -1,4 +1,4 @@
-//! What Kubernetes writes out where a pod leaves it open. A template gets less: what depends on the pod itself waits for it.
+//! Defaults of a pod. A template gets fewer: what depends on the pod itself is set when the pod is made.
 
 use super::doc::{default_to, has, is_empty, list, list_at, map_at, number, text, yes};
 use super::qos::{self, Amounts};

@@ -1,4 +1,4 @@
-//! What a pod asks for and how strictly it is held to it.
+//! Resource requests and limits of a pod, and its QoS class.
 
 use super::doc::{entries, is_empty, list};
 use coracle_schema::{Quantity, Sum};

@@ -1,4 +1,4 @@
-//! What scales workloads and what guards them: autoscalers, disruption budgets.
+//! Rules of autoscalers and disruption budgets.
 
 use super::amounts::{self, Whose};
 use super::checks::{NOT_NEGATIVE, full, not_negative, number_or_share, one_of, supported_text};

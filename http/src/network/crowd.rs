@@ -1,5 +1,5 @@
-//! Who is connected, and who goes where there is no room for one more: of those that wait for their client, the one that has waited for
-//! longest, of the address that has most. Who sends its head byte by byte closes out nobody but itself.
+//! The open connections, and the one that is closed when a new one finds no room: of those that wait for their client, the one that has
+//! waited longest, of the address that has most. A client that sends its head byte by byte shuts out nobody but itself.
 use super::Plane;
 use crate::budget::Party;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Where connections come from: a TCP port, or a Unix socket that asks the kernel who is at the other end.
+//! Listeners: a TCP port, or a Unix socket that asks the kernel who the peer is.
 //!
 //! The file of a Unix socket is made under another name and renamed, so that it is whole when somebody finds it; one that a killed
 //! process has left is replaced, anything else in its place is left alone and said.

@@ -1,5 +1,5 @@
-//! What quotas count: a lock, held from the counting until what was counted for is written, so that two creates at once cannot both have
-//! the last of it. A quota's status is what was counted last; nothing is decided by it, so it may be lost.
+//! Charges quotas under one lock, held from the counting until the write, so that two creates at once cannot both have the last of a
+//! quota. A quota's status is the last count; nothing is decided by it, so it may be lost.
 //!
 //! The price: what a quota counts is written one after the other, a sync of the disk each, and each such create reads all that its
 //! namespace has of what is counted, once. What no quota counts knows nothing of this.

@@ -1,4 +1,4 @@
-//! What replies look like: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
+//! Renders answers: v1 as it is stored, as metadata or as a table, in JSON, YAML or protobuf; older versions encoded. PURE.
 //!
 //!     Stored -> shape (the object, its metadata, rows of a table) -> media (bytes)
 //!

@@ -1,4 +1,4 @@
-//! What can be asked of the server, as OpenAPI tells it: a document a group and version (3.0), and one of all (2.0). PURE.
+//! Renders the OpenAPI documents: one for each group and version (3.0), and one of all (2.0). PURE.
 //!
 //!     kinds -> items, one at a time -> JSON text, or the protobuf message that old clients read (`gnostic`)
 //!

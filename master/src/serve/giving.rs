@@ -1,4 +1,4 @@
-//! What a burst of requests took goes back to the host once it is over, and once more when its events are forgotten. See `Lull`.
+//! Gives memory back to the host after a burst of requests, and again when its events are forgotten. See `Lull`.
 //!
 //! One appointment, and none where nothing happened.
 

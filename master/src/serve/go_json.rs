@@ -1,4 +1,4 @@
-//! What Go's reader says of a text that is no JSON: clients and people know these words. PURE.
+//! Error messages of Go's JSON reader for a text that is not JSON: clients and people know them. PURE.
 
 /// What is open around the place that is read.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,4 +1,4 @@
-//! What a client says about a write beside the document: whether it is only a rehearsal, and who writes.
+//! Options of a write beside its document: dry run and field manager.
 
 use crate::call::Call;
 use crate::fault::Fault;

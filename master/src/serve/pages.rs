@@ -1,4 +1,4 @@
-//! What a list or a watch asks of time and pages, checked as Kubernetes checks it; and continue tokens. PURE.
+//! Revisions, limits and continue tokens of lists and watches, checked as Kubernetes checks them. PURE.
 //!
 //! A token is the revision of the first page and the last object of the page before: `1042/default/web-7`. Nothing is kept for it. Once
 //! the history no longer reaches back to its revision the client gets `now/default/web-7`, which goes on with the present.

@@ -1,4 +1,4 @@
-//! What a start finds: HEAD.json, and the journal with what it says. Nothing is changed but that what is read is durable.
+//! Reads HEAD.json and the journal at a start. Changes nothing, except that what is read is made durable.
 //!
 //! HEAD.json and each segment name the journal that they belong to: what was copied in from another store is not taken for this one's.
 

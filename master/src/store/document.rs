@@ -1,4 +1,4 @@
-//! PURE. What the store knows of a document: its revision, its labels, which part of it is worth flash, and how it is written down.
+//! PURE. Reads and writes the parts of a document that the store knows: revision, labels, the durable part.
 
 use bytes::Bytes;
 use coracle_api::labels::LabelSet;

@@ -1,4 +1,4 @@
-//! Who is told of what, and the history for those who come back.
+//! Notifies watchers of changes, and keeps the history for those who come back.
 
 use super::history::{HISTORY_BYTES_MAX, History};
 use super::{Event, Gone, Scope, Sink, Unwatched};

@@ -1,5 +1,5 @@
-//! What a start would find in a data directory, without starting: nothing is changed. And the way out where a start would serve nothing
-//! but reads, because acknowledged records are missing.
+//! Reports what a start would find in a data directory, and changes nothing. Also `salvage`: the way out if a start would serve reads
+//! alone because acknowledged records are missing.
 
 use super::discover::{self, FoundJournal, SEGMENT_BYTES_READ_MAX};
 use super::disk::{self, Disk, RealDisk, What};

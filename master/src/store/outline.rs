@@ -1,4 +1,4 @@
-//! PURE. What a start must know of an object that claims nothing, and how much of its text has to be read for that.
+//! PURE. The least that a start must read of an object that claims nothing.
 
 use super::KindRow;
 use super::summary::{self, Sketch};

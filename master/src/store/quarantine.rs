@@ -1,4 +1,4 @@
-//! Where files go that are no object of ours: each into a folder of its own whose name says why,
+//! Moves damaged and foreign files to a folder of their own whose name says why,
 //! `quarantine/0001-not-json/core/pods/default/web.json`. The folder is the memory of the damage: it ends in `-settled` once the object
 //! was given up or put right. Nothing in it is ever removed.
 //!

@@ -1,5 +1,5 @@
-//! PURE. How much the store may hold in memory: in all, of one namespace, and of what lives in memory alone. Exact, for it is counted where
-//! objects come and go.
+//! PURE. Limits the memory of the store: in all, of one namespace, and of objects that live in memory alone. Exact, because it is counted
+//! where objects come and go.
 
 use super::state::{Entry, PlannedChange, WriteVerdict};
 use super::{Refused, Stored};

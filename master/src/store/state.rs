@@ -1,4 +1,4 @@
-//! PURE. What is so, and what a write would make of it: `decide` says it, the disk makes it durable, `apply` lets it be seen.
+//! PURE. The objects in memory: `decide` says what a write would change, the disk makes it durable, `apply` makes it visible.
 
 use super::draft::{DiskPart, NewObject, Operation, PreparedWrite};
 use super::pages::Listing;

@@ -1,4 +1,4 @@
-//! What serving and controllers ask of whatever remembers for them: the flat files of this room, or a cluster of etcd one day.
+//! The trait that serving and controllers use for storage: the flat files of this room, or another backend.
 //!
 //! ```text
 //! write = compare and write of one key with its claims · get, page, claimed = reading · watch, told = following

@@ -1,4 +1,4 @@
-//! PURE. What the store must know of an object, read off its JSON without making anything of the rest: a start reads ten thousand.
+//! PURE. Reads the fields of an object that the store needs straight from its JSON: a start reads ten thousand.
 
 use coracle_api::labels::LabelSet;
 use coracle_api::meta::Revision;

@@ -1,4 +1,4 @@
-//! PURE. What is wrong, and what was: as it is told.
+//! PURE. The current and past problems of the store, as they are shown.
 
 use super::{Damage, Figures, Fill, Health, LeftOut};
 use std::collections::VecDeque;

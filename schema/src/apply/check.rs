@@ -1,4 +1,4 @@
-//! Whether what is applied fits the types. A null fits everywhere: whoever applies it means the field.
+//! Checks an applied configuration against the types. A null fits everywhere: whoever applies it means the field.
 
 use super::fields::{self, shown};
 use super::shape::{Position, Scalar, Shape, Whole, child, keyed, member};

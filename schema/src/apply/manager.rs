@@ -1,4 +1,4 @@
-//! How a manager of fields may be called.
+//! The rules for names of field managers.
 
 use crate::problem::go_quoted;
 use crate::{Path, Problem, Reason};

@@ -1,4 +1,4 @@
-//! Who writes a document, and the versions in which such documents are told.
+//! The writer of a document, and the versions in which documents are written.
 
 use super::fields::Fields;
 use super::managed::Owner;

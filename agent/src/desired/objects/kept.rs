@@ -1,4 +1,4 @@
-//! What pods of this host use, on its own disk beside the last assignment: after a reboot without a master they run as they ran.
+//! Keeps the objects that pods of this host use on its disk, so that they run as before after a reboot without a master.
 //!
 //! A file each, for root alone. `secrets-on-disk = no` leaves Secrets out.
 

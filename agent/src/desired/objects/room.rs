@@ -1,4 +1,4 @@
-//! What is known of the objects and tokens that pods use, between those who fetch it and the loop.
+//! The known objects and tokens of pods, shared between the tasks that fetch them and the loop.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What the engine says of itself, for people.
+//! The engine's version and settings, for `doctor` and the node's status.
 
 use super::super::Failure;
 use super::connection::Docker;

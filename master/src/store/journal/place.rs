@@ -1,4 +1,4 @@
-//! How a segment comes to its place: a file that is long enough already, durably, gets its name, and that is made durable too.
+//! Places a new segment: a file of full length, already durable, gets its name, and the name is made durable.
 
 use super::{SPARE, WAL, path};
 use crate::store::disk::{Disk, DiskFile};

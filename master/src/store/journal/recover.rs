@@ -1,4 +1,4 @@
-//! PURE. What the segments that a start finds say together: what holds, what never was, and what is provably missing.
+//! PURE. Combines the segments of a start: valid records, records that never were acknowledged, and provably missing ones.
 //!
 //! - A segment's first record is a fence: it says where the truth before it ended. What earlier segments hold beyond was refused.
 //! - The end of the last segment may be torn: a batch that was being written when the power went was never acknowledged.

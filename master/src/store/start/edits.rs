@@ -1,5 +1,4 @@
-//! PURE. What people wrote into files: each is a write like any other, checked and completed, at a fresh revision; or
-//! it is refused.
+//! PURE. Edits of files by hand: each becomes a write like any other, checked and completed, at a new revision; or it is refused.
 
 use super::objects::Objects;
 use crate::store::document;

@@ -1,5 +1,5 @@
-//! What a start does to files that cannot stay where they are, and all that it says: damage, doubts, notes. The only
-//! part of a start that changes the directory before the new segment of the journal is there.
+//! Carries out what a start does to files that cannot stay where they are, and reports damage, doubts and notes. The only part of a start
+//! that changes the directory before the new segment of the journal is there.
 
 use crate::store::content::{FILE_BYTES_MAX, Wrong, check, too_large};
 use crate::store::disk::{self, Disk, What};
