@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::sync::Shown;
 
-/// What one change of what the agent shows counts: to start a pod takes about as many as make a burst.
+/// The weight of one change of a status: starting a pod makes about as many as a burst.
 const CHANGE_BYTES: u64 = WORTH_BYTES / CHANGES;
 pub const CHANGES: u64 = 4;
 

@@ -18,7 +18,7 @@ pub struct Host {
     pub memory_bytes: u64,
     /// Whoever is root here may make processes the last that the kernel ends for lack of memory.
     pub spares_processes: bool,
-    /// Of the filesystem that pods' directories are on; 0: it cannot be told.
+    /// The size of the file system of pods' directories; 0: unknown.
     pub disk_bytes: u64,
     pub machine_id: String,
     pub boot_id: String,

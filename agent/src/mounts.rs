@@ -86,7 +86,7 @@ fn read_only_below(mount: &VolumeMount) -> Result<ReadOnlyBelow, String> {
     }
 }
 
-/// Of `subPath`, or of `subPathExpr` with the container's variables; None: the whole volume.
+/// The path of `subPath`, or of `subPathExpr` with the container's variables; None: the whole volume.
 fn sub_path(mount: &VolumeMount, environment: &[(String, String)]) -> Result<Option<String>, String> {
     let path = if mount.sub_path_expr.is_empty() {
         mount.sub_path.clone()

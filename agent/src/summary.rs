@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::sync::Shown;
 
-/// Of the reasons: enough to be read on a terminal.
+/// The limit for the reasons: they must fit a terminal.
 const REASONS_MAX: usize = 3;
 const REASON_CHARS_MAX: usize = 120;
 

@@ -29,7 +29,7 @@ pub struct Seen {
     pub desired: Desired,
     pub world: World,
     pub now: Now,
-    /// What could not be read, and what is not known here.
+    /// The problems of reading, and the facts that are unknown here.
     pub notes: Vec<String>,
 }
 

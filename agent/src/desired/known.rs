@@ -160,7 +160,7 @@ fn file(network: &Network) -> Value {
     })
 }
 
-/// What of a service this host goes by.
+/// The fields of a service that this host uses.
 fn of_service(service: &Service) -> Value {
     let (meta, spec) = (&service.metadata, &service.spec);
     let port = |port: &coracle_api::service::ServicePort| json!({"name": port.name, "protocol": port.protocol, "port": port.port, "nodePort": port.node_port});

@@ -12,7 +12,7 @@ use crate::dns::resolv::{ClusterNames, Dns};
 use crate::dns::upstream;
 use crate::plan::NodeSaid;
 
-/// What the sources said last.
+/// The latest state of all sources.
 pub struct Said {
     pub sources: BTreeMap<Source, SourceState>,
     pub network: Option<Arc<Network>>,

@@ -33,16 +33,16 @@ const LABELS_SETTLE_MS: i64 = 500;
 /// From here on a pod is part of the system, and leaves for nobody.
 const CRITICAL_PRIORITY_MIN: i32 = 2_000_000_000;
 
-/// What the master says of this node, beside what this node says of itself.
+/// The master's part of this node: labels, taints, extended resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeSaid {
     pub labels: BTreeMap<String, String>,
     pub taints: Vec<Taint>,
-    /// What it has of resources that others count: `example.com/gpu`.
+    /// Its extended resources, such as `example.com/gpu`.
     pub extended: BTreeMap<String, Quantity>,
 }
 
-/// What the pods take of this node that it has taken so far.
+/// The usage of the pods that this node has accepted so far.
 pub struct Room<'a> {
     case: Case<'a>,
     pods: i64,
@@ -144,7 +144,7 @@ impl<'a> Room<'a> {
         Answer::Taken
     }
 
-    /// Of what there is too little: the first resource in the kubelet's order.
+    /// The resource that is insufficient: the first in the kubelet's order.
     fn short(&self, wanted: &Wanted) -> Option<Why> {
         let node = &self.case.world.node;
         let short = |name: &str, asked: i64, used: i64, of: i64| {
@@ -174,7 +174,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// What a pod takes: what it asks for, and what running it costs.
+/// The requests of a pod, with its overhead.
 fn asked(wanted: &Wanted) -> qos::Amounts {
     let spec = &wanted.document["spec"];
     let mut all = qos::of_pod(spec, "requests");

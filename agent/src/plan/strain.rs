@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::waiting::Dismissal;
 
-/// What a host may have too little of.
+/// A kind of pressure on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Short {
     Memory,
@@ -14,7 +14,7 @@ pub enum Short {
 }
 
 impl Short {
-    /// Of the node's conditions.
+    /// The type of the node's condition.
     pub fn condition(self) -> &'static str {
         match self {
             Short::Memory => "MemoryPressure",

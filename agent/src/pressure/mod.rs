@@ -40,7 +40,7 @@ const SHARE: u32 = 20;
 /// So long a node says that it is short after it was: what comes back at once would leave at once.
 const SETTLES: Duration = Duration::from_secs(300);
 
-/// What the room knows of this host.
+/// The facts about this host that evictions depend on.
 pub struct About {
     pub data_dir: String,
     pub thresholds: Vec<Threshold>,

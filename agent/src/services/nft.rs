@@ -131,7 +131,7 @@ pub fn trial(parts: &[&Part]) -> String {
     format!("{name}\ndelete {name}\n{name} {{\n{}}}\ndelete {name}\n", whole(&Held::of(parts)))
 }
 
-/// What turns a table that holds these parts into one that holds those. Empty: nothing.
+/// The nft commands that turn a table with the old parts into one with the new. Empty: no change.
 pub fn change(old: &[&Part], new: &[&Part]) -> String {
     let (old, new) = (Held::of(old), Held::of(new));
     let mut script = String::new();

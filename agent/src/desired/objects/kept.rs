@@ -35,7 +35,7 @@ impl What {
     }
 }
 
-/// Of which cluster, and what.
+/// A cluster, and an object or token of it.
 pub type Place = (String, What);
 
 #[derive(Serialize, Deserialize)]
@@ -48,7 +48,7 @@ struct Record {
 pub struct Kept {
     folder: PathBuf,
     secrets: bool,
-    /// What the disk has.
+    /// The content of the disk.
     saved: BTreeMap<Place, Arc<Object>>,
 }
 

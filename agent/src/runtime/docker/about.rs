@@ -3,7 +3,7 @@
 use super::super::Failure;
 use super::connection::Docker;
 
-/// What an engine says of itself.
+/// An engine's version and settings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Engine {
     pub version: String,
