@@ -158,7 +158,7 @@ fn open(config: &Config, kinds: &Kinds) -> Result<FlatStore, String> {
     Ok(opened.store)
 }
 
-/// What the store is told of the kinds.
+/// The rules of the kinds, as the store needs them.
 fn with_rules<T>(kinds: &Kinds, with: impl FnOnce(&Rules) -> T) -> T {
     let row = |kind: &Kind| KindRow { resource: kind.resource.clone(), api_version: kind.api_version().into(), kind: kind.kind.clone() };
     with(&Rules {
@@ -187,7 +187,7 @@ fn home(key: &Key) -> Option<Key> {
     (!key.namespace.is_empty() && !made_later).then(namespace)
 }
 
-/// What of a loaded object is known without reading it whole.
+/// The facts about a loaded object that are known without reading it whole.
 fn told(kinds: &Kinds, key: &Key, sketch: &Sketch) -> Option<Durable> {
     let strategy = &kinds.by_resource(&key.resource)?.strategy;
     let tokenless = sketch.metadata.annotations.get(CREATION_TOKEN).is_none();

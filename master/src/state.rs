@@ -8,7 +8,7 @@ pub struct Told {
     pub well: bool,
 }
 
-/// Of the store; above it the next thousand objects may not fit.
+/// The share of the store's limit above which the next thousand objects may not fit.
 const FULL_PERCENT: u64 = 90;
 
 /// `ready`: the checks, or why they do not hold. `nodes`: a NodeList.

@@ -18,7 +18,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 const QUOTAS: Resource = Resource::core("resourcequotas");
 
-/// What a write costs the quotas of its namespace. Nobody else counts as long as this is held.
+/// The charge of a write to the quotas of its namespace. Nobody else counts as long as this is held.
 pub(super) struct Charge<'r> {
     registry: &'r Registry,
     accounts: Vec<Account>,
@@ -90,7 +90,7 @@ impl Registry {
         self.maker.making(|making| making.now)
     }
 
-    /// What is used of each of these quotas of one namespace. Each object is read once. What nobody can read may use more than is left.
+    /// The use of each of these quotas of one namespace. Each object is read once. An unreadable object may use more than is left.
     fn count(&self, quotas: &[&Value], now: Time) -> Result<Vec<Amounts>, String> {
         let mut used = vec![Amounts::new(); quotas.len()];
         let Some(first) = quotas.first() else { return Ok(used) };

@@ -17,9 +17,9 @@ const AGENT: &str = "coracle-agent";
 pub struct WriteOptions<'k> {
     /// Everything is to be done but the writing.
     pub rehearsal: bool,
-    /// Who owns what is written.
+    /// The field manager of the write.
     pub manager: String,
-    /// In whose form, where that is not the one in which objects are stored.
+    /// The version of the document, if it is not the stored one.
     shown: Option<&'k Kind>,
 }
 

@@ -10,7 +10,7 @@ use coracle_api::status::Status;
 use coracle_schema::{Path, Problem, Reason};
 use std::num::NonZeroUsize;
 
-/// What a list asks for.
+/// The parameters of a list.
 #[derive(Debug, Default, PartialEq)]
 pub struct ListRange {
     /// The objects as they were then. None: as they are.

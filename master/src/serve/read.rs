@@ -60,7 +60,7 @@ pub fn list(serve: &Serve, call: &Call) -> Result<Answer, Fault> {
     Ok(answer)
 }
 
-/// What a list shows.
+/// The content of a list.
 pub struct ListPage {
     pub meta: ListMeta,
     pub items: Vec<Stored>,
