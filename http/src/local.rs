@@ -40,7 +40,7 @@ pub struct LocalPlane {
     supervisor: thread::JoinHandle<()>,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 struct Plane {
     path: PathBuf,
     handler: Handler,
@@ -50,7 +50,7 @@ struct Plane {
     forwards: AtomicUsize,
     writers: AtomicUsize,
     journal: Journal,
-    /// Of all who come in.
+    /// The identity of all clients of this socket.
     identity: Arc<Identity>,
     /// Room for one: told of a request, the supervisor looks once.
     stir: SyncSender<()>,
@@ -170,7 +170,7 @@ fn supervise(plane: &Arc<Plane>, mut server: Arc<Server>, stirred: &Receiver<()>
     }
 }
 
-/// Of the listener, as far as a look tells.
+/// The state of the listener's file, as far as a look tells.
 #[derive(Debug, PartialEq)]
 enum State {
     Alive,
@@ -219,7 +219,7 @@ fn listen(plane: &Arc<Plane>) -> io::Result<Arc<Server>> {
     Ok(server)
 }
 
-/// Who may write waits for the disk beside those who read.
+/// Answers a request. Writers wait for the disk, so they have threads of their own beside readers.
 fn receive(plane: &Arc<Plane>, request: tiny_http::Request) -> io::Result<()> {
     if Method::from_bytes(request.method().as_str().as_bytes()).is_ok_and(|method| method.is_safe()) {
         return answer(plane, request);
@@ -370,7 +370,7 @@ impl Drop for Writer {
     }
 }
 
-/// Of a stream's thread; given back when the thread ends.
+/// The place of a stream's thread; given back when the thread ends.
 struct Place {
     plane: Arc<Plane>,
     forwards: bool,

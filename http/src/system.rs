@@ -21,7 +21,7 @@ const LOCAL_THREADS: u64 = 132;
 /// Threads for everything else.
 const THREADS_ELSE: u64 = 16;
 
-/// What the system grants; `None` is no limit, or none that could be read.
+/// The limits of the system; `None` is no limit, or none that could be read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Granted {
     pub descriptors: Option<u64>,

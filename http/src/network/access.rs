@@ -19,7 +19,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Who they are that it lets in.
+    /// The identity of the clients that it admits.
     pub(super) fn identity(self) -> Identity {
         let Access::LoopbackOnly = self;
         Identity::administrator()

@@ -81,7 +81,7 @@ impl Crowd {
         Ok((Place { seats: self.seats.clone(), party, seat }, gone))
     }
 
-    /// Who makes room for one more of this party, by its own and its place among theirs; None: there is room.
+    /// The connection to close for a new one of this party; None: there is room.
     fn goes(&self, seats: &Seats, party: Party) -> Result<Option<(Party, usize)>, &'static str> {
         let own = seats.get(&party).map_or(0, Vec::len);
         let full = own >= self.of_one_max;

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Everybody may connect, and is then asked for who he is: a mode would have to know the group of those who are let in.
 const SOCKET_MODE: u32 = 0o666;
-/// Of a folder that is made here: who knows a socket's name finds it, nobody else makes one.
+/// The mode of a directory that is made here: others may reach a socket by its name, but not make one.
 const FOLDER_MODE: u32 = 0o711;
 /// Write permission of anybody but the owner.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

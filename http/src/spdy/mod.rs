@@ -27,14 +27,14 @@ enum Sink {
     Tunnel(websocket::Writer),
 }
 
-/// What a client sends.
+/// A message from the client.
 pub struct Reader {
     source: Source,
     read: BytesMut,
     frames: Frames,
 }
 
-/// What it is sent.
+/// A message to the client.
 pub struct Writer {
     sink: Sink,
     /// A stream was accepted: the blocks of headers have begun.

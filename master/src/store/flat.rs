@@ -297,7 +297,7 @@ impl Store for FlatStore {
     }
 }
 
-/// What is damaged counts as existing, now and then.
+/// A damaged object counts as existing, now and at any revision.
 fn with_damaged(page: Page, listing: &Listing, state: &State) -> Page {
     let damaged = state.damaged_listed(listing, page.more.as_ref().map(|more| &*more.after));
     Page { damaged, ..page }

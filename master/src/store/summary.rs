@@ -46,7 +46,7 @@ impl<'a> Sketch<'a> {
         serde_json::from_str(std::str::from_utf8(text).ok()?).ok()
     }
 
-    /// Of a text that is known to be JSON as the store wrote it: what stands behind its metadata is not read, and no status is seen.
+    /// The summary of a text that the store wrote itself: the part behind its metadata is not read, and no status is seen.
     pub fn of_front(text: &'a [u8], api_version: &'a str, kind: &'a str) -> Option<Sketch<'a>> {
         let text = std::str::from_utf8(text).ok().filter(|text| leads(text.as_bytes(), api_version, kind))?;
         let mut metadata = None;

@@ -38,7 +38,7 @@ pub struct Kept {
     pub outline: Option<Outline>,
 }
 
-/// What a start would otherwise read out of each object.
+/// The facts that a start would otherwise read out of each object.
 #[derive(Deserialize)]
 struct Told<'a> {
     revision: u64,

@@ -83,7 +83,7 @@ pub struct Journal {
     pub fresh_bytes: u64,
     /// Its last segment was taken away: nothing is written before the files hold what was in it.
     lost: bool,
-    /// Of the last batch.
+    /// The records of the last batch.
     text: Vec<u8>,
 }
 
@@ -172,7 +172,7 @@ impl Journal {
         self.ahead = None;
     }
 
-    /// What the next segment is made of, so that it is done while commits go on.
+    /// The parameters of the next segment, so that it is made while commits go on.
     pub fn place_next(&mut self) -> Placing {
         self.placing(0)
     }
