@@ -7,7 +7,7 @@ use crate::pod::Toleration;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Of a node.
+/// The labels of a node.
 type Labels = BTreeMap<String, String>;
 
 /// Whether a node of this name, with these labels, is one that a pod asks for: its `nodeSelector`, and the required part of its node affinity.

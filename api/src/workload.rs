@@ -24,7 +24,7 @@ pub struct ReplicaSetSpec {
     pub template: TemplateMeta,
 }
 
-/// Of a template no more than its metadata: the rest is copied, not read.
+/// The metadata of a template: the rest is copied, not read.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TemplateMeta {

@@ -2,7 +2,7 @@
 
 use crate::types::Field;
 
-/// Of the messages around it, and its own.
+/// The numbers of the messages around a field, and its own.
 pub(crate) fn numbers(text: &str) -> Result<((u16, u16), u16), String> {
     let number = |text: &str| text.parse::<u16>().map_err(|_| format!("{text:?} is no field number"));
     match *text.split('.').collect::<Vec<_>>() {

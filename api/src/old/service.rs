@@ -100,7 +100,7 @@ fn read_ports(from: &Object, into: &mut Object, path: &Path, seen: &mut Reading)
     }
 }
 
-/// Who changes only one of the two would see the change undone: better to say so.
+/// A client that changes only one of the two would see the change undone: better to refuse it.
 fn differences(beside: &Object, first: Option<&Object>, path: &Path, seen: &mut Reading) {
     let Some(first) = first else { return };
     let (beside_shown, first_shown) = (FIRST_PORT.show(beside), FIRST_PORT.show(first));

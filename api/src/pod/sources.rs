@@ -38,7 +38,7 @@ pub struct ConfigMapProjection {
     /// None: every key is a file.
     pub items: Vec<KeyToPath>,
     pub optional: Option<bool>,
-    /// Of a volume alone.
+    /// The default mode, of a volume alone.
     pub default_mode: Option<i32>,
 }
 

@@ -80,7 +80,7 @@ fn nodes(affinity: &Value, path: &Path) -> Vec<Problem> {
     found
 }
 
-/// What some nodes must have, of a pod or of a volume.
+/// Checks a node selector, of a pod or of a volume.
 pub fn node_selector(selector: &Value, path: &Path) -> Vec<Problem> {
     let (terms, path) = (list(selector, "nodeSelectorTerms"), path.field("nodeSelectorTerms"));
     if terms.is_empty() {

@@ -100,7 +100,7 @@ fn clash(said: &str, field: &Value, which: &str, path: &Path) -> Option<Problem>
     other.then(|| Problem::forbidden(&path.field("localhostProfile"), format!("{which} profile in annotation and field must match")))
 }
 
-/// What a pod's annotations said when it was made, they say for ever.
+/// Refuses changes of annotations that are fixed when a pod is made.
 pub fn changes(new: &Value, old: &Value) -> Vec<Problem> {
     let path = Path::new("metadata.annotations");
     let of = |key: &str| match key {

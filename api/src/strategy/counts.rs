@@ -28,7 +28,7 @@ pub static DEPLOYMENT: Counts = Counts {
     parts: &["updatedReplicas", "readyReplicas", "availableReplicas"],
     ready: "readyReplicas",
 };
-/// Of replication controllers too.
+/// The counts of replica sets and replication controllers.
 pub static REPLICA_SET: Counts = Counts {
     counted: &["replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "terminatingReplicas", "observedGeneration"],
     parts: &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"],

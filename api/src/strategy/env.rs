@@ -24,7 +24,7 @@ const OF_VARIABLES: [&str; 9] = [
 ];
 /// Fields that a file may hold.
 pub const OF_FILES: [&str; 5] = ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
-/// What a field may be called at all; the old name of the node is one of today's.
+/// The known names of fields; the old name of the node is one of today's.
 const KNOWN: [&str; 15] = [
     "metadata.annotations",
     "metadata.labels",

@@ -43,7 +43,7 @@ pub fn unshown(object: &Reading) -> Option<&'static str> {
     (object["kind"] == "DaemonSet").then_some(crate::strategy::TEMPLATE_GENERATION)
 }
 
-/// What a row says of an object that will not change any more.
+/// The conditions of a row for an object that will not change any more.
 pub fn conditions(document: &Reading) -> Option<Value> {
     if document["kind"] == "Pod" { pod::conditions(document) } else { None }
 }

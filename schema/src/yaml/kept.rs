@@ -14,7 +14,7 @@ pub const BYTES_MAX: usize = 4 << 20;
 struct Weight {
     nodes: usize,
     bytes: usize,
-    /// Of its nodes, what is kept beside what they are.
+    /// The memory of its nodes beside their content.
     kept_nodes: usize,
     kept_bytes: usize,
 }
@@ -42,7 +42,7 @@ struct Open {
     next: Next,
 }
 
-/// What stands next in it.
+/// The next token.
 #[derive(Clone, Copy, PartialEq)]
 enum Next {
     Item,
