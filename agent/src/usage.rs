@@ -14,7 +14,7 @@ usage: coracle-agent [flags]
   check FILE...          say what is wrong with manifest files; a directory stands for the files in it
   plan                   say what an agent that starts now would do, and why; does nothing
   status                 say how this node and its pods are, and what is wrong
-  doctor                 say what of this host stands in the way, and what to do
+  doctor                 name the problems of this host, and what to do
   exec, logs             run a command in a pod of this host, say what it wrote; no master is needed
   (each with --help; exit code 0: all is well; 1: something is wrong; 2: the command line is wrong)
 
@@ -58,11 +58,11 @@ exit code 0: every file gives what it asks for
 const PLAN: &str = "\
 usage: coracle-agent plan [-o json] [--manifest-dir DIR] [--data-dir DIR] [--docker-host URL] [--config FILE]
 
-Says what an agent that starts now would do, and why, and what pods wait for: decided by the very code that the agent runs, over the
-manifest directory, what the master said last (kept in the data directory) and the engine. Does nothing. Back-offs that a running
-agent counts in its memory are not known here.
+Prints what an agent that starts now would do, and why, and what pods wait for. It runs the agent's own code on the manifest directory,
+the last assignment of the master (kept in the data directory) and the engine. Changes nothing. Back-offs that a running agent has in
+memory are not known here.
 
-exit code 0: it is told, also where there is nothing to do
+exit code 0: the plan is printed, also if there is nothing to do
           1: the engine, or a file, cannot be read; it says which
           2: the command line is wrong
 ";
@@ -74,7 +74,7 @@ Asks the running agent through its socket: the node, its engine, its pods, and w
 agent cannot use are named, too.
 
 exit code 0: the agent runs, and so does everything that it should run
-          1: not so; the problems stand below
+          1: something does not; the problems are printed
           2: the command line is wrong
 ";
 
@@ -84,8 +84,8 @@ usage: coracle-agent doctor [-o json] [--docker-host URL] [--data-dir DIR] [--li
 Looks at this host: engine, cgroups, disk, clock, ports, kernel, firewall, manifests, master. Says what is wrong and what to do.
 Changes nothing. Some of it needs root.
 
-exit code 0: nothing stands in the way; what could be better is told as a warning
-          1: something does
+exit code 0: there is no problem, at most warnings
+          1: there is one
           2: the command line is wrong
 ";
 
@@ -107,7 +107,7 @@ usage: coracle-agent logs [-f] [-p] [-n NAMESPACE] [-c CONTAINER] [--tail N] [--
 Asks the running agent through its socket, as root, what a container of a pod of this host wrote: -f goes on with it, -p is of the
 container before. The options are those of kubectl.
 
-exit code 0: it is told
+exit code 0: the log was printed
           1: it cannot be read
           2: the command line is wrong
 ";
