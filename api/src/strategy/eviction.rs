@@ -10,7 +10,7 @@ const DISRUPTED_MAX: usize = 2000;
 /// The condition of a pod that is about to go, and why.
 pub const DISRUPTED: &str = "DisruptionTarget";
 
-/// What comes of the wish to evict a pod.
+/// The decision on an eviction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It goes. `at_this_state`: only as long as it is what was looked at.
